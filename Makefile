@@ -1,0 +1,39 @@
+# Everything one does with Tidemark's sources. `make` alone lists it.
+
+PYTHON := .venv/bin/python
+READY := .venv/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench format clean
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install what demo, test and bench need (as root, or tell which command root must run)
+	@.ci/setup
+
+demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
+	@$(PYTHON) -m tests.demo
+
+test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
+	$(PYTHON) -m pytest tests --ignore=tests/unit
+
+check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a minute
+	$(PYTHON) -m ruff format --check .
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m mypy
+	$(PYTHON) -m pytest tests/unit
+
+bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication
+	@$(PYTHON) -m tests.bench
+
+format: $(READY) ## Format and repair what can be repaired automatically
+	$(PYTHON) -m ruff format .
+	$(PYTHON) -m ruff check --fix .
+
+clean: ## Remove what was built here; the per-user cache of servers stays
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(READY): requirements.txt .ci/constraints.txt .ci/setup
+	@.ci/setup python

@@ -1,0 +1,13 @@
+"""The console: `python -m streamlit run app/main.py` from the root of the repository."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from app.parts import places
+
+_ASSETS = Path(__file__).parent.parent / "assets"
+
+st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
+st.logo(str(_ASSETS / "logo.svg"), size="large")
+st.navigation(places.pages(), position="top").run()

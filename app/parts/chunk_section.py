@@ -1,0 +1,96 @@
+"""The chunk map of a table, and the facts of the chunk that is chosen in it."""
+
+import streamlit as st
+
+from app.parts import home, messages
+from app.parts.chunk_map import chunk_map
+from app.view import drawer, words
+from app.view.looks import CHUNK
+from app.view.tiles import MOST_TILES, legend, tile_size, tiles
+from engine.history import chunks, tables
+
+_OPEN, _MOVED = "open tile", "chunk was picked"
+
+
+def show(name: str) -> None:
+    """Table and chunk are chosen outside the part that refreshes, and are part of the address."""
+    by_size = sorted(tables.plans(home.fresh(), name), key=lambda plan: (-plan.chunks, plan.table))
+    planned = {plan.table: plan for plan in by_size}
+    if not planned:
+        messages.nothing("No chunk planned yet", "The map appears as soon as the runner has planned a table.")
+        return
+    left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
+    table = left.selectbox("Table", list(planned), key="table", bind="query-params") or next(iter(planned))
+    last = max(planned[table].chunks - 1, 0)
+    if st.session_state.get("chunk") is not None and st.session_state["chunk"] > last:
+        st.session_state["chunk"] = None
+    chosen = middle.number_input(
+        f"Chunk, 0 to {last:,}",
+        0,
+        last,
+        value=None,
+        step=1,
+        key="chunk",
+        bind="query-params",
+        placeholder="Click a tile or type",
+    )
+    window = st.session_state.get((_OPEN, name, table))
+    if window and right.button("Show all chunks", icon=":material/zoom_out_map:", key="all"):
+        st.session_state.pop((_OPEN, name, table))
+        st.rerun()
+    _map(name, table, window, chosen)
+    if chosen is not None:
+        _facts(name, table, chosen, planned[table].chunk_key)
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None) -> None:
+    if st.session_state.pop(_MOVED, False):
+        st.rerun()
+    states = chunks.chunk_states(home.fresh(), name, table)
+    with st.container(horizontal=True, gap="small"):
+        for state, number in legend(states):
+            look = CHUNK[state]
+            st.badge(f"{look.letter} {look.label} {number:,}", color=look.colour, help=look.meaning)
+    shown = tiles(states, window)
+
+    def pick(first: int, last: int) -> None:
+        if first == last:
+            st.session_state["chunk"] = first
+        else:
+            st.session_state[_OPEN, name, table] = (first, last)
+        st.session_state[_MOVED] = True
+
+    chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
+    size = tile_size(len(states) if window is None else window[1] - window[0] + 1, MOST_TILES)
+    note = (
+        f"A tile stands for {size} chunks and shows the most urgent of them; choose it to open it." if size > 1 else ""
+    )
+    if window:
+        note = f"Chunks {window[0]:,} to {window[1]:,}. {note}"
+    st.caption(note or "A tile is a chunk. Arrow keys move, Enter chooses.")
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def _facts(name: str, table: str, chosen: int, key: str) -> None:
+    found = chunks.chunk(home.fresh(), name, table, chosen)
+    with st.container(border=True):
+        if found is None:
+            st.markdown(f"**There is no chunk {chosen:,}**")
+            return
+        look = CHUNK[found.state]
+        span = words.escape(words.span(found.lower, found.upper, key or "key"))
+        st.markdown(f"**Chunk {chosen:,}** &ensp;:{look.colour}-badge[{look.letter} {look.label}]&ensp;{span}")
+        if found.error:
+            again = (
+                None
+                if found.retry_in_s is None
+                else f"Nothing: the next try comes in {words.duration(found.retry_in_s)}."
+            )
+            messages.three_parts(
+                found.error, "The chunk is not published; no row of it was.", again or "", amber=bool(again)
+            )
+        for column, (title, facts) in zip(st.columns([3, 4, 5], gap="medium"), drawer.facts(found), strict=True):
+            with column:
+                st.markdown(f"**{title}**")
+                st.table(dict(facts), border="horizontal", hide_header=True)

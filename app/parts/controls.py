@@ -1,0 +1,117 @@
+"""Start, pause, resume and stop. Each command goes through the pipeline's inbox; the journal answers."""
+
+import streamlit as st
+
+from app.parts import home, messages
+from app.view.commands import Sent
+from app.view.health import Runner
+from engine import clock, settings
+from engine.directory import Directory, send_command
+from engine.errors import TidemarkError
+
+_SENT = "sent commands"
+
+_ASKING = {
+    "pause": (
+        (
+            "Reading stops after the chunks and the segment in hand; what is committed stays. The lag grows until you resume, and "
+            "the source must keep its binlog for as long."
+        ),
+        "Pause pipeline",
+    ),
+    "stop": (
+        (
+            "The runner commits what it holds and ends. Nothing is lost: a later start goes on from the committed position, as "
+            "long as the source still has the binlog from there."
+        ),
+        "Stop pipeline",
+    ),
+}
+
+
+def sent(name: str) -> list[Sent]:
+    """Commands that this browser sent to a pipeline."""
+    everything: dict[str, list[Sent]] = st.session_state.setdefault(_SENT, {})
+    return everything.setdefault(name, [])
+
+
+def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False) -> None:
+    """The buttons that make sense in the runner's state, in one row."""
+    with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
+        if spark and runner.spark_ui:
+            st.link_button(
+                "Spark", runner.spark_ui, icon=":material/open_in_new:", help="Spark's own pages", key=f"{key}-spark"
+            )
+        if runner.alive and runner.state in ("running", "starting"):
+            _ask("pause", where, "Pause", key)
+        if runner.alive and runner.state == "paused":
+            st.button(
+                "Resume",
+                icon=":material/play_arrow:",
+                type="primary",
+                key=f"{key}-resume",
+                on_click=_send,
+                args=(where, "resume", ""),
+            )
+        if runner.alive and runner.state in ("running", "starting", "paused"):
+            _ask("stop", where, "Stop", key)
+        if not runner.alive:
+            start_button(where, runner, key=key)
+
+
+def start_button(where: Directory, runner: Runner, *, key: str) -> None:
+    """Start, or start again. A callback: it is carried out even when the next click leaves the page at once."""
+    st.button(
+        "Start" if runner.state in ("new", "starting") else "Start again",
+        icon=":material/play_arrow:",
+        type="secondary" if runner.state == "ended" else "primary",
+        key=f"{key}-start",
+        disabled=runner.state == "starting",
+        on_click=start,
+        args=(where,),
+    )
+
+
+def start(where: Directory) -> None:
+    """Check what can be checked at once, then launch; `refusal` shows why not."""
+    try:
+        settings.password(settings.load(where.spec).source)
+        home.launch(where)
+    except TidemarkError as problem:
+        st.session_state[f"refused {where.root.name}"] = problem
+    except OSError as problem:
+        st.session_state[f"refused {where.root.name}"] = TidemarkError(
+            f"The runner could not be started: {problem}.", detail="Nothing was read and nothing was changed."
+        )
+
+
+def refusal(name: str) -> None:
+    """Why the last start from here was not even tried."""
+    problem = st.session_state.pop(f"refused {name}", None)
+    if isinstance(problem, TidemarkError):
+        messages.error(problem)
+
+
+def _ask(verb: str, where: Directory, label: str, key: str) -> None:
+    """A button that opens a question with room for a reason.
+
+    It opens in the browser alone and its answer is a callback: neither can be lost when the page is drawn anew meanwhile, as
+    happens whenever the runner's state changes.
+    """
+    name = f"{key}-{verb}"
+    meaning, confirm = _ASKING[verb]
+    with st.popover(label, icon=f":material/{verb}:", key=name):
+        st.markdown(meaning, width=380)
+        st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{name}-reason")
+        st.button(
+            confirm, type="primary", key=f"{name}-confirm", on_click=_confirmed, args=(where, verb, f"{name}-reason")
+        )
+
+
+def _confirmed(where: Directory, verb: str, reason_key: str) -> None:
+    _send(where, verb, st.session_state.get(reason_key) or "")
+
+
+def _send(where: Directory, verb: str, reason: str) -> None:
+    identity = send_command(where, verb, reason=reason.strip())
+    sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))

@@ -1,0 +1,112 @@
+"""What all screens share: where the pipelines are, the index over their journals, and the runners started from here."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.view.health import Runner, runner_of
+from engine import clock, directory
+from engine.directory import Directory
+from engine.history import History
+from engine.history.fetch import Cursor
+from engine.history.runs import latest_run
+
+REFRESH_S = 2.0
+"""How often a live part asks again."""
+LAUNCH_GRACE_S = 60.0
+"""A runner that was launched longer ago than this and never gave a sign is not starting any more."""
+
+
+@dataclass
+class Launch:
+    """A runner that this console started. The process is kept so that its exit code is collected."""
+
+    process: subprocess.Popen[bytes]
+    at: datetime
+
+
+def home() -> Path:
+    """The folder that holds every pipeline."""
+    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser()
+
+
+def directories() -> list[Directory]:
+    """Every pipeline of this machine's home, by name."""
+    return [Directory(spec.parent) for spec in sorted(home().glob("*/pipeline.toml"))]
+
+
+@st.cache_resource(show_spinner="Reading the journals")
+def history() -> History:
+    """The index: one for all browsers of this console."""
+    return History(home() / "history.duckdb")
+
+
+@st.cache_resource
+def launches() -> dict[str, Launch]:
+    """Runners that this console started, by pipeline."""
+    return {}
+
+
+def fresh() -> Cursor:
+    """A cursor on an index that is at most a second old."""
+    index = history()
+    index.refresh(directories(), min_interval_s=1.0)
+    return index.cursor()
+
+
+def launch(where: Directory) -> None:
+    """Start a runner for a pipeline; it outlives this console."""
+    process = directory.launch(where.spec, where)
+    launches()[where.root.name] = Launch(process, clock.utc_now())
+
+
+def launched_at(name: str) -> datetime | None:
+    """When this console launched the pipeline's runner, while that may still be starting."""
+    found = launches().get(name)
+    if found is None or found.process.poll() is not None:
+        return None
+    return found.at if (clock.utc_now() - found.at).total_seconds() < LAUNCH_GRACE_S else None
+
+
+def exit_code(name: str) -> int | None:
+    """The exit code of a runner that this console launched and that has ended."""
+    found = launches().get(name)
+    return found.process.poll() if found else None
+
+
+def runner(where: Directory, cursor: Cursor) -> Runner:
+    """What is known of a pipeline's runner now."""
+    name = where.root.name
+    found = runner_of(record_of(where), latest_run(cursor, name), launched_at(name))
+    code = exit_code(name)
+    # A runner that failed before its first heartbeat left nothing but its exit code and its log.
+    if (
+        code
+        and found.state in ("new", "ended", "lost")
+        and (found.last_seen is None or found.last_seen < launches()[name].at)
+    ):
+        return runner_of({"state": "ended", "error": f"The runner ended at once with exit code {code}."}, None)
+    return found
+
+
+def record_of(where: Directory) -> dict[str, Any] | None:
+    """`runner.json`; None when there is none or it cannot be understood."""
+    try:
+        return directory.read_runner(where)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def log_tail(where: Directory, lines: int = 40) -> str:
+    """The end of the runner's log; empty when there is none."""
+    try:
+        with where.log.open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - 16_384, 0))
+            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+    except OSError:
+        return ""

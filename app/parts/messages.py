@@ -1,0 +1,45 @@
+"""Errors in three parts, empty states, and freshness."""
+
+from datetime import datetime
+
+import streamlit as st
+
+from app.parts import home
+from app.view import words
+from engine.errors import TidemarkError
+
+
+def three_parts(message: str, detail: str = "", hint: str = "", *, amber: bool = False) -> None:
+    """What happened, what it means for the data, what to do."""
+    first, *rest = message.strip().splitlines() or [""]
+    lines = [f"**{words.escape(first)}**", *(f"- {words.escape(line.strip())}" for line in rest)]
+    text = "\n".join(lines)
+    if detail:
+        text += f"\n\n**What it means** {words.escape(detail)}"
+    if hint:
+        text += f"\n\n**What to do** {words.escape(hint)}"
+    show = st.warning if amber else st.error
+    show(text, icon=":material/warning:" if amber else ":material/error:")
+
+
+def error(problem: TidemarkError) -> None:
+    """An error that the engine raised on purpose."""
+    three_parts(problem.message, problem.detail, problem.hint)
+
+
+def freshness(now: datetime, *, extra: str = "") -> None:
+    """When the numbers above were taken."""
+    index = home.history()
+    notes = [f"updated {words.time_of_day(now)}", extra]
+    if index.in_memory:
+        notes.append(f"history kept in memory: {index.in_memory}")
+    st.caption(words.escape(" · ".join(note for note in notes if note)))
+
+
+def nothing(title: str, text: str, icon: str = ":material/inbox:") -> None:
+    """A designed empty state: what would be here, and why it is not."""
+    with st.container(border=True, horizontal_alignment="center"):
+        st.space("small")
+        st.markdown(f"#### {icon} {words.escape(title)}", text_alignment="center", anchors=False)
+        st.markdown(f":gray[{words.escape(text)}]", text_alignment="center")
+        st.space("small")

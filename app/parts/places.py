@@ -1,0 +1,21 @@
+"""The screens, and the ways between them: addresses that can be kept, `/live?pipeline=shop&section=Chunks`."""
+
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+PIPELINES, NEW, LIVE, HISTORY = (f"screens/{name}.py" for name in ("pipelines", "new", "live", "history"))
+
+
+def pages() -> list[StreamlitPage]:
+    """All screens in the order of the navigation."""
+    return [
+        st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="pipelines", default=True),
+        st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
+        st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
+        st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
+    ]
+
+
+def go_live(name: str) -> None:
+    """Leave for a pipeline's live page."""
+    st.switch_page(LIVE, query_params={"pipeline": name})

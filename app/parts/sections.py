@@ -1,0 +1,296 @@
+"""The sections of the live page. Each has its controls outside and its numbers inside a part that refreshes."""
+
+from datetime import datetime, timedelta
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import home, messages
+from app.view import binlog, curves, factor, happenings, lanes, words
+from app.view.progress import rows_per_s
+from engine import clock, settings
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.history import chunks, log, runs, series, tables
+from engine.history.fetch import Cursor
+
+SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
+_TABLE_COLUMNS = {
+    "Table": st.column_config.TextColumn(width="medium", pinned=True),
+    "Copied": st.column_config.ProgressColumn(
+        format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of those planned"
+    ),
+    "Rows": st.column_config.TextColumn(
+        help="Rows read; the source's own estimate of the table's rows", width="medium"
+    ),
+    "Rows/s": st.column_config.TextColumn(help="Rows copied a second over the last 30 s"),
+    "Changes": st.column_config.TextColumn(help="Changes committed since the pipeline began"),
+    "Retrying": st.column_config.TextColumn(help="Chunks whose last attempt failed"),
+}
+_CHART = {"displaylogo": False, "displayModeBar": False, "scrollZoom": False}
+
+
+def plot(figure: dict[str, object], key: str, alt: str) -> None:
+    """A plotly figure in the console's theme."""
+    st.plotly_chart(figure, key=key, config=_CHART, alt=alt)
+
+
+def overview(name: str) -> None:
+    """Progress per table, lag and throughput."""
+    _tables(name)
+    chosen = st.segmented_control(
+        "Time shown", list(SPANS), default="5 min", key="span", bind="query-params", required=True
+    )
+    _curves(name, SPANS[chosen or "5 min"])
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def _tables(name: str) -> None:
+    cursor, now = home.fresh(), clock.utc_now()
+    found = tables.progress(cursor, name)
+    if not found:
+        messages.nothing("No table planned yet", "Tables appear here as soon as the runner has planned their chunks.")
+        return
+    for one in found:
+        if one.state == "stopped":
+            first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
+            messages.three_parts(f"{one.table} stopped: {first}", f"The other tables go on. {rest}")
+    run = runs.latest_run(cursor, name)
+    live = run is not None and run.ended is None and run.state == "running"
+    reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
+    strategies = {plan.table: plan.strategy for plan in tables.plans(cursor, name)}
+    rows = [
+        {
+            "Table": one.table,
+            "State": one.state or words.NOTHING,
+            "Copied": 100 * one.done / one.chunks if one.chunks else None,
+            "Rows": f"{words.count(one.rows)} of about {words.count(one.approx_rows)}" if one.chunks else words.NOTHING,
+            "Chunks": f"{one.done:,} of {one.chunks:,}" if one.chunks else words.NOTHING,
+            "Retrying": f"{one.failed:,}" if one.failed else "",
+            "Rows/s": words.count(rows_per_s(reads, now, table=one.table))
+            if live and one.done < one.chunks
+            else words.NOTHING,
+            "Changes": words.count(one.changes),
+            "Chunking": strategies.get(one.table) or words.NOTHING,
+        }
+        for one in found
+    ]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="tables",
+        column_config=_TABLE_COLUMNS,
+        alt="Progress per table",
+    )
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def _curves(name: str, span_s: int) -> None:
+    cursor, now = home.fresh(), clock.utc_now()
+    run = runs.latest_run(cursor, name)
+    until = curves.end(now, run.last_event if run else None)
+    first = runs.first_started(cursor, name)
+    since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])
+    width = curves.width_ms(since, until)
+    marks = series.marks(cursor, name, since - timedelta(days=1))
+    if until < now:
+        st.caption(f"Nothing was heard after {words.date_time(until)}; the time before it is shown.")
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown("**Throughput** :gray[rows copied and changes committed a second, UTC]")
+        reads = [read for read in chunks.reads(cursor, name, limit=5000) if read.ended > since]
+        epochs = series.epoch_series(cursor, name, since, width)
+        alive_to = min(until, run.last_event) if run else until
+        figure = curves.throughput_figure(reads, epochs, marks, (since, until, alive_to), width)
+        plot(figure, "throughput", "Rows copied and changes committed a second over time")
+    with right:
+        st.markdown("**Lag** :gray[behind the source, by its own clock, UTC]")
+        points = series.lag_series(cursor, name, since, width)
+        plot(curves.lag_figure(points, marks, since, until, width), "lag", curves.summary(points))
+
+
+def readers(name: str) -> None:
+    """Reader lanes and the spread of what a chunk costs."""
+    spans = {"1 min": 60, "5 min": 300, "30 min": 1800, "whole run": None}
+    chosen = st.segmented_control("Time shown", list(spans), default="1 min", key="lanes-span", required=True)
+    _lanes(name, spans[chosen or "1 min"])
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def _lanes(name: str, span_s: int | None) -> None:
+    cursor, now = home.fresh(), clock.utc_now()
+    run = runs.latest_run(cursor, name)
+    everything = chunks.reads(cursor, name, run.run if run else None, limit=4000)
+    if not everything:
+        messages.nothing("No chunk was read in this run", "Readers appear here when they report their first chunk.")
+        return
+    until = lanes_end(now, max(read.ended for read in everything))
+    began = min(read.started for read in everything)
+    since = began if span_s is None else max(began, until - timedelta(seconds=span_s))
+    shown = [read for read in everything if read.ended > since]
+    if until < now - timedelta(seconds=1):
+        st.caption(f"No chunk was read after {words.date_time(until)}; the time before it is shown.")
+    plot(
+        lanes.figure(shown, since, until),
+        "lanes",
+        f"Chunks read by {len(lanes.lanes(shown, since, until))} readers over time",
+    )
+    _lane_tables(shown, since, until)
+
+
+def _lane_tables(shown: list[chunks.Read], since: datetime, until: datetime) -> None:
+    """How busy each reader was, and the spread of what a chunk costs."""
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        st.markdown("**Readers** :gray[in the time shown]")
+        rows = [
+            {
+                "Reader": lane.reader,
+                "Busy": 100 * lane.busy,
+                "Chunks": lane.chunks,
+                "Rows": words.count(lane.rows),
+            }
+            for lane in lanes.lanes(shown, since, until)
+        ]
+        busy = st.column_config.ProgressColumn(
+            format="%.0f%%", min_value=0, max_value=100, help="Share of the time with a chunk in hand"
+        )
+        st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config={"Busy": busy}, alt="Readers")
+    with right:
+        st.markdown("**What a chunk costs** :gray[in the time shown]")
+        heads = ("min", "25 %", "median", "75 %", "max")
+        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in lanes.spreads(shown)]
+        st.dataframe(
+            pd.DataFrame(spread), hide_index=True, key="spreads", alt="Quartiles of seconds, rows and gaps a chunk"
+        )
+        slow = len(lanes.stragglers(shown))
+        st.caption(f"{words.plural(slow, 'straggler')}: over three times the median" if slow else "No straggler")
+
+
+def lanes_end(now: datetime, last: datetime) -> datetime:
+    """Lanes end now while chunks arrive, and at the last chunk when the copy is over."""
+    return now if (now - last).total_seconds() < 15 else last
+
+
+def watermarks(name: str, names: list[str]) -> None:
+    """Each chunk's window over the binlog, widest first."""
+    left, right = st.columns([2, 1], vertical_alignment="bottom")
+    table = left.selectbox("Table", ["all tables", *names], key="windows-table")
+    most = right.segmented_control("Windows shown", [20, 40, 80], default=20, key="windows-most", required=True)
+    _windows(name, None if table == "all tables" else table, most or 20)
+
+
+@st.fragment(run_every=5 * home.REFRESH_S)
+def _windows(name: str, table: str | None, most: int) -> None:
+    cursor = home.fresh()
+    run = runs.latest_run(cursor, name)
+    found = chunks.windows(cursor, name, run=run.run if run else None, table=table, limit=most)
+    if not found:
+        messages.nothing("No watermark yet", "A chunk's window is known when it is read.")
+        return
+    st.caption(
+        "From the low to the high watermark of each chunk; changes in between are merged into it, so that the chunk is exact at "
+        "its high watermark. A window of no width is an exact snapshot."
+    )
+    plot(binlog.figure(found), "windows", f"Watermark windows, the widest {words.size(found[0].gap_bytes)}")
+
+
+def plan(where: Directory, cursor: Cursor) -> None:
+    """Why each table is cut as it is."""
+    found = tables.plans(cursor, where.root.name)
+    if not found:
+        messages.nothing("No plan yet", "The plan is made when the runner has connected.")
+        return
+    lower, upper = _bounds(where)
+    st.markdown("**Distribution factor** :gray[within the bounds, chunks are cut in even steps of the key]")
+    if any(one.distribution_factor for one in found):
+        plot(
+            factor.figure(found, lower, upper),
+            "factor",
+            f"Distribution factor of each table against {lower:g} to {upper:g}",
+        )
+    rows = [
+        {
+            "Table": one.table,
+            "Strategy": one.strategy,
+            "Why": one.reason,
+            "Key": one.chunk_key or words.NOTHING,
+            "Smallest": one.min or words.NOTHING,
+            "Largest": one.max or words.NOTHING,
+            "Factor": words.NOTHING if one.distribution_factor is None else f"{one.distribution_factor:.4g}",
+            "Rows": words.count(one.approx_rows),
+            "Chunks": one.chunks,
+        }
+        for one in found
+    ]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="plans",
+        alt="Plan per table",
+        column_config={"Why": st.column_config.TextColumn(width="large")},
+    )
+    st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
+
+
+def _bounds(where: Directory) -> tuple[float, float]:
+    try:
+        snapshot = settings.load(where.spec).snapshot
+    except TidemarkError:
+        return 0.05, 1000.0
+    return snapshot.even_factor_lower, snapshot.even_factor_upper
+
+
+def events(name: str) -> None:
+    """What happened, newest first."""
+    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    kinds = left.pills(
+        "Kinds", list(happenings.KINDS), selection_mode="multi", default=list(happenings.USUAL), key="kinds"
+    )
+    text = right.text_input(
+        "Contains", key="contains", placeholder="A table, a chunk, a word of an error", icon=":material/search:"
+    )
+    _events(name, tuple(kinds), text or "")
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
+    cursor = home.fresh()
+    found = happenings.happenings(log.events(cursor, name, happenings.names(kinds), text=text, limit=1000))
+    if not found:
+        messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
+    else:
+        acts = {"red": "you", "orange": "we retry", "gray": ""}
+        rows = [
+            {
+                "Time (UTC)": one.ts,
+                "Kind": one.kind,
+                "Who acts": acts[one.tone],
+                "Table": one.table,
+                "What": one.text,
+                "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
+            }
+            for one in found[:500]
+        ]
+        st.dataframe(
+            pd.DataFrame(rows),
+            hide_index=True,
+            key="events",
+            height=560 if len(rows) > 14 else "auto",
+            column_config={
+                "Time (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC", width=150),
+                "Kind": st.column_config.TextColumn(width=80),
+                "Who acts": st.column_config.TextColumn(width=80),
+                "Table": st.column_config.TextColumn(width=120),
+                "Took": st.column_config.TextColumn(width=60),
+                "What": st.column_config.TextColumn(width=640),
+            },
+            alt="Events, newest first",
+        )
+    read = runs.journalled(cursor, name)
+    note = f"{words.plural(read.lines, 'journal line')} read"
+    if read.malformed:
+        note += (
+            f", {words.plural(read.malformed, 'line')} could not be understood, the last of them: {read.malformed_text}"
+        )
+    st.caption(words.escape(note))

@@ -1,0 +1,107 @@
+"""One pipeline, live: is the data right, does it keep up, what must I do."""
+
+from datetime import timedelta
+
+import streamlit as st
+
+from app.parts import chunk_section, controls, home, messages, places, sections, situation, strip
+from app.view import commands, words
+from app.view.health import layers
+from app.view.progress import copy_of, status_line
+from engine import clock
+from engine.directory import Directory
+from engine.history import chunks, log, runs, series, tables
+
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Spec")
+
+
+@st.fragment(run_every=home.REFRESH_S)
+def top(where: Directory, drawn_state: str) -> None:
+    """The strip and the status line. When the state changes, the whole page is drawn anew: its buttons depend on it."""
+    name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
+    runner = home.runner(where, cursor)
+    if runner.state != drawn_state:
+        st.rerun()
+    lag = series.latest_lag(cursor, name)
+    recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
+    shown = layers(runner, lag, recent, now)
+    strip.strip(shown)
+    run = runs.latest_run(cursor, name)
+    reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
+    live = runner.alive and runner.state == "running"
+    copy = copy_of(tables.progress(cursor, name), reads, series.epoch_totals(cursor, name), now, live=live)
+    st.code(
+        status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),
+        language=None,
+        wrap_lines=True,
+    )
+    sent = controls.sent(name)
+    strip.footer(
+        now,
+        run.run if run else None,
+        commands.sentences(sent, log.answers(cursor, name, [one.id for one in sent]), now),
+    )
+
+
+def choose(names: list[str]) -> str:
+    """The pipeline of the address, else the first."""
+    wanted = st.query_params.get("pipeline")
+    if "pipeline" not in st.session_state and wanted in names:
+        st.session_state["pipeline"] = wanted
+    return (
+        st.selectbox("Pipeline", names, key="pipeline", label_visibility="collapsed", bind="query-params") or names[0]
+    )
+
+
+def spec_section(where: Directory) -> None:
+    """The spec as the runner reads it, and the end of its log."""
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.markdown(f"**Spec** :gray[{words.escape(str(where.spec))}]")
+        st.code(where.spec.read_text(encoding="utf-8"), language="toml")
+    with right:
+        st.markdown("**Runner's log** :gray[its end]")
+        tail = home.log_tail(where, 60) or "There is no log: the runner was started elsewhere, or never."
+        st.code(tail, language=None, height=420 if tail.count("\n") > 18 else "content")
+
+
+def body(where: Directory) -> None:
+    """The sections; only the open one is computed."""
+    name = where.root.name
+    tabs = dict(zip(SECTIONS, st.tabs(SECTIONS, key="section", bind="query-params"), strict=True))
+    shown = {
+        "Overview": lambda: sections.overview(name),
+        "Chunks": lambda: chunk_section.show(name),
+        "Readers": lambda: sections.readers(name),
+        "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in tables.plans(home.fresh(), name)]),
+        "Plan": lambda: sections.plan(where, home.fresh()),
+        "Events": lambda: sections.events(name),
+        "Spec": lambda: spec_section(where),
+    }
+    for title, tab in tabs.items():
+        if tab.open:
+            with tab:
+                shown[title]()
+
+
+def page() -> None:
+    """The whole page."""
+    found = {where.root.name: where for where in home.directories()}
+    if not found:
+        messages.nothing("No pipelines yet", "Create one first; then it can be watched here.")
+        if st.button("New pipeline", type="primary", icon=":material/add:"):
+            st.switch_page(places.NEW)
+        return
+    title, buttons = st.columns([2, 3], vertical_alignment="center")
+    with title:
+        where = found[choose(list(found))]
+    runner = home.runner(where, home.fresh())
+    with buttons:
+        controls.controls(where, runner, key="live", spark=True)
+    controls.refusal(where.root.name)
+    top(where, runner.state)
+    situation.situation(where, runner)
+    body(where)
+
+
+page()

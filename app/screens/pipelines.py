@@ -1,0 +1,15 @@
+"""All pipelines at one glance."""
+
+import streamlit as st
+
+from app.parts import fleet, home, places
+
+with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+    st.title("Pipelines", anchor=False, width="content")
+    if st.button("New pipeline", icon=":material/add:", type="primary", key="new"):
+        st.switch_page(places.NEW)
+
+if home.directories():
+    fleet.fleet()
+else:
+    fleet.none_yet()

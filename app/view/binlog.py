@@ -1,0 +1,83 @@
+"""Watermark windows drawn over the binlog, widest first."""
+
+from collections.abc import Iterable, Sequence
+
+from app.view import words
+from app.view.figure import Figure, layout
+from app.view.looks import HEX
+from engine.history.chunks import Window
+
+Place = tuple[str, int]
+"""Binlog file and offset in it."""
+
+
+def place(position: str) -> Place | None:
+    """`file:offset` taken apart; None when it is something else."""
+    file, _, offset = position.rpartition(":")
+    return (file, int(offset)) if file and offset.isdigit() else None
+
+
+def axis(places: Iterable[Place]) -> dict[str, int]:
+    """Where each file begins on one common axis of bytes.
+
+    The true sizes of the files are not in the journal. Each is drawn as long as the largest offset seen in it: order and
+    distances within a file are exact, and so is all between positions of one file.
+    """
+    largest: dict[str, int] = {}
+    for file, offset in places:
+        largest[file] = max(largest.get(file, 0), offset)
+    starts, reached = {}, 0
+    for file in sorted(largest, key=lambda name: (len(name), name)):
+        starts[file] = reached
+        reached += largest[file]
+    return starts
+
+
+def figure(windows: Sequence[Window]) -> Figure:
+    """A bar from low to high for each window; the changes merged in it are written beside."""
+    known = [(w, low, high) for w in windows if (low := place(w.low)) and (high := place(w.high))]
+    starts = axis([low for _, low, _ in known] + [high for _, _, high in known])
+    names = [f"{w.table} {w.chunk}" for w, _, _ in known]
+    begins = [starts[low[0]] + low[1] for _, low, _ in known]
+    ends = [starts[high[0]] + high[1] for _, _, high in known]
+    bars: Figure = {
+        "type": "bar",
+        "orientation": "h",
+        "y": names,
+        "base": begins,
+        "x": [end - begin for begin, end in zip(begins, ends, strict=True)],
+        "marker": {"color": HEX["primary"], "line": {"width": 1, "color": HEX["primary"]}},
+        "text": [words.plural(w.changes, "change") for w, _, _ in known],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [
+            [w.low, w.high, "over several files" if w.gap_bytes is None else words.size(w.gap_bytes)]
+            for w, _, _ in known
+        ],
+        "hovertemplate": "%{y}<br>low %{customdata[0]}<br>high %{customdata[1]}<br>gap %{customdata[2]}, %{text}<extra></extra>",
+    }
+    y_axis = {"autorange": "reversed", "automargin": True, "type": "category"}
+    return {
+        "data": [bars],
+        "layout": layout(
+            70 + 22 * max(len(names), 2), showlegend=False, xaxis=_bytes_axis(starts, begins, ends), yaxis=y_axis
+        ),
+    }
+
+
+def _bytes_axis(starts: dict[str, int], begins: Sequence[int], ends: Sequence[int]) -> Figure:
+    """Offsets while there is one file, else a tick where each file begins; with room for the words beside the bars."""
+    ticks = sorted(starts.items(), key=lambda item: item[1])
+    many = len(ticks) > 1
+    x_axis: Figure = {
+        "title": {"text": "binlog position" if many else f"offset in {ticks[0][0]}" if ticks else ""},
+        "automargin": True,
+    }
+    if many:
+        x_axis |= {"tickvals": [start for _, start in ticks], "ticktext": [file for file, _ in ticks]}
+    else:
+        x_axis |= {"tickformat": ".6~s", "ticksuffix": "B"}
+    if begins:
+        room = max((max(ends) - min(begins)) * 0.12, 1)
+        x_axis["range"] = [min(begins) - room / 4, max(ends) + room]
+    return x_axis

@@ -1,0 +1,42 @@
+"""What became of a command that was put into the inbox."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.view import words
+from engine.history.log import Answer
+
+SHOWN_S = 20.0
+"""How long a command that was carried out stays on the page."""
+SILENT_S = 10.0
+"""A runner that has not answered for longer than this is not listening."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A command sent from this browser."""
+
+    id: str
+    verb: str
+    at: datetime
+
+
+def sentences(sent: Sequence[Sent], answers: Sequence[Answer], now: datetime) -> list[tuple[str, str]]:
+    """(colour, sentence) for each command that still matters, oldest first."""
+    found = [_sentence(one, [a for a in answers if a.id == one.id], (now - one.at).total_seconds()) for one in sent]
+    return [line for line in found if line is not None]
+
+
+def _sentence(sent: Sent, answers: Sequence[Answer], age_s: float) -> tuple[str, str] | None:
+    verb = sent.verb.capitalize()
+    by_event = {answer.event: answer for answer in answers}
+    if refused := by_event.get("command.refused"):
+        return ("orange", f"{verb} was refused: {refused.message}") if age_s < SHOWN_S * 3 else None
+    if done := by_event.get("command.done"):
+        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if age_s < SHOWN_S else None
+    if "command.accepted" in by_event:
+        return "blue", f"{verb} accepted; the runner is at it for {words.duration(age_s)}"
+    if age_s > SILENT_S:
+        return "orange", f"{verb} sent {words.duration(age_s)} ago; the runner has not answered yet"
+    return "blue", f"{verb} sent; waiting for the runner"

@@ -1,0 +1,40 @@
+"""What all figures share. A figure is the plain dictionary that plotly reads; building one touches no plotly code."""
+
+from datetime import datetime
+from typing import Any
+
+Figure = dict[str, Any]
+
+
+def layout(height: int, **more: Any) -> dict[str, Any]:
+    """A layout that keeps the viewer's zoom from one refresh to the next (`uirevision`)."""
+    base: dict[str, Any] = {
+        "height": height,
+        "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
+        "uirevision": "kept",
+        "showlegend": False,
+        "legend": {"orientation": "h", "x": 1, "xanchor": "right", "y": 1.0, "yanchor": "bottom"},
+        "hovermode": "closest",
+        "bargap": 0.25,
+        "dragmode": False,
+    }
+    return base | more
+
+
+def time_axis(since: datetime | None = None, until: datetime | None = None, **more: Any) -> dict[str, Any]:
+    """An axis of UTC time."""
+    axis: dict[str, Any] = {"type": "date", "automargin": True}
+    if since and until:
+        axis["range"] = [iso(since), iso(until)]
+    return axis | more
+
+
+def iso(at: datetime) -> str:
+    """A time as plotly wants it: UTC, without a zone."""
+    return at.replace(tzinfo=None).isoformat(timespec="milliseconds")
+
+
+def fade(colour: str, share: float) -> str:
+    """A hex colour with an alpha."""
+    red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{share})"

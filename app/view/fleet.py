@@ -1,0 +1,103 @@
+"""A pipeline on the list of pipelines: six facts and, if there is one, the trouble."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.view import words
+from app.view.health import Layer, Runner, phase_words
+from app.view.progress import rows_per_s
+from engine.history.chunks import Read
+from engine.history.series import Epoch, Lag
+from engine.history.tables import Progress
+
+_FIRST = ("failed", "lost", "stopping", "starting", "running", "paused", "new", "ended")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A labelled value. `colour`: empty for the usual one, gray when it is not the present."""
+
+    label: str
+    value: str
+    colour: str = ""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the card of a pipeline shows."""
+
+    name: str
+    runner: Runner
+    phase: str
+    facts: tuple[Fact, ...]
+    trouble: str
+
+
+def order(one: Summary) -> tuple[int, str]:
+    """Those that need someone come first."""
+    return _FIRST.index(one.runner.state), one.name
+
+
+def summary(
+    name: str,
+    runner: Runner,
+    layers: tuple[Layer, Layer, Layer],
+    lag: Lag | None,
+    tables: Sequence[Progress],
+    reads: Sequence[Read],
+    epochs: Sequence[Epoch],
+    now: datetime,
+) -> Summary:
+    """The card of one pipeline; `epochs`: those of the last minute."""
+    _, keeping_up, source = layers
+    stale = "" if runner.alive else "gray"
+    done, chunks = sum(t.done for t in tables), sum(t.chunks for t in tables)
+    live = runner.alive and runner.state == "running"
+    rows_s = rows_per_s(reads, now) if live and done < chunks else None
+    facts = (
+        Fact("Copied", _copied(done, chunks), stale),
+        Fact("Reading", words.rate(rows_s, "rows"), stale),
+        Fact("Changes", words.rate(_changes_per_s(epochs, now) if live else None, "changes"), stale),
+        Fact("Lag", words.duration(lag.lag_s) if lag else words.NOTHING, _colour(keeping_up)),
+        Fact("Runway", words.duration(lag.runway_s) if lag else words.NOTHING, _colour(source)),
+        Fact("Heartbeat", _heartbeat(runner, now), stale),
+    )
+    return Summary(
+        name, runner, phase_words(runner) if live else "", facts, _trouble(runner, tables, keeping_up, source)
+    )
+
+
+def _copied(done: int, chunks: int) -> str:
+    if not chunks:
+        return words.NOTHING
+    return words.percent(done / chunks)
+
+
+def _changes_per_s(epochs: Sequence[Epoch], now: datetime) -> float:
+    """Of a runner that lives: no commit in the last minute is no change."""
+    if not epochs:
+        return 0.0
+    return sum(epoch.changes for epoch in epochs) / max((now - min(epoch.ts for epoch in epochs)).total_seconds(), 1.0)
+
+
+def _heartbeat(runner: Runner, now: datetime) -> str:
+    if runner.alive:
+        return f"{words.duration(runner.heartbeat_age_s)} ago"
+    return f"{words.duration((now - runner.last_seen).total_seconds())} ago" if runner.last_seen else words.NOTHING
+
+
+def _colour(layer: Layer) -> str:
+    return layer.colour if layer.colour in ("red", "orange", "gray") else ""
+
+
+def _trouble(runner: Runner, tables: Sequence[Progress], *layers: Layer) -> str:
+    if runner.state == "failed" and runner.error:
+        return runner.error["message"]
+    if runner.state == "lost":
+        return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
+    stopped = [table.table for table in tables if table.state == "stopped"]
+    if stopped:
+        return f"Stopped, while the others go on: {', '.join(stopped)}"
+    red = [layer for layer in layers if layer.colour == "red"]
+    return f"{red[0].headline}: {', '.join(red[0].details)}" if red else ""

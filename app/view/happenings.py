@@ -1,0 +1,185 @@
+"""Events as a person reads them: what belongs together is one line with its duration."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.view import words
+from app.view.health import EXIT_CODES
+from engine.history.log import Event
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "Run": ("run.started", "run.connected", "run.state", "run.ended"),
+    "Errors": ("error", "chunk.failed"),
+    "Commands": ("command.accepted", "command.refused", "command.done"),
+    "Tables": ("table.planned", "table.resumed", "table.state"),
+    "Chunks": ("chunk.assigned", "chunk.finished"),
+    "Epochs": ("epoch.committed", "sink.applied"),
+    "Source": ("source.event",),
+}
+USUAL = ("Run", "Errors", "Commands", "Tables", "Source")
+_KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
+
+
+@dataclass(frozen=True)
+class Happening:
+    """One line of the list. `tone`: red, orange, or gray."""
+
+    ts: datetime
+    kind: str
+    table: str
+    text: str
+    duration_s: float | None
+    tone: str
+    run: str
+    seq: int
+
+
+def names(kinds: Iterable[str]) -> list[str]:
+    """The journal events of these kinds."""
+    return [event for kind in kinds for event in KINDS.get(kind, ())]
+
+
+def happenings(events: Sequence[Event]) -> list[Happening]:
+    """Newest first. A command's lines are one, and so are the lines of a group of chunks."""
+    lines: list[Happening] = []
+    groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
+    for event in sorted(events, key=lambda event: (event.ts, event.seq)):
+        body = _body(event)
+        key = _group_key(event, body)
+        if key is None:
+            lines.append(_single(event, body))
+        else:
+            groups.setdefault(key, []).append((event, body))
+    lines += [_command(group) if key[0] == "command" else _chunks(group) for key, group in groups.items()]
+    return sorted(lines, key=lambda line: (line.ts, line.seq), reverse=True)
+
+
+def _body(event: Event) -> dict[str, Any]:
+    try:
+        body = json.loads(event.body)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
+    if event.event.startswith("command.") and body.get("id"):
+        return "command", str(body["id"])
+    if event.event in ("chunk.assigned", "chunk.finished") and body.get("group"):
+        return "group", f"{event.run} {body['group']}"
+    return None
+
+
+def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+    first, body = group[0]
+    names_seen = {event.event: fields for event, fields in group}
+    done, refused = names_seen.get("command.done"), names_seen.get("command.refused")
+    who = f" by {body['actor']}" if body.get("actor") else ""
+    why = f": {body['reason']}" if body.get("reason") else ""
+    outcome = "refused" if refused else "done" if done else "accepted"
+    message = f" ({refused.get('message')})" if refused else ""
+    text = f"{str(body.get('verb') or 'command').capitalize()}{who}{why} – {outcome}{message}"
+    seconds = done.get("duration_s") if done else None
+    return Happening(first.ts, "Commands", "", text, seconds, "orange" if refused else "gray", first.run, first.seq)
+
+
+def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+    first, body = group[0]
+    finished = [fields for event, fields in group if event.event == "chunk.finished"]
+    numbers = sorted({n for _, fields in group for n in _numbers(fields)})
+    rows = sum(fields.get("rows") or 0 for fields in finished)
+    text = f"Chunk {_ranges(numbers)} "
+    text += f"read: {words.count(rows)} rows" if finished else "given to a reader"
+    missing = len(numbers) - len(finished)
+    if finished and missing:
+        text += f", {words.plural(missing, 'chunk')} to go"
+    seconds = (group[-1][0].ts - first.ts).total_seconds() if finished and len(group) > 1 else None
+    return Happening(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+
+
+def _numbers(body: Mapping[str, Any]) -> list[int]:
+    chunks = body.get("chunks")
+    return [n for n in chunks if isinstance(n, int)] if isinstance(chunks, list) else [int(body.get("chunk") or 0)]
+
+
+def _counted(ranges: object) -> int:
+    """How many numbers closed ranges hold."""
+    return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """`3–5, 9`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in parts)
+
+
+def _single(event: Event, body: Mapping[str, Any]) -> Happening:
+    kind = _KIND_OF.get(event.event, "Run")
+    text, tone = _sentence(event.event, body)
+    seconds = body.get("duration_s")
+    return Happening(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
+
+
+def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    if event in ("error", "chunk.failed"):
+        return _failure(event, body)
+    if event == "run.ended":
+        code = body.get("exit_code")
+        bad = bool(code)
+        return f"Run ended: {body.get('outcome') or words.NOTHING}" + (
+            f", {EXIT_CODES.get(code or 0)}" if bad else ""
+        ), ("red" if bad else "gray")
+    return _PLAIN.get(event, lambda _: event)(body), "gray"
+
+
+def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    retry = body.get("retry_in_s")
+    what = f"Chunk {_ranges(_numbers(body))}: " if event == "chunk.failed" else ""
+    text = f"{what}{body.get('message') or body.get('error') or 'failed'}"
+    attempt = f"attempt {body['attempt']}, " if body.get("attempt") else ""
+    if retry is not None:
+        return f"{text} – {attempt}next in {words.duration(retry)}", "orange"
+    return " ".join(part for part in (text, str(body.get("detail") or ""), str(body.get("hint") or "")) if part), "red"
+
+
+def _connected(body: Mapping[str, Any]) -> str:
+    source, spark = body.get("source"), body.get("spark")
+    server, cluster = "the source", ""
+    if isinstance(source, dict):
+        server = f"{source.get('flavor')} {source.get('version')}, low watermarks: {source.get('watermark_class')}"
+    if isinstance(spark, dict):
+        cluster = f"; Spark {spark.get('version')} on {spark.get('master')}, {spark.get('slots')} slots"
+    return f"Connected to {server}{cluster}"
+
+
+def _reason(body: Mapping[str, Any]) -> str:
+    return f" – {body['reason']}" if body.get("reason") else ""
+
+
+_PLAIN: dict[str, Any] = {
+    "run.started": lambda b: f"Run {b.get('run')} started on {b.get('host')}, pid {b.get('pid')}",
+    "run.connected": _connected,
+    "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
+    "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
+    "table.planned": lambda b: f"Planned {words.plural(len(b.get('chunks') or ()), 'chunk')}: {b.get('reason')}",
+    "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
+    "epoch.committed": lambda b: (
+        f"Epoch {b.get('epoch')}: {words.plural(b.get('changes') or 0, 'change')} to {b.get('to_position')}"
+    ),
+    "sink.applied": lambda b: (
+        f"{str(b.get('sink') or 'Sink').capitalize()} {b.get('kind')} through epoch {b.get('through_epoch')}: "
+        f"{words.count(b.get('rows'))} rows"
+    ),
+    "source.event": lambda b: (
+        f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"
+        + (f": {b['statement']}" if b.get("statement") else "")
+    ),
+}

@@ -1,0 +1,65 @@
+"""A run as a line of the history."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.view.health import EXIT_CODES, error_of
+from engine.history.runs import Run, RunTotals
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """One run. Counts are those of its journal; `rows_s` is None when nothing was read."""
+
+    pipeline: str
+    run: str
+    started: datetime
+    duration_s: float
+    outcome: str
+    reason: str
+    rows: int
+    rows_s: float | None
+    chunks: int
+    changes: int
+    errors: int
+
+
+def past(
+    runs: Sequence[Run], totals: Mapping[tuple[str, str], RunTotals], alive: Collection[str], now: datetime
+) -> list[PastRun]:
+    """Runs newest first; `alive`: pipelines whose runner lives, so that its newest run is under way and not lost."""
+    seen: set[str] = set()
+    lines = []
+    for run in runs:
+        newest = run.pipeline not in seen
+        seen.add(run.pipeline)
+        lines.append(_line(run, totals.get((run.pipeline, run.run)), now, under_way=newest and run.pipeline in alive))
+    return lines
+
+
+def _line(run: Run, did: RunTotals | None, now: datetime, *, under_way: bool) -> PastRun:
+    running = run.ended is None and under_way
+    ended = run.ended or (now if running else run.last_event)
+    return PastRun(
+        pipeline=run.pipeline,
+        run=run.run,
+        started=run.started,
+        duration_s=(ended - run.started).total_seconds(),
+        outcome=outcome(run, running=running),
+        reason=(error_of(run.error) or {}).get("message") or (f"{run.state} by {run.reason}" if run.reason else ""),
+        rows=did.rows if did else 0,
+        rows_s=did.rows / did.read_s if did and did.read_s else None,
+        chunks=did.chunks if did else 0,
+        changes=did.changes if did else 0,
+        errors=did.errors if did else 0,
+    )
+
+
+def outcome(run: Run, *, running: bool) -> str:
+    """How it ended, in words."""
+    if run.ended is None:
+        return f"{run.state or 'running'}, under way" if running else "lost: ended without a farewell"
+    if run.exit_code:
+        return f"failed: {EXIT_CODES.get(run.exit_code, f'exit code {run.exit_code}')}"
+    return run.outcome or "ended"

@@ -1,0 +1,126 @@
+"""How far the copy is, how fast it goes, and an honest estimate of when it is done."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.view import words
+from engine.history.chunks import Read
+from engine.history.series import EpochTotals, Lag
+from engine.history.tables import Progress
+
+RECENT_S = 30.0
+"""Rates are taken over this much of the immediate past."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """The copy of all tables together."""
+
+    rows: int
+    expected_rows: int | None
+    chunks_done: int
+    chunks: int
+    changes: int
+    rows_s: float | None
+    eta: str | None
+    """A range such as `50–65 s`; None while there is too little to go by."""
+
+    @property
+    def share(self) -> float | None:
+        """Done share by chunks: row counts of a source are estimates, chunks are not."""
+        return self.chunks_done / self.chunks if self.chunks else None
+
+
+def copy_of(
+    tables: Sequence[Progress], reads: Sequence[Read], totals: EpochTotals, now: datetime, *, live: bool
+) -> Copy:
+    """The copy so far; rates and the estimate only while the runner is live and copying."""
+    chunks, done = sum(t.chunks for t in tables), sum(t.done for t in tables)
+    known = [t.rows if t.chunks and t.done == t.chunks else t.approx_rows for t in tables if t.chunks]
+    expected = (
+        sum(max(n or 0, t.rows) for n, t in zip(known, (t for t in tables if t.chunks), strict=True)) if known else None
+    )
+    copying = live and done < chunks
+    return Copy(
+        rows=sum(t.rows for t in tables),
+        expected_rows=None if None in known else expected,
+        chunks_done=done,
+        chunks=chunks,
+        changes=totals.changes,
+        rows_s=rows_per_s(reads, now) if copying else None,
+        eta=estimate(done, chunks, reads, now) if copying else None,
+    )
+
+
+def rows_per_s(
+    reads: Sequence[Read], now: datetime, window_s: float = RECENT_S, table: str | None = None
+) -> float | None:
+    """Rows a second over the last `window_s`, each chunk's rows spread over the time it took; None when nothing was read."""
+    chosen = [read for read in reads if table is None or read.table == table]
+    if not chosen:
+        return None
+    since = max(now - timedelta(seconds=window_s), min(read.started for read in chosen))
+    elapsed = (now - since).total_seconds()
+    return sum(overlap_rows(read, since, now) for read in chosen) / elapsed if elapsed > 0 else None
+
+
+def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
+    """The part of a chunk's rows that falls between two instants."""
+    took = (read.ended - read.started).total_seconds()
+    if took <= 0:
+        return float(read.rows) if since <= read.ended < until else 0.0
+    inside = (min(read.ended, until) - max(read.started, since)).total_seconds()
+    return read.rows * max(inside, 0.0) / took
+
+
+def estimate(done: int, chunks: int, reads: Sequence[Read], now: datetime) -> str | None:
+    """Remaining time as a range: by the pace of all reads and by the pace of the newest third of them.
+
+    None before 1 % or three chunks are done: an estimate out of nothing is worse than none.
+    """
+    if done < 3 or done < chunks / 100 or done >= chunks or len(reads) < 3:
+        return None
+    ordered = sorted(reads, key=lambda read: read.ended)
+    paces = [_pace_s(ordered, now), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now)]
+    low, high = sorted((chunks - done) * pace for pace in paces)
+    return between(low * 0.95, high * 1.05)
+
+
+def _pace_s(reads: Sequence[Read], now: datetime) -> float:
+    """Seconds a chunk, over all readers together."""
+    began = min(read.started for read in reads)
+    return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / len(reads)
+
+
+def between(low_s: float, high_s: float) -> str:
+    """`50–65 s`, `4–6 min`, `1.5–2 h`: both ends in the unit of the upper one."""
+    unit_s, unit = next(((s, name) for s, name in ((3600.0, "h"), (60.0, "min")) if high_s >= s * 2), (1.0, "s"))
+    low, high = max(low_s / unit_s, 1.0 / unit_s), max(high_s / unit_s, 1.0 / unit_s)
+    digits = 1 if unit != "s" and high < 10 else 0
+    low_text, high_text = (f"{end:.{digits}f}".removesuffix(".0") for end in (low, high))
+    return f"{high_text} {unit}" if low_text == high_text else f"{low_text}–{high_text} {unit}"
+
+
+def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None) -> str:
+    """The one line to paste into a chat at night, in the manner of gh-ost."""
+    doing = (
+        {"snapshot": "snapshotting", "streaming": "streaming"}.get(phase or "", state) if state == "running" else state
+    )
+    expected = f"/{words.count(copy.expected_rows)}" if copy.expected_rows is not None else ""
+    lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
+    finished = bool(copy.chunks) and copy.chunks_done == copy.chunks
+    eta = copy.eta or ("copy done" if finished else "not known yet" if state == "running" else words.NOTHING)
+    parts = (
+        f"Copy: {words.count(copy.rows)}{expected} rows, {copy.chunks_done}/{copy.chunks} chunks {words.percent(copy.share)}",
+        f"Changes: {words.count(copy.changes)}",
+        f"Lag: {lag_text}",
+        (lag.position if lag else None) or "no position yet",
+        f"State: {doing}",
+        f"ETA: {_tight(eta) if copy.eta else eta}",
+    )
+    return "; ".join(parts)
+
+
+def _tight(text: str) -> str:
+    return text.replace(" ", "")

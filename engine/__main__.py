@@ -1,0 +1,199 @@
+"""The command line: `python -m engine VERB SPEC` (DESIGN 4)."""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+
+from engine.directory import Directory, directory_of, read_runner, send_command
+from engine.errors import PreflightError, SpecError, TidemarkError
+from engine.settings import Spec, load
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Reason = Annotated[str, typer.Option(help="Why; written to the journal.")]
+
+
+def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
+    """Turn our errors into their exit codes, in the form that was asked for."""
+
+    @wraps(verb)
+    def run(*args: Any, **options: Any) -> None:
+        try:
+            verb(*args, **options)
+        except TidemarkError as error:
+            if options.get("as_json"):
+                print(json.dumps({**error.as_dict(), "exit_code": error.exit_code}))  # noqa: T201
+            else:
+                _show_error(error)
+            raise typer.Exit(error.exit_code) from None
+
+    return run
+
+
+def _show_error(error: TidemarkError) -> None:
+    err.print(f"error: {error.message}", style="bold red", markup=False)
+    for part in (error.detail, error.hint):
+        if part:
+            err.print(part, markup=False)
+
+
+def _opened(spec_file: Path) -> tuple[Spec, Directory]:
+    spec = load(spec_file)
+    return spec, directory_of(spec_file, spec.name)
+
+
+def _print(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=False, default=str))  # noqa: T201
+
+
+@app.command()
+@_guarded
+def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
+    """Check the spec and the source: everything a run needs, before it starts."""
+    from engine.source.endpoint import endpoint_of
+    from engine.source.preflight import minimal_grants, run_preflight
+
+    spec = load(spec_file)
+    result = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id())
+    grants = minimal_grants(spec.source.user, result.server, spec.source.tables)
+    if as_json:
+        _print({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
+    else:
+        grid = Grid("", "check", "expected", "actual", box=None, pad_edge=False)
+        for c in result.checks:
+            grid.add_row(
+                {"ok": "ok", "warn": "[yellow]warn[/]", "fail": "[red]FAIL[/]"}[c.outcome], c.name, c.expected, c.actual
+            )
+        out.print(grid)
+        for c in result.checks:
+            if c.outcome != "ok":
+                out.print(f"\n{c.name}: {c.why}\n  {c.fix or 'Nothing to do.'}", markup=False)
+        out.print("\nAll rights that Tidemark ever needs (never LOCK TABLES, RELOAD, SUPER or any right to write):")
+        for grant in grants:
+            out.print(f"  {grant}", markup=False)
+    if not result.passed:
+        raise typer.Exit(PreflightError.exit_code)
+
+
+@app.command()
+@_guarded
+def plan(spec_file: SpecFile, *, as_json: Json = False) -> None:
+    """Show how the tables would be cut into chunks, and why."""
+    from engine.plan.strategy import plan_table
+    from engine.source.catalog import captured_tables
+    from engine.source.connect import open_connection
+    from engine.source.endpoint import endpoint_of
+
+    spec = load(spec_file)
+    connection = open_connection(endpoint_of(spec.source))
+    try:
+        plans = [plan_table(connection, t, spec.snapshot) for t in captured_tables(connection, spec.source.tables)]
+    finally:
+        connection.close()
+    if as_json:
+        _print({"tables": [p.as_dict() for p in plans]})
+        return
+    grid = Grid("table", "rows (about)", "key", "factor", "chunks", "why", box=None, pad_edge=False)
+    for p in plans:
+        factor = "" if p.factor is None else f"{p.factor:g}"
+        grid.add_row(p.table, f"{p.approx_rows:,}", ", ".join(p.chunk_key), factor, f"{len(p):,}", p.reason)
+    out.print(grid)
+
+
+@app.command()
+@_guarded
+def run(
+    spec_file: SpecFile,
+    *,
+    until: Annotated[str | None, typer.Option(help="End at: snapshot, caught-up. Without it: never.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run the pipeline: copy what is not copied yet, then follow the log."""
+    from engine.run.runner import UNTIL, run_pipeline
+    from engine.run.show import Lines, Screen
+
+    if until not in (None, *UNTIL):
+        raise SpecError(
+            f"--until {until} is not known.", hint=f"Known: {', '.join(UNTIL)}; without it the run never ends."
+        )
+    spec = load(spec_file)
+    if as_json:
+        run_pipeline(spec, spec_file, until, _print)
+    elif out.is_terminal:
+        with Screen(out, spec.name) as screen:
+            run_pipeline(spec, spec_file, until, screen.hear)
+    else:
+        run_pipeline(spec, spec_file, until, Lines(out).hear)
+
+
+@app.command()
+@_guarded
+def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
+    """Show what the pipeline is doing; works without a runner too."""
+    from engine.run.status import status as read
+
+    spec, directory = _opened(spec_file)
+    now = read(directory, spec.name)
+    if as_json:
+        _print(now)
+        return
+    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
+    out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
+    grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
+    for t in now["tables"]:
+        chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
+        grid.add_row(t["table"], t["state"], chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
+    out.print(grid)
+    if now["error"]:
+        out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
+    _, directory = _opened(spec_file)
+    runner = read_runner(directory)
+    if runner is None or not runner["alive"]:
+        raise SpecError(
+            f"No runner is there to {verb} this pipeline.",
+            detail="Nothing was changed.",
+            hint=f"Start one: python -m engine run {spec_file}",
+        )
+    identity = send_command(directory, verb, reason=reason)
+    if as_json:
+        _print({"id": identity, "verb": verb})
+    else:
+        out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
+
+
+@app.command()
+@_guarded
+def pause(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
+    """Ask the runner to pause: no chunk and no part of the log is read until `resume`."""
+    _command(spec_file, "pause", reason, as_json=as_json)
+
+
+@app.command()
+@_guarded
+def resume(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
+    """Ask the runner to go on after a pause."""
+    _command(spec_file, "resume", reason, as_json=as_json)
+
+
+@app.command()
+@_guarded
+def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
+    """Ask the runner to end: what is under way is finished and published first."""
+    _command(spec_file, "stop", reason, as_json=as_json)
+
+
+if __name__ == "__main__":
+    sys.exit(app())

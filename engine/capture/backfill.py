@@ -1,0 +1,83 @@
+"""Backfill: what the binlog between the watermarks does to the rows that a chunk's SELECT returned (DESIGN 7). Pure.
+
+Let R be the rows read, some state between the low watermark L and the high watermark H, and let C be the images in (L, H] whose own
+chunk key lies in the chunk's range. For a key with images in C the last one wins: an insert or an after-image is the row at H; a
+delete or a before-image says that no such row is in the range at H. A key without images in C did not change between L and H, so
+its row in R is its row at H. Hence
+
+    chunk at H  =  (R without the keys of C)  +  (the last image of each key of C, where it is an insert or an after-image)
+
+An update is two images that are tested against the range each on its own, so a row that moves between chunks leaves the
+one and enters the other. Keys are compared by their bytes: a row image holds the very bytes of the stored key, whatever
+its collation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.capture.changes import Changes
+from engine.decode.images import AFTER, INSERT
+from engine.plan.chunks import Range
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """The images in a chunk's range, reduced to the last one of each key.
+
+    touched: the keys (their columns only). upserts: the rows of those keys that exist at the high watermark. changes:
+    images reduced.
+    """
+
+    touched: pa.Table
+    upserts: pa.Table
+    changes: int
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For the report: images, keys that are gone, keys that are there."""
+        upserted = int(self.upserts.num_rows)
+        return {"changes": self.changes, "deleted": int(self.touched.num_rows) - upserted, "upserted": upserted}
+
+
+def in_range(keys: pa.ChunkedArray, limits: Range) -> npt.NDArray[np.bool_]:
+    """Which chunk keys lie in `[lower, upper)`; NULL lies in the range that is open below."""
+    inside = pa.chunked_array([pa.array(np.ones(len(keys), bool))])
+    if limits.lower is not None:
+        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(limits.lower, keys.type)))
+    if limits.upper is not None:
+        inside = pc.and_(inside, pc.less(keys, pa.scalar(limits.upper, keys.type)))
+    return np.asarray(pc.fill_null(inside, limits.lower is None).to_numpy())
+
+
+def reduce_changes(changes: Changes, identity: Sequence[str], chunk_key: str, limits: Range) -> Reduced:
+    """The effect of `changes` on the chunk with this range."""
+    inside = changes.take(in_range(changes.rows[chunk_key], limits))
+    last = inside.take(last_of_each(inside.rows.select(identity)))
+    exists = np.isin(last.fact("kind"), (INSERT, AFTER))
+    return Reduced(last.rows.select(identity), last.take(exists).rows, len(inside))
+
+
+def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
+    """The index of the last row of each distinct key, ascending."""
+    numbered = keys.rename_columns([f"k{n}" for n in range(keys.num_columns)])
+    names = numbered.column_names
+    numbered = numbered.append_column("n", pa.array(np.arange(keys.num_rows)))
+    grouped = numbered.group_by(names, use_threads=False).aggregate([("n", "max")])
+    return np.sort(grouped["n_max"].to_numpy())
+
+
+def without(rows: pa.Table, touched: pa.Table) -> pa.Table:
+    """The rows whose key is not among `touched` (a table of the key columns)."""
+    names = touched.column_names
+    if not touched.num_rows or not rows.num_rows:
+        return rows
+    if len(names) == 1:
+        return rows.filter(pc.invert(pc.is_in(rows[names[0]], touched[names[0]].combine_chunks())))
+    keys = rows.select(names).append_column("\0n", pa.array(np.arange(rows.num_rows)))
+    kept = keys.join(touched, names, join_type="left anti")["\0n"]
+    return rows.take(pa.array(np.sort(kept.to_numpy())))

@@ -1,0 +1,177 @@
+"""Reading one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (DESIGN 7).
+
+Rows stay columns from the socket to the file. Where a backfill may follow they wait in memory for the high watermark, and beyond
+`max_memory` bytes on the reader's disk; where low and high are the same by construction they are written as they come.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from engine import clock
+from engine.capture.backfill import Reduced, reduce_changes, without
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import concatenate
+from engine.capture.files import DataFile, FileWriter
+from engine.capture.segment import read_stretch
+from engine.capture.session import ReaderSession
+from engine.decode.gtid import parse_gtid_set
+from engine.decode.rows import check_types, decode_rows
+from engine.decode.schema import Table, arrow_schema
+from engine.plan.chunks import Range, predicate
+from engine.source.connect import Endpoint, quote
+from engine.source.packets import prepare
+from engine.source.positions import Position
+from engine.source.watermarks import Candidate, Step, no_step, server_time_s
+
+
+@dataclass(frozen=True)
+class ChunkRequest:
+    """One chunk to be read.
+
+    key: the chunk key, None for a table without. folder: of the mirror (or change log) that gets the file.
+    """
+
+    table: Table
+    number: int
+    key: str | None
+    limits: Range
+    folder: Path
+    max_memory: int
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """A chunk that is exact at `high`; timings in seconds by step."""
+
+    low: Position
+    high: Position
+    files: list[DataFile]
+    rows: int
+    backfill: dict[str, int]
+    timings: dict[str, float]
+
+
+class _Timings(dict[str, float]):
+    """Seconds by step: `lap` books the time since the lap before."""
+
+    def __init__(self) -> None:
+        self._at = clock.monotonic_s()
+
+    def lap(self, name: str) -> None:
+        now = clock.monotonic_s()
+        self[name] = round(self.get(name, 0.0) + now - self._at, 6)
+        self._at = now
+
+
+def read_chunk(
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
+) -> ChunkResult:
+    """Read one chunk. Raises TableStoppedError for what cannot be copied, TransientError for what another try may cure."""
+    timings, watermarks = _Timings(), session.watermarks
+    low = watermarks.low(step)
+    timings.lap("low")
+    step("before_read")
+    schema = arrow_schema(request.table)
+    exact = watermarks.kind == "snapshot"
+    with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, _writer(request, schema) as writer:
+        buffer = _Buffer(request.max_memory, Path(spill), schema)
+        for batch in _select(session, request):
+            rows = pa.Table.from_batches([batch]).cast(schema)
+            writer.write(rows) if exact else buffer.add(rows)
+        step("after_read")
+        timings.lap("read")
+        high = watermarks.high(low, step)
+        watermarks.release()
+        timings.lap("high")
+        step("before_backfill")
+        reduced = None if high == low else _backfill(session, endpoint, first_server_id, request, low, high)
+        step("after_backfill")
+        timings.lap("backfill")
+        for rows in buffer:
+            writer.write(rows if reduced is None else without(rows, reduced.touched))
+        if reduced is not None:
+            writer.write(reduced.upserts.cast(schema))
+        files = writer.close()
+        timings.lap("write")
+    counts = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
+    return ChunkResult(low, high, files, sum(f.rows for f in files), counts, dict(timings))
+
+
+def _writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
+    return FileWriter(request.folder, f"chunk-{request.number:06d}", schema, request.table.key)
+
+
+def select_statement(request: ChunkRequest) -> str:
+    """The SELECT of a chunk: columns listed (so that invisible ones come too), one range of the key's index."""
+    columns = ", ".join(quote(column.name) for column in request.table.columns)
+    condition = predicate(request.key, request.limits) if request.key else ""
+    where = f" WHERE {condition}" if condition else ""
+    return f"SELECT {columns} FROM {quote(request.table.database, request.table.name)}{where}"
+
+
+def _select(session: ReaderSession, request: ChunkRequest) -> Iterator[pa.RecordBatch]:
+    doing = f"Reading chunk {request.number} of {request.table.full_name}"
+    statement = prepare(session.connection, select_statement(request), doing)
+    types, packets = statement.execute(doing)
+    check_types(request.table.columns, types)
+    for block in packets.blocks():
+        yield decode_rows(block.buffer, block.start, block.end, request.table.columns)
+    statement.close()
+
+
+def _backfill(
+    session: ReaderSession,
+    endpoint: Endpoint,
+    first_server_id: int,
+    request: ChunkRequest,
+    low: Position,
+    high: Position,
+) -> Reduced | None:
+    """The changes between the watermarks, reduced; None when the chunk's table has no key to apply them by."""
+    table = request.table
+    stretch = BinlogStretch(
+        {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
+    )
+    parts = [changes for _, _, changes in read_stretch(endpoint, stretch, first_server_id)]
+    if table.full_name in stretch.stopped:
+        raise stretch.stopped[table.full_name]
+    if session.watermarks.kind == "gtid" and low.gtids is not None:
+        gtids = str(parse_gtid_set(low.gtids).union(stretch.gtids))
+        known = Position(high.file, high.offset, gtids)
+        session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
+    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
+    if request.key is None:
+        return None
+    return reduce_changes(concatenate(parts, schema), table.key, request.key, request.limits)
+
+
+class _Buffer:
+    """Rows that wait for the high watermark: in memory up to a limit, the rest in an Arrow file."""
+
+    def __init__(self, limit: int, folder: Path, schema: pa.Schema) -> None:
+        self._limit, self._path, self._schema = limit, folder / "rows.arrow", schema
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self._spill: pa.RecordBatchFileWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes > self._limit:
+            if self._spill is None:
+                self._spill = pa.ipc.new_file(self._path, self._schema)
+            for held in self._held:
+                self._spill.write_table(held)
+            self._held, self._bytes = [], 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        if self._spill is not None:
+            self._spill.close()
+            with pa.OSFile(str(self._path)) as source, pa.ipc.open_file(source) as file:
+                for n in range(file.num_record_batches):
+                    yield pa.Table.from_batches([file.get_batch(n)])
+        yield from self._held

@@ -1,0 +1,59 @@
+"""Reading a stretch of the binlog to its end, however often the server lets the dump end before it."""
+
+from collections.abc import Iterator
+
+from engine import clock
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import Changes
+from engine.decode.schema import Table
+from engine.errors import TransientError
+from engine.source.connect import Endpoint, open_connection
+from engine.source.positions import FIRST_OFFSET, Position
+from engine.source.replication import read_runs
+
+_PAUSE_S = 0.003
+_PATIENCE_S = 60.0
+
+
+def read_stretch(
+    endpoint: Endpoint, stretch: BinlogStretch, first_server_id: int
+) -> Iterator[tuple[Table, str, Changes]]:
+    """The changes of a stretch, in order within each table.
+
+    A position that `SHOW BINARY LOG STATUS` has shown can be a moment ahead of what a dump is given; the dump then ends early,
+    between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
+    """
+    deadline = clock.monotonic_s() + _PATIENCE_S
+    while not stretch.done:
+        before = stretch.position
+        connection = open_connection(endpoint)
+        try:
+            for run in read_runs(connection, before.file, before.offset, first_server_id):
+                yield from stretch.feed(run)
+                if stretch.position.order >= stretch.end.order:
+                    break
+        finally:
+            connection._force_close()  # noqa: SLF001 - the server is still sending; a polite end would wait for it
+        if stretch.position != before:
+            deadline = clock.monotonic_s() + _PATIENCE_S
+        elif clock.monotonic_s() > deadline:
+            raise TransientError(
+                f"The binlog did not reach {stretch.end} within {_PATIENCE_S:.0f} s; it stands at {stretch.position}.",
+                detail="Nothing of this stretch was published.",
+                hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
+            )
+        if not stretch.done:
+            clock.sleep(_PAUSE_S)
+
+
+def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int) -> str:
+    """The GTID set of all transactions before a position of a MySQL server, found in the binlog itself.
+
+    `@@gtid_executed` may lag what the binlog holds, and the set that `SHOW BINARY LOG STATUS` shows beside a position
+    is no better. So the position's file is read up to it once: its PREVIOUS_GTIDS event and the GTID events that
+    follow.
+    """
+    stretch = BinlogStretch({}, Position(position.file, FIRST_OFFSET), position, mariadb=False)
+    for _ in read_stretch(endpoint, stretch, first_server_id):
+        pass
+    return str(stretch.gtids)

@@ -1,0 +1,177 @@
+"""The two kinds of Spark task: a group of chunks, and a segment of the binlog. Each yields reports, one JSON object each.
+
+Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
+becomes a report, so that the coordinator sees its three parts; any other is a failure of the task, which Spark retries.
+"""
+
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import clock
+from engine.capture import session as sessions
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import log_schema, log_table
+from engine.capture.chunk import ChunkRequest, read_chunk
+from engine.capture.emission import Progress, emitted, published
+from engine.capture.files import FileWriter
+from engine.capture.segment import read_stretch
+from engine.decode.schema import Table, arrow_schema
+from engine.errors import DecodeError, TidemarkError
+from engine.source.connect import Endpoint
+from engine.source.positions import Position
+from engine.source.watermarks import Candidate, WatermarkClass
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Follow:
+    """One captured table in a segment: its chunk key (None without), how far it is copied, and its change log's folder."""
+
+    table: Table
+    key: str | None
+    progress: Progress
+    folder: Path
+
+
+@dataclass(frozen=True)
+class ChunkGroup:
+    """Chunks of one table that one task reads one after the other."""
+
+    endpoint: Endpoint
+    first_server_id: int
+    watermarks: WatermarkClass
+    settle_s: float
+    candidate: Candidate
+    requests: tuple[ChunkRequest, ...]
+
+    def run(self) -> Iterator[Report]:
+        """A report a chunk; after an error no more."""
+        for request in self.requests:
+            try:
+                yield self._read(request)
+            except TidemarkError as error:
+                sessions.drop(self.endpoint, self.watermarks)
+                yield {"chunk": request.number, **_reader(), "failure": error.as_dict()}
+                return
+            except BaseException:
+                sessions.drop(self.endpoint, self.watermarks)
+                raise
+
+    def _read(self, request: ChunkRequest) -> Report:
+        started = clock.utc_text()
+        session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
+        session.watermarks.offer(self.candidate)
+        result = read_chunk(session, self.endpoint, self.first_server_id, request)
+        return {
+            "chunk": request.number,
+            "low": result.low.as_dict(),
+            "high": result.high.as_dict(),
+            "files": [file.as_dict() for file in result.files],
+            "rows": result.rows,
+            "backfill": result.backfill,
+            "timings": result.timings,
+            "started": started,
+            "ended": clock.utc_text(),
+            **_reader(),
+        }
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of the binlog for all captured tables. first_seq: `_tm_seq` of the first change of each table in it."""
+
+    endpoint: Endpoint
+    first_server_id: int
+    mariadb: bool
+    start: Position
+    end: Position
+    tables: tuple[Follow, ...]
+    first_seq: int
+
+    def run(self) -> Iterator[Report]:
+        """One report."""
+        try:
+            yield self._read()
+        except TidemarkError as error:
+            yield {**_reader(), "failure": error.as_dict()}
+
+    def _read(self) -> Report:
+        started = clock.monotonic_s()
+        follows = {follow.table.full_name: follow for follow in self.tables}
+        stretch = BinlogStretch(
+            {(f.table.database, f.table.name): f.table for f in self.tables}, self.start, self.end, mariadb=self.mariadb
+        )
+        logs: dict[str, _Log] = {}
+        try:
+            for table, file, changes in read_stretch(self.endpoint, stretch, self.first_server_id):
+                follow = follows[table.full_name]
+                chosen, kinds = published(changes.fact("kind"), emitted(changes, follow.key, follow.progress))
+                if len(chosen):
+                    log = logs.setdefault(table.full_name, _Log(follow, self.first_seq, self.mariadb))
+                    log.write(changes.take(chosen), kinds, file)
+            for name, error in stretch.stopped.items():
+                if name in logs and isinstance(error, DecodeError):
+                    logs.pop(name).writer.discard()  # it may have stopped within a transaction
+            reports = {name: log.close() for name, log in logs.items()}
+        except BaseException:
+            for log in logs.values():
+                log.writer.discard()
+            raise
+        return {
+            "gtids": str(stretch.gtids),
+            "tables": reports,
+            "stopped": {name: error.as_dict() for name, error in stretch.stopped.items()},
+            "transactions": stretch.transactions,
+            "bytes": stretch.bytes,
+            "last_ts": stretch.last_ts,
+            "seconds": round(clock.monotonic_s() - started, 6),
+            **_reader(),
+        }
+
+
+class _Log:
+    """The change log file that a segment writes for one table."""
+
+    def __init__(self, follow: Follow, first_seq: int, mariadb: bool) -> None:
+        self._seq, self._mariadb, self._kinds = first_seq, mariadb, [0, 0, 0, 0]
+        schema = log_schema(arrow_schema(follow.table))
+        self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
+
+    def write(self, changes: Any, kinds: Any, file: str) -> None:
+        self.writer.write(log_table(changes, kinds, file, self._seq, mariadb=self._mariadb))
+        self._seq += len(kinds)
+        for kind in kinds.tolist():
+            self._kinds[kind] += 1
+
+    def close(self) -> Report:
+        return {"files": [file.as_dict() for file in self.writer.close()], "kinds": self._kinds, "next_seq": self._seq}
+
+
+def _reader() -> Report:
+    return {"host": socket.gethostname(), "pid": os.getpid()}
+
+
+@dataclass(frozen=True)
+class Warming:
+    """Does nothing, for long enough that every slot gets one: each starts its worker, which imports what readers need."""
+
+    seconds: float = 0.2
+
+    def run(self) -> Iterator[Report]:
+        """One report: which reader it is."""
+        clock.sleep(self.seconds)
+        yield _reader()
+
+
+Task = ChunkGroup | Segment | Warming
+
+
+def encode(report: Report) -> str:
+    """A report as it travels from the worker to the driver."""
+    return json.dumps(report, ensure_ascii=False)

@@ -1,0 +1,132 @@
+"""Packet boundaries: where the packets of MySQL's client protocol start in a buffer.
+
+A packet is four header bytes (payload length as 24 bits, little-endian; sequence number, counting modulo 256) and the payload, so
+each header tells where the next one is. Following that chain one packet at a time costs 0.25 µs in Python, a third of
+all the time of a copy. We walk it in lanes instead:
+
+1. cut the buffer into lanes and guess, in each, one offset where a packet starts: an offset from which three packets
+   follow one another with sequence numbers that count up;
+2. walk all lanes at once with numpy, each until it reaches or passes the guess of the next lane;
+3. a lane is proved when the lane before it is proved and ends exactly at its guess. The first lane starts at a known
+   packet, so by induction every proved offset is on the one true chain. Where a lane is not proved the guess was wrong:
+   what was proved is kept and the rest is walked again from there; after three wrong guesses packet by packet.
+
+So a wrong guess costs time, never a wrong boundary. Source: "MySQL Packets" in the MySQL client/server protocol manual.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.errors import TransientError
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+PADDING = 64
+"""Bytes that must be readable after the filled part of a buffer, so that wide loads at its end stay inside."""
+HEADER = 4
+MAX_PAYLOAD = 0xFFFFFF
+"""A payload of this length goes on in the next packet."""
+
+_LANE_PACKETS = 256
+_MAX_MEAN = 384
+_GUESSES_WRONG = 3
+_PROBE = 32
+
+
+def words(buffer: Bytes, dtype: str = "<u8") -> npt.NDArray[np.uint64]:
+    """A view in which element `i` is the integer that starts at byte `i`: unaligned loads by plain indexing."""
+    width = np.dtype(dtype).itemsize
+    return np.ndarray((len(buffer) - width + 1,), dtype=dtype, buffer=buffer.data, strides=(1,))
+
+
+def packet_starts(buffer: Bytes, filled: int, at: int = 0) -> tuple[Offsets, int]:
+    """The header offsets of all packets that are complete in `buffer[at:filled]`, and the end of the last of them.
+
+    `buffer` has `PADDING` bytes after `filled`. The result is the same as that of `packet_starts_plainly`.
+    """
+    found, wrong = [], 0
+    while True:
+        starts, at = packet_starts_plainly(buffer, filled, at, limit=_PROBE)
+        found.append(starts)
+        mean = int((at - starts[0]) // len(starts)) if len(starts) else filled
+        lane = mean * _LANE_PACKETS
+        lanes = (filled - at) // lane if lane else 0
+        if len(starts) < _PROBE or mean > _MAX_MEAN or lanes < 4 or wrong == _GUESSES_WRONG:
+            break
+        starts, at, proved = _walk_lanes(buffer, filled, at, lanes, 2 * mean + 64, 8 * mean + 64)
+        found.append(starts)
+        wrong += not proved
+    starts, at = packet_starts_plainly(buffer, filled, at)
+    found.append(starts)
+    return np.concatenate(found), at
+
+
+def packet_starts_plainly(buffer: Bytes, filled: int, at: int = 0, limit: int = 1 << 62) -> tuple[Offsets, int]:
+    """As `packet_starts`, packet by packet, at most `limit` of them."""
+    starts: list[int] = []
+    view = memoryview(buffer.data)
+    while at + HEADER <= filled and len(starts) < limit:
+        end = at + HEADER + (view[at] | view[at + 1] << 8 | view[at + 2] << 16)
+        if end > filled:
+            break
+        starts.append(at)
+        at = end
+    return np.array(starts, dtype=np.int64), at
+
+
+def _walk_lanes(
+    buffer: Bytes, filled: int, at: int, lanes: int, window: int, longest: int
+) -> tuple[Offsets, int, bool]:
+    """Proved packet starts from `at` on, where they end, and whether all lanes were proved."""
+    loads = words(buffer, "<u4")
+    guesses = _guess(loads, filled, np.linspace(at, filled, lanes, endpoint=False, dtype=np.int64)[1:], window, longest)
+    begin = np.concatenate([[at], guesses])
+    goal = np.concatenate([guesses, [filled]])
+    cursor, live, steps = begin.copy(), np.arange(len(begin)), []
+    while len(live):
+        here = cursor[live]
+        after = here + HEADER + (loads[here] & np.uint32(MAX_PAYLOAD)).astype(np.int64)
+        # The last packet of the last lane may be incomplete, and so may what a wrong guess leads to.
+        whole = after <= filled
+        live, here, after = live[whole], here[whole], after[whole]
+        steps.append((live, here))
+        cursor[live] = after
+        live = live[(after < goal[live]) & (after + HEADER <= filled)]
+    held = np.flatnonzero(cursor[:-1] != goal[:-1])
+    proved = int(held[0]) + 1 if len(held) else len(begin)
+    lane = np.concatenate([step[0] for step in steps])
+    start = np.concatenate([step[1] for step in steps])
+    keep = lane < proved
+    lane, start = lane[keep], start[keep]
+    return start[np.argsort(lane, kind="stable")], int(cursor[proved - 1]), proved == len(begin)
+
+
+def _guess(loads: npt.NDArray[np.uint64], filled: int, nominal: Offsets, window: int, longest: int) -> Offsets:
+    """For each nominal offset, the first one in its window that three chained packets follow; lanes without one are dropped."""
+    spread = np.lib.stride_tricks.sliding_window_view(loads, window)
+    plausible = (spread[nominal] & np.uint32(MAX_PAYLOAD)) < np.uint32(longest)
+    lane, offset = np.nonzero(plausible)
+    first = nominal[lane] + offset
+    at, kept, number = first, np.arange(len(first)), None
+    for _ in range(3):
+        inside = at + HEADER <= filled
+        kept, at = kept[inside], at[inside]
+        header = loads[at]
+        sequence = header >> np.uint32(24)
+        if number is not None:
+            right = sequence == ((number[inside] + np.uint32(1)) & np.uint32(255))
+            kept, at, header, sequence = kept[right], at[right], header[right], sequence[right]
+        number = sequence
+        at = at + HEADER + (header & np.uint32(MAX_PAYLOAD))
+    heads = np.flatnonzero(np.diff(lane[kept], prepend=-1))
+    return first[kept[heads]]
+
+
+def grown(buffer: Bytes, filled: int) -> Bytes:
+    """A buffer of twice the size that holds the same filled bytes. Raises TransientError past 1.1 GiB, the protocol's limit."""
+    if len(buffer) > 1200 << 20:
+        raise TransientError("The server sent a packet of more than 1 GiB, which the protocol does not allow.")
+    larger = np.empty(2 * len(buffer), dtype=np.uint8)
+    larger[:filled] = buffer[:filled]
+    return larger

@@ -1,0 +1,174 @@
+"""Row images to Arrow: many row events decoded together, column by column.
+
+A row event is: table id (6 bytes), flags (2), in version 2 extra data with its length (2), the number of columns, a
+bitmap of the columns that are present (two for updates), and then images until its end. An image is a bitmap of the
+NULL columns and the values that are not NULL ("Rows_event", MySQL source, libs/mysql/binlog/event/rows_event.h).
+Inserts have after-images, deletes before-images, updates pairs of both; all have the same layout, so they are decoded
+alike:
+
+    one cursor an event, on its first image; decode the image at every cursor, column by column; drop the cursors that have reached
+    the end of their event; go on with the second images; and so on.
+
+Single-row events, which are what applications write, take one or two such rounds whatever their number. The order of the binlog is
+restored at the end from each image's event and its place in it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, TableMap
+from engine.decode.framing import Bytes, Offsets, words
+from engine.decode.schema import Column, Table
+from engine.decode.types import value_type
+from engine.decode.types.base import Mapped, Records
+from engine.errors import DecodeError, TableStoppedError
+
+INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
+KINDS = ("+I", "-U", "+U", "-D")
+"""The text of each kind of change, by its number."""
+_BLOB, _STRING = 252, 254
+
+
+@dataclass(frozen=True)
+class Images:
+    """Decoded images in the binlog's order.
+
+    rows: an array a column of the table. event: for each image the index of its event among the headers given. place: its number in
+    that event. kind: INSERT, BEFORE, AFTER or DELETE.
+    """
+
+    rows: list[pa.Array]
+    event: Offsets
+    place: Offsets
+    kind: npt.NDArray[np.int8]
+
+
+def check_table_map(table: Table, mapped: TableMap) -> None:
+    """Raises TableStoppedError when the columns in the binlog are not those that the table is captured with."""
+    names = tuple(column.name for column in table.columns)
+    fits = len(mapped.columns) == len(names) and all(map(_fits, table.columns, mapped.columns))
+    if fits and mapped.names in (None, names):
+        return
+    raise TableStoppedError(
+        f"{table.full_name}: the binlog describes other columns than the table is captured with.",
+        detail=f"Captured: {', '.join(names)}. In the binlog: {len(mapped.columns)} columns"
+        + (f" ({', '.join(mapped.names)})." if mapped.names else ".")
+        + " The table was altered; what is published is right up to the change, nothing after it was guessed.",
+        hint="Remove the table from the pipeline's destination and ledger and copy it anew.",
+    )
+
+
+def _fits(column: Column, mapped: Mapped) -> bool:
+    """Whether the binlog announces the column's own type, with its digits where the layout depends on them."""
+    if mapped.code not in value_type(column).binlog or len(mapped.metadata) != METADATA_BYTES.get(mapped.code, 0):
+        return False
+    if column.type == "decimal":
+        return mapped.metadata == bytes((column.precision, column.scale))
+    if column.type in ("datetime", "timestamp"):
+        return mapped.metadata == bytes((column.fraction,))
+    if mapped.code == _STRING:
+        # ENUM and SET come under the same code; the first byte tells them apart (two of its bits are of the length).
+        return mapped.metadata[0] | 0x30 == _STRING
+    return mapped.code != _BLOB or mapped.metadata[0] in (1, 2, 3, 4)
+
+
+def decode_images(buffer: Bytes, headers: Headers, chosen: Offsets, table: Table, mapped: TableMap) -> Images:
+    """The images of the row events `chosen` (indexes into `headers`), which all belong to `table`.
+
+    Raises DecodeError when the bytes are not such images, TableStoppedError for images that lack columns.
+    """
+    at, updates = _first_images(buffer, headers, chosen, table)
+    records = Records.over(buffer, headers.end[chosen])
+    event, place = chosen, np.zeros(len(chosen), np.int64)
+    kind = np.where(updates, BEFORE, np.where(np.isin(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
+    batches, events, places, kinds = [], [], [], []
+    while len(at):
+        batch, at = _decode_round(records, at, table.columns, mapped.columns)
+        batches.append(batch)
+        events.append(event)
+        places.append(place)
+        kinds.append(kind)
+        more = at < records.end
+        if (~more & (kind == BEFORE)).any():
+            raise DecodeError(
+                f"{table.full_name}: an update in the binlog has no after-image.", detail="Nothing of it was used."
+            )
+        records, at, event, place = records.rows(more), at[more], event[more], place[more] + 1
+        kind = kind[more]
+        kind = np.where(kind == BEFORE, AFTER, np.where(kind == AFTER, BEFORE, kind)).astype(np.int8)
+    return _ordered(batches, events, places, kinds)
+
+
+def _first_images(
+    buffer: Bytes, headers: Headers, chosen: Offsets, table: Table
+) -> tuple[Offsets, npt.NDArray[np.bool_]]:
+    """The cursors on each event's first image, and which events are updates."""
+    kinds, end = headers.kind[chosen], headers.end[chosen]
+    at = headers.body[chosen] + 8
+    version_2 = np.isin(kinds, ROWS_V2)
+    updates = np.isin(kinds, UPDATES)
+    extra = buffer[at].astype(np.int64) | buffer[at + 1].astype(np.int64) << 8
+    at = at + np.where(version_2, extra, 0)
+    count, bitmap = len(table.columns), (len(table.columns) + 7) // 8
+    size = 1 if count < 251 else 3
+    bitmaps = at + size
+    first = bitmaps + bitmap * np.where(updates, 2, 1)
+    if (first > end).any():
+        raise DecodeError(
+            f"{table.full_name}: a row event in the binlog is shorter than its header.",
+            detail="Nothing of it was used.",
+        )
+    announced = words(buffer)[at] & np.uint64((1 << 8 * size) - 1)
+    if (announced != np.uint64(count if size == 1 else 0xFC | count << 8)).any():
+        raise DecodeError(
+            f"{table.full_name}: a row event in the binlog has another number of columns than its table map.",
+            detail="Nothing of it was used.",
+        )
+    _check_complete(buffer, bitmaps, np.where(updates, 2, 1), bitmap, table)
+    return first, updates
+
+
+def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, table: Table) -> None:
+    last = (1 << (len(table.columns) - 1) % 8 + 1) - 1
+    for n in range(2 * bitmap):
+        need = last if n % bitmap == bitmap - 1 else 0xFF
+        there = sets > n // bitmap
+        if ((buffer[at[there] + n] & need) != need).any():
+            raise TableStoppedError(
+                f"{table.full_name}: the binlog holds a row image that lacks columns.",
+                detail="A session wrote with binlog_row_image other than FULL; the missing values cannot be known, "
+                "and none was guessed.",
+                hint="SET GLOBAL binlog_row_image = 'FULL', end the sessions that set it otherwise, then copy the table again.",
+            )
+
+
+def _decode_round(
+    records: Records, at: Offsets, columns: tuple[Column, ...], mapped: tuple[Mapped, ...]
+) -> tuple[list[pa.Array], Offsets]:
+    """The image at every cursor, and the cursors behind them."""
+    start, arrays = at, []
+    at = at + (len(columns) + 7) // 8
+    if (at > records.end).any():
+        raise DecodeError("A row image is shorter than its NULL bitmap.", detail="Nothing of it was used.")
+    for n, (column, announced) in enumerate(zip(columns, mapped, strict=True)):
+        bit = records.buffer[start + (n >> 3)] >> np.uint8(n & 7) & np.uint8(1)
+        null = bit.astype(bool) if bit.any() else None
+        array, at = value_type(column).image(records, at, null, column, announced)
+        arrays.append(array)
+    return arrays, at
+
+
+def _ordered(
+    rounds: list[list[pa.Array]], events: list[Offsets], places: list[Offsets], kinds: list[npt.NDArray[np.int8]]
+) -> Images:
+    event, place, kind = np.concatenate(events), np.concatenate(places), np.concatenate(kinds)
+    arrays = rounds[0] if len(rounds) == 1 else [pa.concat_arrays(column) for column in zip(*rounds, strict=True)]
+    if len(rounds) > 1:
+        order = np.lexsort((place, event))
+        event, place, kind = event[order], place[order], kind[order]
+        slots = pa.array(order)
+        arrays = [array.take(slots) for array in arrays]
+    return Images(arrays, event, place, kind)

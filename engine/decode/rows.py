@@ -1,0 +1,56 @@
+"""Rows of the binary protocol to Arrow, column by column.
+
+A row of a prepared statement's result is: one zero byte; a bitmap of the NULL columns, its first two bits unused; the values that
+are not NULL, one after the other, each with the layout of its type ("Binary Protocol Resultset", MySQL client/server
+protocol manual). All rows of a buffer are decoded together: one cursor a row, moved from column to column. What makes a
+value of a type is in `engine.decode.types`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from engine.decode.framing import Bytes, Offsets
+from engine.decode.schema import Column
+from engine.decode.types import value_type
+from engine.decode.types.base import Records
+from engine.errors import DecodeError
+
+
+def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
+    """Raises DecodeError when the types that the result set announces are not those of the columns."""
+    for column, code in zip(columns, announced, strict=True):
+        if code not in value_type(column).protocol:
+            raise DecodeError(
+                f"Column {column.name!r} is {column.type.upper()} in the catalogue, but the server announced type {code} for it.",
+                detail="The rows were not read.",
+                hint="If the table was altered just now, start the pipeline again; otherwise report this with the "
+                "server's version.",
+            )
+
+
+def decode_rows(buffer: Bytes, start: Offsets, end: Offsets, columns: Sequence[Column]) -> pa.RecordBatch:
+    """The rows whose payloads are `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of DESIGN 12.
+
+    `buffer` has `framing.PADDING` bytes after its last row and may be used again afterwards: everything is copied.
+    Raises DecodeError when the bytes are not such rows.
+    """
+    records = Records.over(buffer, end)
+    bitmap = (len(columns) + 9) // 8
+    at = start + 1 + bitmap
+    if (at > end).any():
+        raise DecodeError("A row is shorter than its NULL bitmap.", hint="Report this with the server's version.")
+    arrays = []
+    for n, column in enumerate(columns):
+        bit = buffer[start + 1 + (n + 2 >> 3)] >> np.uint8(n + 2 & 7) & np.uint8(1)
+        null = bit.astype(bool) if bit.any() else None
+        array, at = value_type(column).row(records, at, null, column)
+        arrays.append(array)
+    if (at != end).any():
+        raise DecodeError(
+            "A row has bytes after its last column.",
+            detail="The bytes do not have the layout that the columns promise; none of them was used.",
+            hint="If the table was altered just now, start the pipeline again; otherwise report this with the server's version.",
+        )
+    return pa.record_batch(arrays, names=[column.name for column in columns])

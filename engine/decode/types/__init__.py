@@ -1,0 +1,33 @@
+"""The one place of each MySQL type: its Arrow type, its two decoders and its word for the preflight.
+
+Adding a type is adding one entry to the `TYPES` of one of the modules here.
+"""
+
+from engine.decode.schema import Column
+from engine.decode.types import decimals, numbers, strings, temporal
+from engine.decode.types.base import ValueType
+from engine.errors import TableStoppedError
+
+TYPES: dict[str, ValueType] = {**numbers.TYPES, **decimals.TYPES, **strings.TYPES, **temporal.TYPES}
+
+
+def value_type(column: Column) -> ValueType:
+    """The entry of a column's type. Raises TableStoppedError for a type that this version does not decode."""
+    entry = TYPES.get(column.type)
+    fault = f"type {column.type.upper()}" if entry is None else entry.fault(column)
+    if entry is None or fault:
+        raise TableStoppedError(
+            f"Column {column.name!r}: {fault} is not supported.",
+            detail="The table is not copied: a value that cannot be decoded exactly never becomes NULL.",
+            hint="Exclude the table in source.tables, or convert the column to a supported type.",
+        )
+    return entry
+
+
+def fault(column: Column) -> str | None:
+    """Why a column cannot be decoded, for the preflight; None when it can."""
+    try:
+        value_type(column)
+    except TableStoppedError as error:
+        return error.message
+    return None

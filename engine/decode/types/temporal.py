@@ -1,0 +1,169 @@
+"""DATE, DATETIME and TIMESTAMP.
+
+Rows: one length byte (0, 4, 7 or 11), year (2), month, day, hour, minute, second, microseconds (4). Images: DATE packs
+its parts into three little-endian bytes; DATETIME2 and TIMESTAMP2 are big-endian, with (digits + 1) // 2 bytes of
+fraction (MySQL source, mysys/my_time.cc). The session's time zone is UTC, so a TIMESTAMP is UTC on both ways.
+
+A date that does not exist (zero, a zero part, 31 February) has no Arrow value and stops the table.
+"""
+
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.decode.framing import Offsets
+from engine.decode.schema import Column
+from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail
+
+_DATETIME_ZERO = 0x8000000000
+_DAY_S, _SECOND_US, _DAY_US = 86_400, 1_000_000, 86_400_000_000
+
+
+def _calendar() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """For index year × 16 + month: days from 1970-01-01 to the day before the first, and days in the month (0: no such month)."""
+    first = np.arange("0000-01", "10000-01", dtype="M8[M]")
+    days = first.astype("M8[D]").astype(np.int64)
+    length = (first + 1).astype("M8[D]").astype(np.int64) - days
+    before, lengths = np.zeros((10000, 16), np.int32), np.zeros((10000, 16), np.int32)
+    before[:, 1:13], lengths[:, 1:13] = (days - 1).reshape(-1, 12), length.reshape(-1, 12)
+    return before.ravel(), lengths.ravel()
+
+
+_BEFORE, _LENGTH = _calendar()
+
+
+def _days(
+    year_month: npt.NDArray[np.int64], day: npt.NDArray[np.int64], null: Nulls, column: Column
+) -> npt.NDArray[np.int64]:
+    """Days since 1970. Raises DecodeError for a date that does not exist."""
+    index = np.minimum(year_month, len(_LENGTH) - 1)
+    wrong = (day < 1) | (day > _LENGTH[index]) | (year_month != index)
+    if null is not None:
+        wrong &= ~null
+    if wrong.any():
+        n = int(np.flatnonzero(wrong)[0])
+        text = f"{year_month[n] >> 4:04d}-{year_month[n] & 15:02d}-{day[n]:02d}"
+        raise fail(
+            column, f"the date {text} does not exist", "Correct the value in the source (UPDATE … SET … = NULL)."
+        )
+    return np.asarray(_BEFORE[index] + day)
+
+
+def _parts(
+    records: Records, at: Offsets, null: Nulls, column: Column
+) -> tuple[npt.NDArray[np.uint64], Offsets, Offsets]:
+    """The seven bytes of date and time of each value (absent ones zero), the length bytes, and the cursors behind."""
+    length = records.buffer[at].astype(np.int64)
+    if null is not None:
+        length = np.where(null, 0, length)
+    after = records.inside(advance(at, 1 + length, null), column)
+    if not np.isin(length, (0, 4, 7, 11)).all():
+        raise fail(column, "a date has a length that does not exist", "Report this with the server's version.")
+    bits = (8 * np.minimum(length, 7)).astype(np.uint64)
+    return records.u64[at + 1] & ((np.uint64(1) << bits) - np.uint64(1)), length, after
+
+
+def _split(parts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(year × 16 + month, day, second of the day)."""
+    v = parts.view(np.int64)
+    seconds = ((v >> 32 & 0xFF) * 60 + (v >> 40 & 0xFF)) * 60 + (v >> 48 & 0xFF)
+    return ((v & 0xFFFF) << 4) + np.minimum(v >> 16 & 0xFF, 15), v >> 24 & 0xFF, seconds
+
+
+def _time(
+    seconds: npt.NDArray[np.int64], us: npt.NDArray[np.int64], null: Nulls, column: Column
+) -> npt.NDArray[np.int64]:
+    """Microseconds of the day. Raises DecodeError for a time that no day has."""
+    wrong = (seconds >= _DAY_S) | (us >= _SECOND_US)
+    if null is not None:
+        wrong &= ~null
+    if wrong.any():
+        raise fail(column, "a time of day does not exist", "Report this with the server's version.")
+    return seconds * _SECOND_US + us
+
+
+def _row_dates(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+    parts, _, after = _parts(records, at, null, column)
+    year_month, day, _ = _split(parts)
+    return pa.array(_days(year_month, day, null, column).astype("M8[D]"), mask=null), after
+
+
+def _row_datetimes(
+    type_: pa.DataType, records: Records, at: Offsets, null: Nulls, column: Column
+) -> tuple[pa.Array, Offsets]:
+    parts, length, after = _parts(records, at, null, column)
+    year_month, day, seconds = _split(parts)
+    us = np.where(length > 7, records.unsigned(at + 8, 4).view(np.int64), 0)
+    value = _days(year_month, day, null, column) * _DAY_US + _time(seconds, us, null, column)
+    return pa.array(value, mask=null).view(type_), after
+
+
+def _image_dates(records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped) -> tuple[pa.Array, Offsets]:
+    after = records.inside(advance(at, 3, null), column)
+    v = records.unsigned(at, 3).view(np.int64)
+    return pa.array(_days(v >> 5, v & 31, null, column).astype("M8[D]"), mask=null), after
+
+
+def _fraction(records: Records, at: Offsets, digits: int) -> npt.NDArray[np.int64]:
+    """Microseconds out of the (digits + 1) // 2 bytes at the cursors."""
+    size = (digits + 1) // 2
+    if not size:
+        return np.zeros(len(at), np.int64)
+    return np.asarray(records.big_endian(at, size).view(np.int64) * 100 ** (3 - size))
+
+
+def _image_datetimes(
+    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
+    after = records.inside(advance(at, 5 + (mapped.metadata[0] + 1) // 2, null), column)
+    packed = records.big_endian(at, 5).view(np.int64) - _DATETIME_ZERO
+    months = packed >> 22
+    year_month = ((months // 13) << 4) + months % 13
+    seconds = ((packed >> 12 & 31) * 60 + (packed >> 6 & 63)) * 60 + (packed & 63)
+    days = _days(np.maximum(year_month, 0), packed >> 17 & 31, null, column)
+    value = days * _DAY_US + _time(seconds, _fraction(records, at + 5, mapped.metadata[0]), null, column)
+    return pa.array(value, mask=null).view(pa.timestamp("us")), after
+
+
+def _image_timestamps(
+    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
+    after = records.inside(advance(at, 4 + (mapped.metadata[0] + 1) // 2, null), column)
+    seconds = records.big_endian(at, 4).view(np.int64)
+    us = _fraction(records, at + 4, mapped.metadata[0])
+    # 0 is '0000-00-00 00:00:00'; the type's first instant is one second later.
+    zero = (seconds == 0) if null is None else (seconds == 0) & ~null
+    if zero.any():
+        raise fail(
+            column,
+            "the timestamp 0000-00-00 00:00:00 does not exist",
+            "Correct the value in the source (UPDATE … SET … = NULL).",
+        )
+    return pa.array(seconds * 1_000_000 + us, mask=null).view(pa.timestamp("us", "UTC")), after
+
+
+TYPES = {
+    "date": ValueType(
+        arrow=lambda _: pa.date32(),
+        row=_row_dates,
+        image=_image_dates,
+        protocol=frozenset({10, 14}),
+        binlog=frozenset({10}),
+    ),
+    "datetime": ValueType(
+        arrow=lambda _: pa.timestamp("us"),
+        row=partial(_row_datetimes, pa.timestamp("us")),
+        image=_image_datetimes,
+        protocol=frozenset({12}),
+        binlog=frozenset({18}),
+    ),
+    "timestamp": ValueType(
+        arrow=lambda _: pa.timestamp("us", "UTC"),
+        row=partial(_row_datetimes, pa.timestamp("us", "UTC")),
+        image=_image_timestamps,
+        protocol=frozenset({7}),
+        binlog=frozenset({17}),
+    ),
+}

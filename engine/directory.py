@@ -1,0 +1,141 @@
+"""A pipeline's directory: where its files are, and the small protocols spoken through them.
+
+    <directory>/pipeline.toml          the spec
+                ledger/                committed state (engine.ledger)
+                journal/<run>.jsonl    events (engine.events)
+                inbox/<id>.json        commands that wait; accepted or refused by an event that carries their id
+                runner.json            the runner's pid, heartbeat and Spark UI address, rewritten every second
+                runner.lock            held by the runner for as long as it lives
+                runner.log             its output, when the console or a service started it
+
+A spec file that is called `pipeline.toml` lives in its pipeline's directory; any other spec file has it beside itself,
+under the pipeline's name. Files appear by an atomic rename, so a reader never sees half of one.
+"""
+
+import getpass
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import clock
+
+HEARTBEAT_S = 1.0
+"""How often a runner rewrites `runner.json`."""
+HEARTBEAT_STALE_S = 10.0
+"""A heartbeat older than this is a runner that hangs or is gone."""
+VERBS = ("pause", "resume", "stop")
+
+
+@dataclass(frozen=True)
+class Directory:
+    """The paths of one pipeline."""
+
+    root: Path
+
+    @property
+    def spec(self) -> Path:
+        return self.root / "pipeline.toml"
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger"
+
+    @property
+    def journals(self) -> Path:
+        return self.root / "journal"
+
+    @property
+    def inbox(self) -> Path:
+        return self.root / "inbox"
+
+    @property
+    def runner(self) -> Path:
+        return self.root / "runner.json"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "runner.lock"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "runner.log"
+
+    def journal(self, run: str) -> Path:
+        return self.journals / f"{run}.jsonl"
+
+
+def directory_of(spec_file: Path, name: str) -> Directory:
+    """The directory of the pipeline `name` whose spec is `spec_file`."""
+    spec_file = spec_file.absolute()
+    return Directory(spec_file.parent if spec_file.name == "pipeline.toml" else spec_file.parent / name)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace `path` by `text`, durably and all at once."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+    with temporary.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def send_command(
+    directory: Directory, verb: str, *, reason: str = "", arguments: Mapping[str, Any] | None = None
+) -> str:
+    """Put a command into the inbox and return its id; the runner answers in the journal."""
+    identity = uuid.uuid4().hex[:12]
+    command = {
+        "id": identity,
+        "verb": verb,
+        "actor": _actor(),
+        "reason": reason,
+        "sent": clock.utc_text(),
+        "arguments": dict(arguments or {}),
+    }
+    directory.inbox.mkdir(parents=True, exist_ok=True)
+    write_atomically(directory.inbox / f"{identity}.json", json.dumps(command, indent=1))
+    return identity
+
+
+def _actor() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return f"uid {os.getuid()}"
+
+
+def read_runner(directory: Directory) -> dict[str, Any] | None:
+    """What `runner.json` says, with `heartbeat_age_s` and `alive` added; None when no runner was ever there.
+
+    `alive` is true when the heartbeat is fresh and the runner has not said that it ended.
+    """
+    try:
+        record: dict[str, Any] = json.loads(directory.runner.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    age_s = clock.utc_now().timestamp() - clock.parse_utc(record["heartbeat"]).timestamp()
+    record["heartbeat_age_s"] = round(age_s, 3)
+    record["alive"] = record["state"] != "ended" and age_s < HEARTBEAT_STALE_S
+    return record
+
+
+def launch(spec_file: Path, directory: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:
+    """Start a runner as a process of its own that outlives the caller; its output goes to `runner.log`."""
+    directory.root.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "engine", "run", str(spec_file), *(["--until", until] if until else [])]
+    with directory.log.open("ab") as log:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            cwd=Path(__file__).resolve().parent.parent,
+        )

@@ -1,0 +1,125 @@
+"""Every error Tidemark raises on purpose.
+
+Each one says what happened (`message`), what it means for the data (`detail`) and what to do (`hint`); secrets are removed
+when it is made. The tree, with the exit code of the command line (DESIGN 4):
+
+    TidemarkError                     1
+    ├── SpecError                     2   the spec or the arguments are wrong
+    ├── PreflightError                3   the source does not fulfil what is needed
+    ├── SourceLostError               4   the source can no longer be followed
+    ├── PipelineHeldError             5   another runner holds the pipeline
+    ├── DifferenceError               6   verification found differences
+    ├── LedgerError                   1   the committed state cannot be read
+    ├── TableStoppedError             1   one table cannot go on; the others do
+    │   └── DecodeError               1   a value or a packet is not what its type promises
+    └── TransientError                1   worth another try: connections, timeouts, deadlocks
+"""
+
+import re
+
+_SECRET = re.compile(
+    r"(?i)((?:password|passwd|secret|token)['\"]?\s*[=:]\s*|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
+    r"('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
+)
+
+
+def redact(text: str) -> str:
+    """Replace what looks like the value of a secret by `***`."""
+    return _SECRET.sub(r"\1***", text)
+
+
+class TidemarkError(Exception):
+    """Base of all errors raised on purpose.
+
+    message: what happened. detail: what it means for the data. hint: what to do. `exit_code` is the command line's.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+        self.message, self.detail, self.hint = redact(message), redact(detail), redact(hint)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (self.message, self.detail, self.hint) if part)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors cross from Spark's workers to the runner: keep all three parts."""
+        return _rebuild, (type(self), self.message, self.detail, self.hint)
+
+    def as_dict(self) -> dict[str, str]:
+        """For the journal and for `--json`."""
+        return {"error": type(self).__name__, "message": self.message, "detail": self.detail, "hint": self.hint}
+
+
+def _rebuild(kind: type[TidemarkError], message: str, detail: str, hint: str) -> TidemarkError:
+    return kind(message, detail=detail, hint=hint)
+
+
+class SpecError(TidemarkError):
+    """The spec file or an argument is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class PreflightError(TidemarkError):
+    """The source does not fulfil what a pipeline needs; nothing was started."""
+
+    exit_code = 3
+
+
+class SourceLostError(TidemarkError):
+    """The source can no longer be followed from the committed position."""
+
+    exit_code = 4
+
+
+class PipelineHeldError(TidemarkError):
+    """Another runner holds this pipeline."""
+
+    exit_code = 5
+
+
+class DifferenceError(TidemarkError):
+    """Verification found rows that differ."""
+
+    exit_code = 6
+
+
+class LedgerError(TidemarkError):
+    """The committed state cannot be read or does not hang together."""
+
+
+class TableStoppedError(TidemarkError):
+    """One table cannot go on; what is published of it stays, and the other tables go on."""
+
+
+class DecodeError(TableStoppedError):
+    """Bytes from the server are not what the column's type promises. Never turned into NULL."""
+
+
+class TransientError(TidemarkError):
+    """A failure that another try may cure."""
+
+
+ERRORS: dict[str, type[TidemarkError]] = {
+    kind.__name__: kind
+    for kind in (
+        TidemarkError,
+        SpecError,
+        PreflightError,
+        SourceLostError,
+        PipelineHeldError,
+        DifferenceError,
+        LedgerError,
+        TableStoppedError,
+        DecodeError,
+        TransientError,
+    )
+}
+
+
+def from_dict(record: dict[str, str]) -> TidemarkError:
+    """The inverse of `TidemarkError.as_dict`."""
+    kind = ERRORS.get(record["error"], TidemarkError)
+    return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))

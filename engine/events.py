@@ -1,0 +1,119 @@
+"""The journal: the append-only event log of a run, one JSON object a line in `journal/<run>.jsonl`.
+
+Every line has `run` (run id), `seq` (1, 2, 3 … in the run), `ts` (UTC text of `clock.utc_text`) and `event`, a name out of
+`EVENTS`; the other fields are those that `EVENTS` lists, always all of them (`null` where unknown). Positions are written
+`file:offset`, durations in seconds, sizes in bytes. The console, `status` and DuckDB's history read nothing else.
+"""
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from engine import clock
+
+EVENTS: dict[str, tuple[str, ...]] = {
+    # The run. `source`: server, version, flavor, uuid, watermark_class. `spark`: master, ui, version, slots.
+    "run.started": ("pipeline", "host", "pid", "version", "until", "spec"),
+    "run.connected": ("source", "spark"),
+    "run.state": ("state", "reason"),
+    "run.ended": ("outcome", "exit_code", "error"),
+    "error": ("error", "message", "detail", "hint", "attempt", "retry_in_s"),
+    # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null when open.
+    "table.planned": (
+        "table",
+        "approx_rows",
+        "chunk_key",
+        "min",
+        "max",
+        "distribution_factor",
+        "strategy",
+        "reason",
+        "chunks",
+    ),
+    # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
+    "table.resumed": ("table", "chunks"),
+    "table.state": ("table", "state", "reason"),
+    "chunk.assigned": ("table", "chunks", "group"),
+    # `low`, `high`: watermarks; `gap_bytes` between them; `backfill`: {"changes", "deleted", "upserted"};
+    # `timings`: {"low", "read", "high", "backfill", "write"} in seconds; `started`, `ended`: UTC text by the reader's clock.
+    "chunk.finished": (
+        "table",
+        "chunk",
+        "lower",
+        "upper",
+        "low",
+        "high",
+        "gap_bytes",
+        "rows",
+        "backfill",
+        "file",
+        "bytes",
+        "timings",
+        "started",
+        "ended",
+        "reader",
+        "host",
+        "pid",
+        "attempt",
+        "group",
+    ),
+    "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
+    # The log. `kinds`: {"+I": n, …}; `tables`: {table: changes}; `timings`: {"read", "commit"}; `chunks`: published with it.
+    "epoch.committed": (
+        "epoch",
+        "from_position",
+        "to_position",
+        "changes",
+        "kinds",
+        "tables",
+        "transactions",
+        "bytes",
+        "chunks",
+        "timings",
+        "reader",
+    ),
+    # `kind`: "append" or "merge"; `through_epoch`: what the destination holds after it.
+    "sink.applied": ("sink", "table", "kind", "through_epoch", "rows", "files", "duration_s"),
+    # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown.
+    "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s"),
+    "source.event": ("kind", "position", "table", "statement"),
+    # Commands out of the inbox. `verb`: pause, resume, stop.
+    "command.accepted": ("id", "verb", "actor", "reason"),
+    "command.refused": ("id", "verb", "actor", "reason", "message"),
+    "command.done": ("id", "verb", "duration_s"),
+}
+
+
+class Journal:
+    """Appends the events of one run to its file; safe to call from several threads. `listeners` are given each line.
+
+    Raises ValueError for an event or a field that `EVENTS` does not know: the journal is a protocol.
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        self.path, self.run = path, run
+        self.listeners: list[Callable[[dict[str, Any]], None]] = []
+        self._seq = 0
+        self._lock = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
+
+    def write(self, event: str, **fields: Any) -> dict[str, Any]:
+        """Append one event; returns the line as it was written."""
+        known = EVENTS.get(event)
+        if known is None or set(fields) - set(known):
+            raise ValueError(f"journal event {event!r} with fields {sorted(fields)} is not in EVENTS")
+        with self._lock:
+            self._seq += 1
+            line = {"run": self.run, "seq": self._seq, "ts": clock.utc_text(), "event": event}
+            line |= {name: fields.get(name) for name in known}
+            self._file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+        for listener in self.listeners:
+            listener(line)
+        return line
+
+    def close(self) -> None:
+        """Close the file; the journal stays readable."""
+        self._file.close()

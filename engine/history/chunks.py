@@ -1,0 +1,186 @@
+"""Chunks: their states over all runs, and everything about one of them.
+
+What counts is what was committed. An epoch commits the chunks that were reported before it in its run and whose high
+watermark it reaches (DESIGN 8), so a chunk is `published` exactly when its run has a later epoch at or behind that
+watermark; or when a later run says that it found it committed, or follows the table, for that needs all of its chunks (a
+runner that was killed between the ledger and the journal leaves no line of its last epoch). `finished` and `reading` are
+true only of the newest run, because an uncommitted file of an earlier one is thrown away. Only what came after the newest
+plan counts, and only for the same range: what an older plan read does not fill a new one.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.history.fetch import Cursor, fetch, fetch_one
+
+STATES = ("waiting", "reading", "failed", "finished", "published")
+"""The states of a chunk, least done first."""
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    """One tile of the chunk map."""
+
+    chunk: int
+    state: str
+    rows: int | None
+    attempt: int | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """All that is known of a chunk. Everything behind `state` is None until a reader reported it."""
+
+    table: str
+    chunk: int
+    lower: str | None
+    upper: str | None
+    state: str
+    run: str | None
+    low: str | None
+    high: str | None
+    gap_bytes: int | None
+    rows: int | None
+    backfill_changes: int | None
+    backfill_deleted: int | None
+    backfill_upserted: int | None
+    file: str | None
+    bytes: int | None
+    low_s: float | None
+    read_s: float | None
+    high_s: float | None
+    backfill_s: float | None
+    write_s: float | None
+    started: datetime | None
+    ended: datetime | None
+    reader: str | None
+    host: str | None
+    pid: int | None
+    attempt: int | None
+    group: str | None
+    epoch: int | None
+    error: str | None
+    """The last failure, when the chunk has failed since it was last finished."""
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True)
+class Read:
+    """One chunk as a reader spent its time on it."""
+
+    reader: str
+    host: str | None
+    pid: int | None
+    table: str
+    chunk: int
+    started: datetime
+    ended: datetime
+    rows: int
+    gap_bytes: int | None
+    attempt: int | None
+    """Spark's attempts count from 0."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The stretch of the binlog between a chunk's two watermarks."""
+
+    table: str
+    chunk: int
+    low: str
+    high: str
+    gap_bytes: int | None
+    """None when the window lies in several binlog files, whose lengths the journal does not know."""
+    changes: int
+
+
+PROGRESS = """
+WITH newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
+plan AS (
+    SELECT c.tbl, c.chunk, c.lower, c.upper, p.ts AS planned_at FROM planned_chunk c
+    JOIN (SELECT tbl, arg_max(run, (ts, seq)) AS run, arg_max(seq, (ts, seq)) AS seq, max(ts) AS ts
+          FROM planned WHERE pipeline = $pipeline GROUP BY tbl) p
+    ON c.pipeline = $pipeline AND c.tbl = p.tbl AND c.run = p.run AND c.seq = p.seq
+    WHERE $table IS NULL OR c.tbl = $table),
+reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
+read AS (
+    SELECT f.*, r.seq IS NOT NULL AS committed FROM finished f
+    LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
+    WHERE f.pipeline = $pipeline AND ($table IS NULL OR f.tbl = $table)),
+done AS (SELECT tbl, chunk, lower, upper, arg_max(read, (committed, ts, seq)) AS last FROM read GROUP BY ALL),
+followed AS (
+    SELECT tbl, max(ts) AS ts FROM event
+    WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
+taken AS (
+    SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+bad AS (
+    SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max((ts, seq)) AS at FROM failed
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+progress AS (
+    SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
+           CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR EXISTS (
+                    FROM resumed r WHERE r.pipeline = $pipeline AND r.tbl = plan.tbl AND r.ts >= plan.planned_at
+                    AND plan.chunk BETWEEN r.first AND r.last) THEN 'published'
+                WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
+                WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
+                WHEN taken.at IS NOT NULL THEN 'reading'
+                ELSE 'waiting' END AS state
+    FROM plan
+    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.last.ts >= plan.planned_at
+        AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
+    LEFT JOIN followed ON followed.tbl = plan.tbl AND followed.ts >= plan.planned_at
+    LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
+    LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk)
+"""
+"""Common table expressions that end in `progress`: one row a chunk of the newest plan."""
+
+_STATES = PROGRESS + "SELECT chunk, state, d.rows, coalesce(b.attempt, d.attempt) FROM progress ORDER BY chunk"
+
+_CHUNK = (
+    PROGRESS
+    + """
+SELECT tbl, chunk, lower, upper, state, d.run, d.low, d.high, d.gap_bytes, d.rows, d.backfill_changes, d.backfill_deleted,
+       d.backfill_upserted, d.file, d.bytes, d.low_s, d.read_s, d.high_s, d.backfill_s, d.write_s, d.started, d.ended,
+       d.reader, d.host, d.pid, d.attempt, d.grp,
+       (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = d.run AND e.seq > d.seq AND e.to_at >= d.high_at),
+       CASE WHEN b.ts > coalesce(d.ts, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
+FROM progress WHERE chunk = $chunk
+"""
+)
+
+_READS = """
+SELECT coalesce(reader, '?'), host, pid, tbl, chunk, started, ended, coalesce(rows, 0), gap_bytes, attempt FROM finished
+WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND started IS NOT NULL AND ended IS NOT NULL
+ORDER BY ended DESC LIMIT $limit
+"""
+
+_WINDOWS = """
+SELECT tbl, chunk, low, high, gap_bytes, coalesce(backfill_changes, 0) FROM finished
+WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND ($table IS NULL OR tbl = $table)
+      AND low IS NOT NULL AND high IS NOT NULL
+ORDER BY gap_bytes DESC NULLS FIRST, coalesce(backfill_changes, 0) DESC, tbl, chunk LIMIT $limit
+"""
+
+
+def chunk_states(cursor: Cursor, pipeline: str, table: str) -> list[ChunkState]:
+    """A tile for each chunk of the table's newest plan, in their order."""
+    return fetch(cursor, ChunkState, _STATES, {"pipeline": pipeline, "table": table})
+
+
+def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> Chunk | None:
+    """All that is known of one chunk; None when the plan has no such chunk."""
+    return fetch_one(cursor, Chunk, _CHUNK, {"pipeline": pipeline, "table": table, "chunk": number})
+
+
+def reads(cursor: Cursor, pipeline: str, run: str | None = None, limit: int = 2000) -> list[Read]:
+    """The newest reads, in the order of their start."""
+    found = fetch(cursor, Read, _READS, {"pipeline": pipeline, "run": run, "limit": limit})
+    return sorted(found, key=lambda read: read.started)
+
+
+def windows(
+    cursor: Cursor, pipeline: str, *, run: str | None = None, table: str | None = None, limit: int = 40
+) -> list[Window]:
+    """Watermark windows, widest first, those over several files before all others."""
+    return fetch(cursor, Window, _WINDOWS, {"pipeline": pipeline, "run": run, "table": table, "limit": limit})

@@ -1,0 +1,34 @@
+"""From a cursor's rows to dataclasses. Times come back aware, in UTC."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import duckdb
+
+Cursor = duckdb.DuckDBPyConnection
+Found = TypeVar("Found")
+
+
+def fetch(cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, object] | None = None) -> list[Found]:
+    """One `kind` for each row; the columns are its fields, in their order."""
+    rows: Sequence[tuple[Any, ...]] = cursor.execute(sql, dict(parameters or {})).fetchall()
+    return [kind(*(aware(value) for value in row)) for row in rows]
+
+
+def fetch_one(
+    cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, object] | None = None
+) -> Found | None:
+    """The first row as a `kind`, or None."""
+    found = fetch(cursor, kind, sql, parameters)
+    return found[0] if found else None
+
+
+def aware(value: Any) -> Any:
+    """A naive time of the index is UTC; anything else is left as it is."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+
+
+def naive(value: datetime) -> datetime:
+    """The inverse of `aware`, for parameters."""
+    return value.astimezone(UTC).replace(tzinfo=None)

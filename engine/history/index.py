@@ -1,0 +1,146 @@
+"""`History`: the DuckDB index over the journals, kept up to date by reading what is new in each.
+
+Why it can be trusted although it is only an index: the rows of a slice of a journal and the offset behind that slice are
+committed in one transaction, so after any crash the next refresh goes on exactly where the rows end. Deleting the file
+costs nothing but the time to read the journals again.
+
+One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why).
+Nothing but DuckDB may open the file, not even to look at it: closing a plain handle drops the lock of the owner.
+"""
+
+import threading
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from engine import clock
+from engine.directory import Directory
+from engine.history.rows import Row, rows_of
+from engine.history.schema import TABLES, UNIQUE, VERSION, create_statements
+from engine.history.tail import Slice, read_slice
+
+_ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
+_READ_TO = "SELECT read_to, last_seq FROM journal WHERE pipeline = ? AND run = ?"
+_ADVANCE = """
+INSERT INTO journal VALUES ($pipeline, $run, $read_to, $last_seq, $lines, $malformed, $text)
+ON CONFLICT DO UPDATE SET read_to = $read_to, last_seq = $last_seq, lines = lines + $lines,
+    malformed = malformed + $malformed, malformed_text = coalesce($text, malformed_text)
+"""
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """What one refresh found."""
+
+    lines: int
+    malformed: int
+    unreadable: tuple[str, ...]
+    """Journals that could not be read, with the reason."""
+
+
+class History:
+    """The index; safe to use from several threads as long as each takes its own `cursor`."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open or create the index at `path`; in memory when it is None or belongs to another process."""
+        self.in_memory: str | None = None if path else "no file was asked for"
+        self._lock = threading.Lock()
+        self._refreshed_s = float("-inf")
+        self._last = Refresh(0, 0, ())
+        self._connection = self._open(path)
+        tables = {str(row[0]) for row in self._connection.execute(_ALL_TABLES).fetchall()}
+        if tables and f"version_{VERSION}" not in tables:
+            for table in tables:
+                self._connection.execute(f'DROP TABLE "{table}"')
+        for statement in create_statements():
+            self._connection.execute(statement)
+
+    def _open(self, path: Path | None) -> duckdb.DuckDBPyConnection:
+        if path is not None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                return duckdb.connect(path)
+            except (duckdb.Error, OSError) as error:
+                locked = "lock" in str(error).lower()
+                self.in_memory = "another process owns the index" if locked else f"the index cannot be opened: {error}"
+        return duckdb.connect(":memory:")
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor for the queries of one thread."""
+        return self._connection.cursor()
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._connection.close()
+
+    def refresh(self, directories: Iterable[Directory], *, min_interval_s: float = 0.0) -> Refresh:
+        """Take in what is new in the journals of these pipelines; the pipeline's name is its directory's.
+
+        With `min_interval_s`, does nothing when the last refresh is younger: many browsers share one index.
+        """
+        with self._lock:
+            if clock.monotonic_s() - self._refreshed_s < min_interval_s:
+                return self._last
+            lines, malformed, unreadable = 0, 0, []
+            for directory in directories:
+                for path in sorted(directory.journals.glob("*.jsonl")):
+                    try:
+                        took, bad = self._follow(directory.root.name, path)
+                    except OSError as error:
+                        unreadable.append(f"{path.name}: {error.strerror}")
+                        continue
+                    lines, malformed = lines + took, malformed + bad
+            self._refreshed_s = clock.monotonic_s()
+            self._last = Refresh(lines, malformed, tuple(unreadable))
+            return self._last
+
+    def _follow(self, pipeline: str, path: Path) -> tuple[int, int]:
+        cursor, run = self.cursor(), path.stem
+        found = cursor.execute(_READ_TO, [pipeline, run]).fetchone()
+        read_to, last_seq = found or (0, 0)
+        size = path.stat().st_size
+        if size < read_to:
+            self._forget(cursor, pipeline, run)
+            read_to = last_seq = 0
+        lines = malformed = 0
+        while size > read_to:
+            part = read_slice(path, read_to, last_seq)
+            if part.offset == read_to:
+                break
+            last_seq = part.lines[-1].seq if part.lines else last_seq
+            self._append(cursor, pipeline, run, part, last_seq)
+            read_to, lines, malformed = part.offset, lines + len(part.lines), malformed + part.malformed
+            if not part.more:
+                break
+        return lines, malformed
+
+    def _append(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, run: str, part: Slice, last_seq: int) -> None:
+        batches: defaultdict[str, list[Row]] = defaultdict(list)
+        for line in part.lines:
+            for table, row in rows_of(pipeline, line):
+                batches[table].append(row | {"run": run})
+        cursor.begin()
+        try:
+            for table, rows in batches.items():
+                cursor.register("incoming", pa.Table.from_pylist(rows, schema=TABLES[table]))
+                insert = "INSERT OR IGNORE" if table in UNIQUE else "INSERT"
+                cursor.execute(f'{insert} INTO "{table}" SELECT * FROM incoming')
+                cursor.unregister("incoming")
+            values = {"pipeline": pipeline, "run": run, "read_to": part.offset, "last_seq": last_seq}
+            values |= {"lines": len(part.lines), "malformed": part.malformed, "text": part.malformed_text}
+            cursor.execute(_ADVANCE, values)
+            cursor.commit()
+        except duckdb.Error:
+            cursor.rollback()
+            raise
+
+    def _forget(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, run: str) -> None:
+        """A journal that shrank was replaced: what was read of it is no longer true."""
+        cursor.begin()
+        for table in (*TABLES, "journal"):
+            cursor.execute(f'DELETE FROM "{table}" WHERE pipeline = ? AND run = ?', [pipeline, run])
+        cursor.commit()

@@ -1,0 +1,111 @@
+"""What changes over time: lag, epochs, and the marks that explain a bend in a curve."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.history.fetch import Cursor, fetch, fetch_one, naive
+
+
+@dataclass(frozen=True)
+class Lag:
+    """How far the committed position is behind the source. None where it is unknown; several readings: the worst."""
+
+    ts: datetime
+    lag_s: float | None
+    lag_bytes: int | None
+    runway_s: float | None
+    position: str | None
+    source_position: str | None
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One commit."""
+
+    ts: datetime
+    epoch: int | None
+    to_position: str | None
+    changes: int
+    transactions: int
+    read_s: float | None
+    commit_s: float | None
+
+
+@dataclass(frozen=True)
+class EpochTotals:
+    """All commits of a pipeline together."""
+
+    epochs: int
+    changes: int
+    last: datetime | None
+    epoch: int | None
+    to_position: str | None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that explains a chart: a start, an end, a pause, a DDL, a rotation."""
+
+    ts: datetime
+    run: str
+    event: str
+    label: str
+    reason: str | None
+
+
+_LATEST = """
+SELECT ts, lag_s, lag_bytes, runway_s, position, source_position FROM lag WHERE pipeline = $pipeline
+ORDER BY ts DESC, seq DESC LIMIT 1
+"""
+
+_LAG = """
+SELECT time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
+       arg_max(position, ts), arg_max(source_position, ts)
+FROM lag WHERE pipeline = $pipeline AND ts >= $since GROUP BY bucket ORDER BY bucket
+"""
+
+_EPOCHS = """
+SELECT max(ts), max(epoch), arg_max(to_position, ts), coalesce(sum(changes), 0)::BIGINT,
+       coalesce(sum(transactions), 0)::BIGINT, max(read_s), max(commit_s)
+FROM epoch WHERE pipeline = $pipeline AND ts >= $since
+GROUP BY time_bucket(to_milliseconds($width_ms), ts) ORDER BY 1
+"""
+
+_TOTALS = """
+SELECT count(*), coalesce(sum(changes), 0)::BIGINT, max(ts), arg_max(epoch, ts), arg_max(to_position, ts)
+FROM epoch WHERE pipeline = $pipeline
+"""
+
+_MARKS = """
+SELECT ts, run, event, coalesce(body->>'$.state', body->>'$.kind', body->>'$.outcome', ''),
+       coalesce(body->>'$.reason', body->>'$.statement')
+FROM event WHERE pipeline = $pipeline AND ts >= $since
+      AND event IN ('run.started', 'run.state', 'run.ended', 'source.event')
+ORDER BY ts DESC, seq DESC LIMIT $limit
+"""
+
+
+def latest_lag(cursor: Cursor, pipeline: str) -> Lag | None:
+    """The newest reading, or None when there is none."""
+    return fetch_one(cursor, Lag, _LATEST, {"pipeline": pipeline})
+
+
+def lag_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Lag]:
+    """The worst reading of each `width_ms`; stretches without a reading are left out."""
+    return fetch(cursor, Lag, _LAG, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
+
+
+def epoch_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Epoch]:
+    """Commits, those within `width_ms` added up."""
+    return fetch(cursor, Epoch, _EPOCHS, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
+
+
+def epoch_totals(cursor: Cursor, pipeline: str) -> EpochTotals:
+    """All commits of the pipeline together."""
+    return fetch_one(cursor, EpochTotals, _TOTALS, {"pipeline": pipeline}) or EpochTotals(0, 0, None, None, None)
+
+
+def marks(cursor: Cursor, pipeline: str, since: datetime, limit: int = 200) -> list[Mark]:
+    """The newest marks, oldest of them first."""
+    found = fetch(cursor, Mark, _MARKS, {"pipeline": pipeline, "since": naive(since), "limit": limit})
+    return found[::-1]

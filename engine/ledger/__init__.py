@@ -1,0 +1,1 @@
+"""Committed state: one file an epoch, from which everything resumes."""

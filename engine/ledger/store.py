@@ -1,0 +1,119 @@
+"""The ledger's files: `epoch-00000007.json`, one an epoch, and now and then `state-00000100.json`, a full state.
+
+An epoch file is written under another name, synced, and then linked to its own: the link is the commit. It appears
+whole or not at all, and only one of two runners can create it, whatever host they are on; the other stops with
+PipelineHeldError before it has published anything. Commit order (DESIGN 9): data files durable, epoch file created,
+sinks apply it, journal.
+"""
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.directory import write_atomically
+from engine.errors import LedgerError, PipelineHeldError
+from engine.ledger.state import Record, State, apply, state_from_dict, state_to_dict
+
+FULL_STATE_EVERY = 200
+_EPOCH = re.compile(r"^epoch-(\d{8,})\.json$")
+_STATE = re.compile(r"^state-(\d{8,})\.json$")
+
+
+class Ledger:
+    """The ledger in one folder. `state`: the committed state, None before epoch 0."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the committed state. Raises LedgerError when its files do not hang together."""
+        self._folder = folder
+        self.state = self._load()
+
+    def _load(self) -> State | None:
+        full = sorted(self._numbers(_STATE))
+        state = state_from_dict(self._read(f"state-{full[-1]:08d}.json")) if full else None
+        for number in sorted(n for n in self._numbers(_EPOCH) if state is None or n > state.epoch):
+            state = apply(state, self.epoch(number))
+        return state
+
+    def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
+        if not self._folder.is_dir():
+            return []
+        return [int(match[1]) for path in self._folder.iterdir() if (match := pattern.match(path.name))]
+
+    def _read(self, name: str) -> Record:
+        try:
+            record: Record = json.loads((self._folder / name).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise LedgerError(
+                f"The ledger file {name} cannot be read: {error}.",
+                detail="Without it the committed state is not known; nothing was started.",
+                hint="Restore the file from a backup, or copy the tables again into a new destination.",
+            ) from error
+        return record
+
+    def epoch(self, number: int) -> Record:
+        """The record of one epoch."""
+        return self._read(f"epoch-{number:08d}.json")
+
+    def kept_epochs(self) -> Iterator[Record]:
+        """The records of all epochs whose files are still there, in order."""
+        for number in sorted(self._numbers(_EPOCH)):
+            yield self.epoch(number)
+
+    def commit(self, record: Record) -> State:
+        """Make one more epoch part of the committed state. Raises PipelineHeldError when another runner has made it."""
+        state = apply(self.state, record)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"epoch-{record['epoch']:08d}.json"
+        # Not by the pid: in two containers it may be the same, and a shared file would be written by both.
+        temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
+        with temporary.open("x", encoding="utf-8") as file:
+            json.dump(record, file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            raise _held(state.epoch) from None
+        finally:
+            temporary.unlink()
+        if max(self._numbers(_STATE), default=-1) >= state.epoch:
+            # The name was free only because the epoch was pruned: a full state that holds it was there before.
+            path.unlink()
+            raise _held(state.epoch)
+        _sync_folder(self._folder)
+        self.state = state
+        if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
+            write_atomically(
+                self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
+            )
+        return state
+
+    def prune(self, applied: int) -> None:
+        """Delete the files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has."""
+        full = sorted(self._numbers(_STATE))
+        if not full:
+            return
+        for number in self._numbers(_EPOCH):
+            if number <= min(full[-1], applied):
+                (self._folder / f"epoch-{number:08d}.json").unlink()
+        for number in full[:-1]:
+            (self._folder / f"state-{number:08d}.json").unlink()
+
+
+def _held(epoch: int) -> PipelineHeldError:
+    return PipelineHeldError(
+        f"Another runner has committed epoch {epoch} of this pipeline.",
+        detail="This runner published nothing of that epoch; the other one goes on.",
+        hint="Run one runner a pipeline. `status` shows where the other one is.",
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The runner: one process a pipeline that plans, assigns, commits and publishes."""

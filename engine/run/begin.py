@@ -1,0 +1,99 @@
+"""The first epoch: where a pipeline begins, what it captures, and how its tables are cut.
+
+The position is taken before the catalogue is read: a statement that alters a table in between lies behind the position,
+so it is seen in the log.
+"""
+
+import uuid
+from dataclasses import dataclass
+
+from engine import clock
+from engine.capture.segment import gtids_at
+from engine.decode.schema import Table
+from engine.errors import SpecError
+from engine.ledger.state import Record, State
+from engine.plan.chunks import Plan
+from engine.plan.strategy import plan_table
+from engine.settings import Spec
+from engine.source.catalog import captured_tables
+from engine.source.connect import Connection, Endpoint, Server, check_identity
+from engine.source.positions import FIRST_OFFSET, Position, binlog_files, check_available, current
+from engine.source.watermarks import WatermarkClass
+
+FOLLOW_ONLY = ("latest", "earliest")
+"""Startup modes without a copy: each table is one finished chunk."""
+
+
+@dataclass(frozen=True)
+class Begun:
+    """The record of epoch 0 and the plans in it."""
+
+    record: Record
+    plans: list[Plan]
+
+
+def first_epoch(
+    spec: Spec, connection: Connection, endpoint: Endpoint, server: Server, watermarks: WatermarkClass, run: str
+) -> Begun:
+    """The record of epoch 0 for a pipeline that has no ledger yet."""
+    position = _start(spec, connection, server)
+    if watermarks == "gtid":
+        position = Position(position.file, position.offset, gtids_at(endpoint, position, spec.first_server_id()))
+    tables, plans = {}, []
+    for table in captured_tables(connection, spec.source.tables):
+        plan = plan_table(connection, table, spec.snapshot)
+        if spec.source.startup in FOLLOW_ONLY:
+            plan = _followed(plan)
+        plans.append(plan)
+        tables[table.full_name] = {
+            "planned": {"table": table.as_dict(), "plan": plan.as_dict()},
+            **_finished(spec, position),
+        }
+    record = {
+        "epoch": 0,
+        "run": run,
+        "ts": clock.utc_text(),
+        "ledger": uuid.uuid4().hex,
+        "identity": server.identity,
+        "from": position.as_dict(),
+        "to": position.as_dict(),
+        "next_seq": 1,
+        "tables": tables,
+    }
+    return Begun(record, plans)
+
+
+def _start(spec: Spec, connection: Connection, server: Server) -> Position:
+    if spec.source.startup == "earliest":
+        return Position(next(iter(binlog_files(connection))), FIRST_OFFSET)
+    return current(connection, server)
+
+
+def _followed(plan: Plan) -> Plan:
+    reason = "followed from the log without a copy (source.startup)"
+    return Plan(
+        plan.table, plan.approx_rows, plan.chunk_key, plan.minimum, plan.maximum, plan.factor, "one", reason, ()
+    )
+
+
+def _finished(spec: Spec, position: Position) -> Record:
+    if spec.source.startup not in FOLLOW_ONLY:
+        return {}
+    return {"chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0}]}
+
+
+def check_source(state: State, connection: Connection, server: Server, position: Position) -> None:
+    """Raises SourceLostError when this is not the server that the ledger follows, or it no longer has the position."""
+    check_identity(state.identity, server)
+    check_available(connection, position)
+
+
+def check_tables(state: State, captured: list[Table]) -> None:
+    """Raises SpecError when the spec now chooses tables that the ledger does not have."""
+    new = sorted({table.full_name for table in captured} - set(state.tables))
+    if new:
+        raise SpecError(
+            f"The spec now matches tables that this pipeline was not started with: {', '.join(new[:5])}.",
+            detail="This version does not add tables to a running pipeline.",
+            hint="Capture them with a pipeline of their own, or exclude them in source.tables.",
+        )

@@ -1,0 +1,376 @@
+"""The loop of epochs (DESIGN 8, 9).
+
+Each epoch, in this order: freeze the set of chunks reported so far; take the source's position P'; read the segment of
+the log from min(P, A of the frozen chunks) to P'; commit chunks and changes in one ledger file; hand it to the publisher.
+The order is the proof: a frozen chunk's high watermark lies before P', so that the segment ends behind it; a chunk that is
+not frozen takes part in a later epoch, whose segment starts at or before its high watermark.
+
+Chunks are read by jobs of their own all the while: the log never waits for the snapshot, nor the snapshot for the log.
+"""
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine import clock
+from engine.capture.emission import Progress
+from engine.capture.segment import gtids_at
+from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
+from engine.decode.gtid import parse_gtid_set
+from engine.decode.images import KINDS
+from engine.decode.schema import table_from_dict
+from engine.errors import TidemarkError, TransientError, from_dict
+from engine.events import Journal
+from engine.ledger.state import Record, State, ranges
+from engine.ledger.store import Ledger
+from engine.plan.chunks import plan_from_dict
+from engine.run.begin import check_source
+from engine.run.control import Control
+from engine.run.monitor import Committed
+from engine.run.publisher import Publisher
+from engine.run.snapshot import Finished, Snapshot
+from engine.settings import Spec
+from engine.sink.layout import changes_folder, mirror_folder
+from engine.source.connect import Connection, Endpoint, Server, open_connection, query
+from engine.source.positions import Position, binlog_files, current, file_number, latest, position_from_dict
+from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
+from engine.spark.jobs import run_tasks
+from engine.spark.session import Session
+
+_TICK_S = 0.02
+_PART_SEQ = 1 << 33
+"""Sequence numbers set aside for one of several segments of an epoch: more images than a binlog file can hold."""
+_ATTEMPTS = 10
+_PART_BYTES = 64 << 20
+"""Bytes of binlog that are worth a task of their own."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source as the coordinator uses it."""
+
+    endpoint: Endpoint
+    server: Server
+    watermarks: WatermarkClass
+
+
+class Coordinator:
+    """Runs epochs until told to stop, or until `until` ("snapshot", "caught-up") is reached."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        source: Source,
+        session: Session,
+        ledger: Ledger,
+        publisher: Publisher,
+        control: Control,
+        journal: Journal,
+    ) -> None:
+        assert ledger.state is not None  # epoch 0 is committed before there is a coordinator
+        self._spec, self._source, self._session = spec, source, session
+        self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
+        self._connection: Connection = open_connection(source.endpoint)
+        self._tables = {name: table_from_dict(t.table) for name, t in ledger.state.tables.items()}
+        self._plans = {name: plan_from_dict(t.plan) for name, t in ledger.state.tables.items()}
+        self._gtids = self.position.gtids
+        if source.watermarks == "gtid" and self._gtids is None:  # the server had no GTIDs when the pipeline began
+            self._gtids = gtids_at(source.endpoint, self.position, spec.first_server_id())
+        self._candidate = Candidate(self.position, 0.0)
+        self._last_ts = 0
+        self._frozen: list[Finished] = []
+        self._stopped: dict[str, Record] = {}
+        self._shown: dict[str, str] = {}
+        self._failures = 0
+        self._last_epoch = -math.inf
+        self._snapshot = Snapshot(
+            spec.snapshot.readers or session.slots,
+            spec.snapshot.max_chunk_memory_bytes,
+            journal,
+            lambda group, text: run_tasks(session.spark, [group], text),
+        )
+        for name, table in ledger.state.tables.items():
+            if not table.stopped and not table.copied:
+                folder = mirror_folder(spec.sink.path, self._tables[name].database, self._tables[name].name)
+                missing = sorted(set(range(table.chunks)) - table.finished)
+                self._snapshot.add(self._tables[name], self._plans[name], folder, missing)
+
+    @property
+    def state(self) -> State:
+        assert self._ledger.state is not None
+        return self._ledger.state
+
+    @property
+    def position(self) -> Position:
+        """The committed position."""
+        return position_from_dict(self.state.position)
+
+    def committed(self) -> Committed:
+        """For the monitor."""
+        return Committed(self.position, self._last_ts)
+
+    def run(self, until: str | None) -> bool:
+        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed."""
+        target = current(self._connection, self._source.server)
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
+        self._show_resumed()
+        self._show_progress()
+        try:
+            while not self._reached(until, target):
+                if self._control.stopping:
+                    self._wind_up()
+                    return self._reached(until, target)
+                if self._control.paused:
+                    self._pause()
+                    continue
+                self._epoch()
+            return True
+        finally:
+            self._snapshot.close()
+            self._connection.close()
+
+    def _reached(self, until: str | None, target: Position) -> bool:
+        copied = self.state.copied and self._snapshot.idle and not self._frozen
+        if until == "snapshot":
+            return copied
+        return until == "caught-up" and copied and self.position.order >= target.order
+
+    def _show_resumed(self) -> None:
+        """Say what earlier runs committed: one that was killed may not have written its last epoch to the journal."""
+        for name, table in self.state.tables.items():
+            if table.finished and not table.copied:
+                self._journal.write("table.resumed", table=name, chunks=ranges(table.finished))
+
+    def _show_progress(self) -> None:
+        """Say what changed: the phase, and the state of each table (`status` has the same words)."""
+        self._control.phase = "streaming" if self.state.copied else "snapshot"
+        for name, table in self.state.tables.items():
+            if self._shown.get(name) != table.state:
+                self._shown[name] = table.state
+                reason = table.stopped["message"] if table.stopped else None
+                self._journal.write("table.state", table=name, state=table.state, reason=reason)
+
+    def _prototype(self) -> ChunkGroup:
+        first = self._spec.first_server_id()
+        settle_s = self._spec.source.settle_s
+        return ChunkGroup(self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, ())
+
+    def _pause(self) -> None:
+        self._gather()
+        if not self._snapshot.under_way:
+            self._control.done("pause")
+        self._control.wait(0.2)
+        if not self._control.paused:
+            self._control.done("resume")
+
+    def _wind_up(self) -> None:
+        """A graceful stop: what is under way is awaited and committed, so that nothing of it is read again."""
+        while self._snapshot.under_way:
+            self._gather()
+            clock.sleep(_TICK_S)
+        self._gather()
+        with suppress(TransientError):  # it may have gone to sleep in a long pause
+            query(self._connection, "DO 0")
+        if not self._connection.open:
+            self._connection = open_connection(self._source.endpoint)
+        while self._frozen or self._stopped:
+            self._commit_epoch(current(self._connection, self._source.server))
+
+    def _gather(self) -> None:
+        batch = self._snapshot.collect()
+        self._frozen += batch.finished
+        for name, error in batch.stopped.items():
+            self._stop_table(name, error)
+
+    def _stop_table(self, name: str, error: TidemarkError) -> None:
+        """Read no more of a table; the next epoch commits that it stopped."""
+        self._snapshot.drop(name)
+        self._stopped[name] = error.as_dict()
+
+    def _epoch(self) -> None:
+        """One turn: assign, wait until the epoch is due, commit it."""
+        due = self._last_epoch + self._spec.poll_interval_s
+        while True:
+            self._snapshot.assign(self._prototype())
+            self._gather()
+            if clock.monotonic_s() >= due or self._control.state != "running":
+                break
+            if self._frozen and self._snapshot.idle:
+                break
+            clock.sleep(_TICK_S)
+        self._last_epoch = clock.monotonic_s()
+        try:
+            self._publisher.check()
+            position = current(self._connection, self._source.server)
+            if position.order < self.position.order:
+                check_source(self.state, self._connection, self._source.server, self.position)
+            if self._frozen or position.order > self.position.order or self._stopped:
+                self._commit_epoch(position)
+            self._failures = 0
+        except TransientError as error:
+            self._retry(error)
+
+    def _retry(self, error: TransientError) -> None:
+        """Wait and say so; raises the error when it stays."""
+        self._failures += 1
+        if self._failures >= _ATTEMPTS:
+            raise error
+        retry_s = min(0.5 * 2**self._failures, 30.0)
+        self._journal.write("error", **error.as_dict(), attempt=self._failures, retry_in_s=retry_s)
+        self._control.wait(retry_s)
+        if self._control.stopping:
+            return
+        try:
+            self._connection = open_connection(self._source.endpoint)
+        except TransientError as again:
+            self._retry(again)
+        else:
+            check_source(self.state, self._connection, self._source.server, self.position)
+
+    def _commit_epoch(self, position: Position) -> None:
+        """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
+        began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
+        known = self.position
+        first = min([known, *(_high(f) for f in self._frozen)], key=lambda p: p.order)
+        parts = cut(binlog_files(self._connection), first, position, self._session.slots)
+        end = parts[-1][1] if parts else known
+        frozen = [f for f in self._frozen if _high(f).order <= max(end.order, known.order)]
+        reports = self._read_log(parts, frozen, known)
+        read_s = clock.monotonic_s() - began
+        record = self._record(known, end, frozen, reports)
+        self._ledger.commit(record)
+        self._frozen = [f for f in self._frozen if f not in frozen]
+        self._stopped = {}
+        self._publisher.submit(record)
+        self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
+        self._gtids = self.position.gtids
+        self._candidate = Candidate(self.position, seen_s)
+        self._journal.write("epoch.committed", **_event(record, frozen, reports, read_s, clock.monotonic_s() - began))
+        self._show_progress()
+
+    def _read_log(
+        self, parts: Sequence[tuple[Position, Position]], frozen: Sequence[Finished], known: Position
+    ) -> list[Report]:
+        if not parts:
+            return []
+        follows = tuple(self._follow(name, frozen, known) for name, t in self.state.tables.items() if not t.stopped)
+        mariadb = self._source.server.flavor == "mariadb"
+        tasks = [
+            Segment(
+                self._source.endpoint,
+                self._spec.first_server_id(),
+                mariadb,
+                start,
+                end,
+                tuple(f for f in follows if f.table.full_name not in self._stopped),
+                self.state.next_seq + n * _PART_SEQ,
+            )
+            for n, (start, end) in enumerate(parts)
+        ]
+        reports = run_tasks(self._session.spark, tasks, f"log {parts[0][0]} – {parts[-1][1]}")
+        for report in reports:
+            if "failure" in report:
+                raise from_dict(report["failure"])
+        return reports
+
+    def _follow(self, name: str, frozen: Sequence[Finished], known: Position) -> Follow:
+        table, plan, state = self._tables[name], self._plans[name], self.state.tables[name]
+        exact = {f.report["chunk"]: _high(f).order for f in frozen if f.table == name}
+        done = state.copied and not exact
+        progress = Progress(plan.bounds, None if done else state.finished, known.order, exact)
+        folder = changes_folder(self._spec.sink.path, table.database, table.name)
+        return Follow(table, plan.chunk_key[0] if plan.chunk_key else None, progress, folder)
+
+    def _record(self, known: Position, end: Position, frozen: Sequence[Finished], reports: Sequence[Report]) -> Record:
+        tables: dict[str, Record] = {name: {"stopped": error} for name, error in self._stopped.items()}
+        for f in frozen:
+            chunk = {
+                "chunk": f.report["chunk"],
+                "exact": f.report["high"],
+                "files": f.report["files"],
+                "rows": f.report["rows"],
+            }
+            tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
+        next_seq, stopped = self.state.next_seq, set(self._stopped)
+        for report in reports:
+            for name, log in report["tables"].items():
+                next_seq = max(next_seq, log["next_seq"])
+                if name not in stopped:  # a table that stopped in an earlier part of this epoch ends there
+                    changes = tables.setdefault(name, {}).setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0]})
+                    changes["files"] += log["files"]
+                    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
+            for name, error in report["stopped"].items():
+                if name not in stopped:
+                    self._stop_table(name, from_dict(error))
+                    tables.setdefault(name, {})["stopped"] = error
+                    stopped.add(name)
+        return {
+            "epoch": self.state.epoch + 1,
+            "run": self._journal.run,
+            "ts": clock.utc_text(),
+            "from": known.as_dict(),
+            "to": self._after(known, end, reports).as_dict(),
+            "next_seq": next_seq,
+            "tables": tables,
+        }
+
+    def _after(self, known: Position, end: Position, reports: Sequence[Report]) -> Position:
+        """The position that the epoch commits, with its GTID set where that is known."""
+        if self._gtids is None:
+            return latest(known, end)
+        gtids = parse_gtid_set(self._gtids)
+        for report in reports:
+            gtids = gtids.union(parse_gtid_set(report["gtids"]))
+        return replace(latest(known, end), gtids=str(gtids))
+
+
+def _high(finished: Finished) -> Position:
+    return position_from_dict(finished.report["high"])
+
+
+def cut(files: dict[str, int], start: Position, end: Position, slots: int) -> list[tuple[Position, Position]]:
+    """The stretch from `start` to `end` as at most `slots` parts that end where files end; pure.
+
+    A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
+    the next epoch: the last part then ends before `end`.
+    """
+    parts: list[tuple[Position, Position]] = []
+    begin, held = start, 0
+    if end.order <= start.order:
+        return parts
+    for name, size in files.items():
+        if not file_number(start.file) <= file_number(name) < file_number(end.file):
+            continue
+        held += size - (start.offset if name == start.file else 0)
+        if held >= _PART_BYTES:
+            parts.append((begin, Position(name, size)))
+            begin, held = Position(name, size), 0
+            if len(parts) == slots:
+                return parts
+    return [*parts, (begin, end)]
+
+
+def _event(
+    record: Record, frozen: Sequence[Finished], reports: Sequence[Report], read_s: float, total_s: float
+) -> dict[str, Any]:
+    changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
+    kinds = [
+        sum(column)
+        for column in zip(*(t["changes"]["kinds"] for t in record["tables"].values() if "changes" in t), strict=True)
+    ]
+    start, end = position_from_dict(record["from"]), position_from_dict(record["to"])
+    return {
+        "epoch": record["epoch"],
+        "from_position": str(start),
+        "to_position": str(end),
+        "changes": sum(changes.values()),
+        "kinds": dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
+        "tables": changes,
+        "transactions": sum(r["transactions"] for r in reports),
+        "bytes": sum(r["bytes"] for r in reports),
+        "chunks": len(frozen),
+        "timings": {"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
+        "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
+    }

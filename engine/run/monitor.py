@@ -1,0 +1,78 @@
+"""How far behind the pipeline is, and how long the source will wait: measured every two seconds on a connection of its own.
+
+Lag in seconds is by the server's clock: now minus the commit time of the last transaction that was committed here, and 0
+when nothing is outstanding, for no traffic is not lag. The runway is how long the server keeps the committed position at
+least: its retention minus that age.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine import clock
+from engine.errors import TidemarkError
+from engine.events import Journal
+from engine.source.connect import Connection, Endpoint, describe, open_connection
+from engine.source.positions import Position, binlog_files, bytes_between, current, retention_s
+from engine.source.watermarks import server_time_s
+
+INTERVAL_S = 2.0
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The committed position, and the commit time of the last transaction before it (server's clock; 0: none seen)."""
+
+    position: Position
+    last_ts: int
+
+
+def lag(
+    committed: Committed, end: Position, files: dict[str, int], now_s: float, keep_s: float | None
+) -> dict[str, Any]:
+    """The fields of the journal's `source.lag`; pure."""
+    behind = bytes_between(files, committed.position, end)
+    age_s = max(now_s - committed.last_ts, 0.0) if committed.last_ts else None
+    lag_s = 0.0 if behind == 0 else age_s
+    runway_s = None if keep_s is None else max(keep_s - (lag_s or 0.0), 0.0)
+    return {
+        "position": str(committed.position),
+        "source_position": str(end),
+        "lag_s": None if lag_s is None else round(lag_s, 3),
+        "lag_bytes": behind,
+        "runway_s": None if runway_s is None else round(runway_s),
+    }
+
+
+class Monitor:
+    """Writes `source.lag` until it is closed. A source that cannot be reached is not this thread's to report."""
+
+    def __init__(self, endpoint: Endpoint, journal: Journal, committed: Callable[[], Committed]) -> None:
+        self._endpoint, self._journal, self._committed = endpoint, journal, committed
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _watch(self) -> None:
+        connection: Connection | None = None
+        while not self._closing.is_set():
+            began = clock.monotonic_s()
+            try:
+                connection = connection or open_connection(self._endpoint)
+                self._journal.write("source.lag", **self.measure(connection))
+            except TidemarkError:
+                connection = None
+            self._closing.wait(max(INTERVAL_S - (clock.monotonic_s() - began), 0.1))
+        if connection is not None:
+            connection.close()
+
+    def measure(self, connection: Connection) -> dict[str, Any]:
+        """One measurement; the committed position is taken first, so that the lag is never too small."""
+        committed = self._committed()
+        end = current(connection, describe(connection))
+        return lag(committed, end, binlog_files(connection), server_time_s(connection), retention_s(connection))

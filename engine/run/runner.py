@@ -1,0 +1,205 @@
+"""One run of a pipeline, from the lock to the last commit.
+
+What it does, in order: hold the lock, open the journal, start Spark while the source is checked, find or make the first
+epoch, bring the destination up to the ledger, run epochs, publish what is left, say how it ended.
+"""
+
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine import __version__, clock
+from engine.capture.tasks import Warming
+from engine.directory import Directory, directory_of
+from engine.errors import SpecError, TableStoppedError, TidemarkError
+from engine.events import Journal
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.run.begin import check_source, check_tables, first_epoch
+from engine.run.control import Control, held
+from engine.run.coordinator import Coordinator, Source
+from engine.run.monitor import Monitor
+from engine.run.publisher import Publisher
+from engine.run.tidy import delete_unpublished
+from engine.settings import Spec
+from engine.source.connect import Endpoint, open_connection
+from engine.source.endpoint import endpoint_of
+from engine.source.positions import position_from_dict
+from engine.source.preflight import Preflight, run_preflight
+from engine.source.watermarks import watermark_class
+
+Listener = Callable[[dict[str, Any]], None]
+UNTIL = ("snapshot", "caught-up")
+
+
+def run_pipeline(spec: Spec, spec_file: Path, until: str | None, listener: Listener | None = None) -> None:
+    """Run the pipeline until `until` is reached, a stop is asked for, or an error ends it. Raises that error."""
+    directory = directory_of(spec_file, spec.name)
+    with held(directory):
+        _link_spec(spec_file, directory)
+        run = f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        journal = Journal(directory.journal(run), run)
+        if listener is not None:
+            journal.listeners.append(listener)
+        _Run(spec, directory, journal, until).whole()
+
+
+def _link_spec(spec_file: Path, directory: Directory) -> None:
+    """Let the pipeline's directory hold its spec: by a link, so that there is one file to edit."""
+    if spec_file.absolute() == directory.spec:
+        return
+    if directory.spec.exists() and not directory.spec.is_symlink():
+        raise SpecError(
+            f"The folder {directory.root} belongs to a pipeline with a spec of its own.",
+            detail="Two specs with one name would share one ledger; nothing was started.",
+            hint=f"Run {directory.spec}, or give this pipeline another name.",
+        )
+    with suppress(FileNotFoundError):
+        directory.spec.unlink()
+    directory.spec.symlink_to(os.path.relpath(spec_file.resolve(), directory.root.resolve()))
+
+
+class _Run:
+    """One run; the lock is held."""
+
+    def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
+        self._spec, self._directory, self._journal = spec, directory, journal
+        self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
+        self._control = Control(directory, journal)
+
+    def whole(self) -> None:
+        """Everything, with the end written to the journal whatever happens."""
+        error: BaseException | None = None
+        self._journal.write(
+            "run.started",
+            pipeline=self._spec.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=__version__,
+            until=self._until,
+            spec=_without_secrets(self._spec.model_dump(mode="json")),
+        )
+        self._control.start()
+        try:
+            self._work()
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        told = None
+        if error is not None:
+            own = error if isinstance(error, TidemarkError) else TidemarkError(f"{type(error).__name__}: {error}")
+            told = own.as_dict()
+        outcome = "failed" if error is not None else "stopped" if self._control.stopping else "done"
+        code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
+        self._control.finish(told)
+        self._control.done("stop")
+        self._journal.write("run.ended", outcome=outcome, exit_code=code, error=told)
+        self._journal.close()
+
+    def _work(self) -> None:
+        endpoint = endpoint_of(self._spec.source)
+        with ExitStack() as stack:
+            starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
+            session_to_come = starter.submit(self._start_spark)
+            stack.callback(_stop_spark, session_to_come)
+            preflight = run_preflight(endpoint, self._spec.source, self._spec.first_server_id())
+            preflight.require()
+            endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
+            ledger = Ledger(self._directory.ledger)
+            source, state = self._begin(ledger, endpoint, preflight)
+            publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
+            publisher.open_tables(state)
+            delete_unpublished(publisher.published(), state, self._spec.sink.path, self._directory.ledger)
+            publisher.recover()
+            stack.callback(publisher.finish)
+            if self._control.stopping and self._until is None:
+                return
+            session = session_to_come.result()
+            self._control.spark_ui = session.ui
+            told = {**vars(preflight.server), "watermark_class": source.watermarks}
+            self._journal.write("run.connected", source=_server(told), spark=session.describe())
+            coordinator = Coordinator(self._spec, source, session, ledger, publisher, self._control, self._journal)
+            self._control.event("started")
+            monitor = Monitor(endpoint, self._journal, coordinator.committed)
+            stack.callback(monitor.close)
+            reached = coordinator.run(self._until)
+            publisher.finish()
+            if self._until is not None and not reached:
+                raise TidemarkError(
+                    f"The run was stopped before it was {self._until}.",
+                    detail="What was read is committed and published; the rest is still to come.",
+                    hint="Run it again: it goes on from there.",
+                )
+            _require_all_tables(coordinator.state)
+
+    def _start_spark(self) -> Any:
+        from engine.spark.jobs import run_tasks
+        from engine.spark.session import open_session
+
+        session = open_session(self._spec.name, self._spec.spark)
+        run_tasks(session.spark, [Warming()] * session.slots, "starting the readers")
+        return session
+
+    def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> tuple[Source, State]:
+        """The committed state, made when there is none; the source as the coordinator uses it."""
+        connection = open_connection(endpoint)
+        try:
+            kind = watermark_class(connection, preflight.server)
+            source = Source(endpoint, preflight.server, kind)
+            if ledger.state is not None:
+                check_source(ledger.state, connection, preflight.server, position_from_dict(ledger.state.position))
+                check_tables(ledger.state, preflight.tables)
+                return source, ledger.state
+            begun = first_epoch(self._spec, connection, endpoint, preflight.server, kind, self._journal.run)
+            state = ledger.commit(begun.record)
+        finally:
+            connection.close()
+        for plan in begun.plans:
+            told = plan.as_dict()
+            told["chunks"] = [[chunk["lower"], chunk["upper"]] for chunk in told["chunks"]]
+            self._journal.write("table.planned", **told)
+        return source, state
+
+
+def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec as the journal may show it: settings of Spark may hold keys to a store."""
+    conf = {k: "***" if re.search(r"(?i)secret|password|token|key", k) else v for k, v in spec["spark"]["conf"].items()}
+    return {**spec, "spark": {**spec["spark"], "conf": conf}}
+
+
+def _stop_spark(session: "Future[Any]") -> None:
+    if not session.cancel() and session.exception() is None:
+        session.result().stop()
+
+
+def _server(told: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "server": told["version_text"],
+        "version": ".".join(map(str, told["version"])),
+        "flavor": told["flavor"],
+        "uuid": told["identity"],
+        "watermark_class": told["watermark_class"],
+    }
+
+
+def _require_all_tables(state: State) -> None:
+    """Raises TableStoppedError when the run ends with tables that could not go on."""
+    stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
+    if stopped:
+        first = next(iter(stopped.values()))
+        raise TableStoppedError(
+            f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
+            detail=f"The other tables went on. {first['detail']}",
+            hint=first["hint"],
+        )

@@ -1,0 +1,119 @@
+"""A run as a person sees it in a terminal: live progress on a screen, plain lines elsewhere. Fed by the journal's events."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+Event = dict[str, Any]
+
+
+def _connected(e: Event) -> str:
+    source, spark = e["source"], e["spark"]
+    return f"source {source['server']} (watermarks: {source['watermark_class']}); Spark {spark['version']} on {spark['master']}"
+
+
+def _chunk(e: Event) -> str:
+    seconds = sum(e["timings"].values())
+    return (
+        f"{e['table']} chunk {e['chunk']}: {e['rows']:,} rows in {seconds:.1f} s, backfill {e['backfill']['changes']:,}"
+    )
+
+
+def _chunk_failed(e: Event) -> str:
+    again = f"again in {e['retry_in_s']:.0f} s" if e["retry_in_s"] else "not tried again"
+    return f"{e['table']} chunks {e['chunks']} failed (attempt {e['attempt']}, {again}): {e['message']}"
+
+
+def _epoch(e: Event) -> str | None:
+    if not e["changes"] and not e["chunks"]:
+        return None
+    return f"epoch {e['epoch']}: {e['changes']:,} changes, {e['chunks']} chunks, at {e['to_position']}"
+
+
+def _applied(e: Event) -> str | None:
+    return f"{e['table']}: merged {e['rows']:,} keys in {e['duration_s']:.1f} s" if e["kind"] == "merge" else None
+
+
+_LINES: dict[str, Callable[[Event], str | None]] = {
+    "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'told to stop'})",
+    "run.connected": _connected,
+    "run.state": lambda e: f"{e['state']}" + (f" ({e['reason']})" if e["reason"] else ""),
+    "run.ended": lambda e: f"run ended: {e['outcome']}",
+    "error": lambda e: f"{e['message']} Trying again in {e['retry_in_s']:.0f} s (attempt {e['attempt']}).",
+    "table.planned": lambda e: f"{e['table']}: {len(e['chunks'])} chunks, {e['reason']}",
+    "table.state": lambda e: f"{e['table']}: {e['state']}" + (f": {e['reason']}" if e["reason"] else ""),
+    "chunk.finished": _chunk,
+    "chunk.failed": _chunk_failed,
+    "epoch.committed": _epoch,
+    "sink.applied": _applied,
+    "command.refused": lambda e: f"refused {e['verb']}: {e['message']}",
+}
+
+
+def line(event: Event) -> str | None:
+    """One event as a line of text; None for those that are not worth one."""
+    shown = _LINES.get(event["event"])
+    return shown(event) if shown else None
+
+
+class Lines:
+    """Plain lines, for logs."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def hear(self, event: Event) -> None:
+        """Print an event when it is worth a line."""
+        text = line(event)
+        if text is not None:
+            self._console.print(f"{event['ts'][:19]}Z {text}", markup=False, soft_wrap=True)
+
+
+class Screen:
+    """A progress bar a table and one line on the log, while a person watches."""
+
+    _QUIET = ("chunk.finished", "epoch.committed", "sink.applied", "table.planned")
+
+    def __init__(self, console: Console, name: str) -> None:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[note]}"),
+        )
+        self._progress = Progress(SpinnerColumn(), *columns, console=console)
+        self._console = self._progress.console
+        self._bars: dict[str, Any] = {}
+        self._rows: dict[str, int] = {}
+        self._log = self._progress.add_task(f"{escape(name)}: log", total=None, note="starting")
+        self._changes = 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def hear(self, event: Event) -> None:
+        """Show an event."""
+        kind = event["event"]
+        if kind == "table.planned":
+            self._bars[event["table"]] = self._progress.add_task(
+                escape(event["table"]), total=len(event["chunks"]), note=""
+            )
+        elif kind == "chunk.finished" and event["table"] in self._bars:
+            self._rows[event["table"]] = self._rows.get(event["table"], 0) + event["rows"]
+            self._progress.update(self._bars[event["table"]], advance=1, note=f"{self._rows[event['table']]:,} rows")
+        elif kind == "epoch.committed":
+            self._changes += event["changes"]
+        elif kind == "source.lag":
+            lag = "unknown" if event["lag_s"] is None else f"{event['lag_s']:.1f} s"
+            self._progress.update(self._log, note=f"{event['position']}  lag {lag}  {self._changes:,} changes")
+        text = None if kind in self._QUIET else line(event)
+        if text is not None:
+            self._console.print(text, markup=False)

@@ -1,0 +1,101 @@
+"""What a pipeline is doing, from its files alone: ledger, journal and `runner.json`; works without a runner."""
+
+import json
+import os
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from engine import clock
+from engine.directory import Directory, read_runner
+from engine.errors import LedgerError
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+
+_TAIL_BYTES = 1 << 20
+_FRESH = timedelta(seconds=10)
+"""A lag that was measured longer ago is not shown as the present one."""
+
+
+def status(directory: Directory, name: str) -> dict[str, Any]:
+    """The fields of `status --json` (DESIGN 4)."""
+    state = _committed(directory)
+    runner = read_runner(directory)
+    lag = last_event(directory, "source.lag") or {}
+    live = runner is not None and runner["alive"] and lag.get("ts", "") >= clock.utc_text(clock.utc_now() - _FRESH)
+    position = f"{state.position['file']}:{state.position['offset']}" if state else None
+    return {
+        "pipeline": name,
+        "state": _state(runner),
+        "phase": _phase(runner, state),
+        "position": position,
+        "lag_s": lag.get("lag_s") if live else None,
+        "lag_bytes": lag.get("lag_bytes") if live else None,
+        "runway_s": lag.get("runway_s") if live else None,
+        "measured": lag.get("ts"),
+        "epoch": state.epoch if state else None,
+        "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
+        "error": runner["error"] if runner else None,
+        "tables": _tables(state),
+    }
+
+
+def _committed(directory: Directory) -> State | None:
+    """The ledger's state; read again when a runner deletes old files of it just then."""
+    for _ in range(3):
+        with suppress(LedgerError):
+            return Ledger(directory.ledger).state
+        clock.sleep(0.1)
+    return Ledger(directory.ledger).state
+
+
+def _state(runner: dict[str, Any] | None) -> str:
+    if runner is None:
+        return "never started"
+    if runner["state"] == "ended":
+        return "failed" if runner["error"] else "stopped"
+    return str(runner["state"]) if runner["alive"] else "lost"
+
+
+def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
+    if state is None:
+        return str(runner["phase"]) if runner else "starting"
+    return "streaming" if state.copied else "snapshot"
+
+
+def _tables(state: State | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "table": name,
+            "state": table.state,
+            "chunks_done": len(table.finished),
+            "chunks_total": table.chunks,
+            "rows_read": table.rows_read,
+            "changes_applied": table.changes_applied,
+            "error": table.stopped["message"] if table.stopped else None,
+        }
+        for name, table in (state.tables.items() if state else ())
+    ]
+
+
+def last_event(directory: Directory, event: str) -> dict[str, Any] | None:
+    """The latest event of a kind in the newest journal's last megabyte; None when there is none."""
+    journals = sorted(directory.journals.glob("*.jsonl"))
+    if not journals:
+        return None
+    for line in reversed(_tail(journals[-1])):
+        if f'"event": "{event}"' in line:
+            try:
+                found: dict[str, Any] = json.loads(line)
+            except ValueError:
+                continue  # the line is being written
+            return found
+    return None
+
+
+def _tail(path: Path) -> list[str]:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TAIL_BYTES))
+        return file.read().decode("utf-8", "replace").splitlines()

@@ -1,0 +1,33 @@
+"""Deletes what earlier runs wrote and never committed.
+
+Only files that no epoch of the ledger names, that the destination does not hold, and that are younger than the last ledger file: a
+data file is complete before the ledger file of its epoch is created. Older ones are left alone, whatever they are; the
+destination's earlier versions may hold them.
+"""
+
+from pathlib import Path
+
+from engine.decode.schema import table_from_dict
+from engine.ledger.state import State
+from engine.sink.layout import changes_folder, mirror_folder
+
+_PREFIXES = ("chunk-", "changes-")
+
+
+def delete_unpublished(published: set[str], state: State, root: Path, ledger: Path) -> int:
+    """Delete the files of all tables that are not among the `published` names; returns how many. No reader may be at work."""
+    committed = max((path.stat().st_mtime_ns for path in ledger.glob("epoch-*.json")), default=None)
+    if committed is None:
+        return 0
+    deleted = 0
+    for table in (table_from_dict(t.table) for t in state.tables.values()):
+        for folder in (
+            mirror_folder(root, table.database, table.name),
+            changes_folder(root, table.database, table.name),
+        ):
+            for path in folder.glob("*.parquet"):
+                ours = path.name.startswith(_PREFIXES) and path.name not in published
+                if ours and path.stat().st_mtime_ns > committed:
+                    path.unlink()
+                    deleted += 1
+    return deleted

@@ -1,0 +1,203 @@
+"""The spec: what a pipeline is, in TOML (DESIGN 4). Unknown keys are an error that names the nearest known key."""
+
+import difflib
+import fnmatch
+import hashlib
+import os
+import re
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from engine.errors import SpecError
+
+_GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
+_STARTUP = ("initial", "snapshot", "latest", "earliest")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(_Section):
+    """The server to follow. Passwords come by reference only: `password_env` or `password_file`."""
+
+    host: str
+    port: int = Field(3306, ge=1, le=65535)
+    user: str
+    password_env: str | None = None
+    password_file: Path | None = None
+    tables: tuple[str, ...] = Field(min_length=1)
+    startup: str = "initial"
+    server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
+    """First of 4096 replication server ids; by default derived from the pipeline's name."""
+    tls: Literal["off", "preferred", "required", "verify"] = "preferred"
+    tls_ca: Path | None = None
+    connect_timeout_s: float = Field(10.0, gt=0)
+    settle_s: float = Field(2.0, gt=0)
+    """Age of a low watermark of the class "aged" (DESIGN 5)."""
+
+    @field_validator("tables")
+    @classmethod
+    def _globs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for glob in value:
+            if not _GLOB.match(glob):
+                raise ValueError(f"{glob!r} is not of the form database.table (globs allowed, ! in front excludes)")
+        if all(glob.startswith("!") for glob in value):
+            raise ValueError("every glob excludes; at least one must include")
+        return value
+
+    @field_validator("startup")
+    @classmethod
+    def _startup(cls, value: str) -> str:
+        if value not in _STARTUP:
+            nearest = difflib.get_close_matches(value, _STARTUP, 1, 0.0)[0]
+            raise ValueError(
+                f"{value!r} is not a startup mode this version knows ({', '.join(_STARTUP)}); nearest: {nearest}"
+            )
+        return value
+
+
+class Snapshot(_Section):
+    """How tables are cut into chunks and copied."""
+
+    chunk_rows: int = Field(0, ge=0)
+    """Rows a chunk; 0: as many as fit `target_bytes`."""
+    target_bytes: int = Field(16 << 20, ge=1 << 10)
+    even_factor_lower: float = Field(0.05, ge=0)
+    even_factor_upper: float = Field(1000.0, gt=0)
+    readers: int = Field(0, ge=0)
+    """Chunk tasks at once; 0: as many as Spark has slots."""
+    chunk_key: dict[str, str] = Field(default_factory=dict)
+    max_chunk_memory_bytes: int = Field(192 << 20, ge=1 << 20)
+    """A chunk whose rows need more than this in memory is spilled to the reader's disk."""
+
+
+class Sink(_Section):
+    """Where the rows go. A relative path is taken from the spec file's folder."""
+
+    type: Literal["delta"] = "delta"
+    path: Path
+    mirror: Literal["merge"] = "merge"
+    merge_interval_s: float = Field(10.0, ge=0)
+
+
+class Spark(_Section):
+    """The Spark session that runs the readers."""
+
+    master: str = "local[*]"
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class Spec(_Section):
+    """One pipeline: one source, some tables, one destination."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    source: Source
+    snapshot: Snapshot = Snapshot()
+    sink: Sink
+    spark: Spark = Spark()
+    poll_interval_s: float = Field(0.5, gt=0)
+    """Pause between two epochs when the source is idle."""
+
+    def first_server_id(self) -> int:
+        """The first of the 4096 server ids that the pipeline's binlog connections use."""
+        digest = int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big")
+        return self.source.server_id or 1_000_000_000 + digest % 1_000_000_000 // 4096 * 4096
+
+
+def load(path: Path) -> Spec:
+    """Read and check a spec file. Raises SpecError with every fault found."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(
+            f"The spec {path} cannot be read: {error.strerror}.", hint="Give the path of a TOML file."
+        ) from None
+    except UnicodeDecodeError:
+        raise SpecError(f"The spec {path} is not UTF-8 text.", hint="Give the path of a TOML file.") from None
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Spec:
+    """Check the text of a spec; `path` names it in errors, and relative paths in it are taken from its folder."""
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path} is not valid TOML: {error}.", hint="Correct the line that is named.") from None
+    _refuse_password(values)
+    try:
+        spec = Spec.model_validate(values)
+    except ValidationError as error:
+        faults = "\n".join(f"  {_fault(dict(e))}" for e in error.errors())
+        raise SpecError(
+            f"{path} is not a valid spec:\n{faults}", hint="Correct these keys; nothing was started."
+        ) from None
+    root = path.resolve().parent  # the pipeline's directory may hold a link to a spec that lies elsewhere
+    source = spec.source.model_copy(
+        update={
+            name: root / at for name in ("password_file", "tls_ca") if (at := getattr(spec.source, name)) is not None
+        }
+    )
+    sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
+    return spec.model_copy(update={"source": source, "sink": sink})
+
+
+def _refuse_password(values: dict[str, Any]) -> None:
+    source = values.get("source")
+    if isinstance(source, dict) and "password" in source:
+        raise SpecError(
+            "The spec holds a password (source.password).",
+            detail="Specs are shown in the console and copied into diagnostics, so a password in one is not accepted.",
+            hint="Put it into an environment variable and name that in source.password_env, or into a file and name "
+            "that in source.password_file.",
+        )
+
+
+def _fault(error: dict[str, Any]) -> str:
+    where = ".".join(str(part) for part in error["loc"])
+    if error["type"] != "extra_forbidden":
+        return f"{where}: {error['msg'].removeprefix('Value error, ')}"
+    model: type[BaseModel] = Spec
+    for part in error["loc"][:-1]:
+        model = model.model_fields[str(part)].annotation  # type: ignore[assignment]
+    known = list(model.model_fields)
+    nearest = difflib.get_close_matches(str(error["loc"][-1]), known, 1, 0.0)[0]
+    return f"{where}: unknown key; the nearest known key is {nearest!r}"
+
+
+def password(source: Source) -> str:
+    """The password by its reference. Raises SpecError when the reference leads nowhere."""
+    if source.password_env is not None:
+        value = os.environ.get(source.password_env)
+        if value is None:
+            raise SpecError(
+                f"The environment variable {source.password_env} (source.password_env) is not set.",
+                hint="Export it for the process that runs the engine or the console.",
+            )
+        return value
+    if source.password_file is not None:
+        try:
+            return source.password_file.read_text(encoding="utf-8").rstrip("\n")
+        except OSError as error:
+            raise SpecError(
+                f"The file {source.password_file} (source.password_file) cannot be read: {error.strerror}."
+            ) from None
+    return ""
+
+
+def select_tables(globs: Iterable[str], tables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The (database, table) pairs that the globs choose; a later glob wins over an earlier one."""
+    chosen = []
+    for database, table in tables:
+        take = False
+        for glob in globs:
+            pattern_database, _, pattern_table = glob.removeprefix("!").partition(".")
+            if fnmatch.fnmatchcase(database, pattern_database) and fnmatch.fnmatchcase(table, pattern_table):
+                take = not glob.startswith("!")
+        if take:
+            chosen.append((database, table))
+    return chosen

@@ -1,0 +1,1 @@
+"""Destinations: each applies committed epochs exactly once."""

@@ -1,0 +1,221 @@
+"""The Delta destination: `<path>/<database>/<table>`, the mirror, and `<table>__changes`, the change log.
+
+Readers have written the Parquet files in place; a commit adds them, so nothing is copied twice. Every commit carries a
+transaction identifier (one for chunks, one for changes, one for merges; the version is the epoch), written in the same Delta
+commit as the files. An epoch that is applied again finds its identifier there and does nothing: exactly once, whenever the
+runner was killed.
+
+Merges. Changes reach the mirror from time to time, those of the epochs since the last merge at once: the newest image of
+each key replaces or deletes the row. A merge that covers the epochs up to k comes after the chunks of all epochs up to
+k were added. Chunks that were added later than some of its epochs do it no harm: none of those epochs holds a change of
+theirs (the rule of emission). So the mirror after it is the source at the end of epoch k, for all finished chunks.
+
+The transaction identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
+"""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
+from deltalake.transaction import AddAction
+
+from engine.capture.backfill import last_of_each
+from engine.capture.changes import log_schema
+from engine.capture.files import DataFile
+from engine.decode.schema import Table, arrow_schema
+from engine.errors import SpecError
+from engine.sink.layout import changes_folder, mirror_folder
+
+_DELETES = ("-U", "-D")
+# Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
+# merge's memory, `max_spill_size`, is no help: it doubles its time, and a small one makes it hang.)
+_MERGE_WRITER = WriterProperties(max_row_group_size=64 << 10, write_batch_size=8 << 10)
+_MERGE_ROWS, _MERGE_BYTES = 64 << 10, 80 << 20
+_PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What one commit did, for the journal."""
+
+    table: str
+    kind: str
+    through_epoch: int
+    rows: int
+    files: int
+    duration_s: float
+
+
+def mirror_schema(table: Table) -> pa.Schema:
+    """The source's columns, all nullable, and `_tm_seq`: of the change that wrote the row, NULL where a chunk did."""
+    own = [field.with_nullable(True) for field in arrow_schema(table)]
+    return pa.schema([*own, pa.field("_tm_seq", pa.int64())])
+
+
+class DeltaTables:
+    """The two Delta tables of one captured table."""
+
+    def __init__(self, root: Path, ledger: str, table: Table) -> None:
+        self.table, self._ledger = table, ledger
+        self.mirror = mirror_folder(root, table.database, table.name)
+        self.changes = changes_folder(root, table.database, table.name)
+
+    def create(self, *, expected: bool) -> None:
+        """Create both where they do not exist.
+
+        expected: the ledger has published rows to them. Raises SpecError when they exist and belong to another ledger,
+        or are expected and do not exist.
+        """
+        for folder, schema in (
+            (self.mirror, mirror_schema(self.table)),
+            (self.changes, log_schema(arrow_schema(self.table))),
+        ):
+            if not DeltaTable.is_deltatable(str(folder)):
+                if expected:
+                    raise SpecError(
+                        f"The destination {folder} is gone, but the ledger has published rows to it.",
+                        detail="Going on would leave a table that lacks them; nothing was written.",
+                        hint="Restore the folder, or remove the pipeline's ledger folder to copy everything anew.",
+                    )
+                nullable = pa.schema([field.with_nullable(True) for field in schema])
+                description = f"Tidemark ledger {self._ledger}"
+                DeltaTable.create(
+                    str(folder), nullable, mode="error", description=description, configuration=_PROPERTIES
+                )
+            elif self._ledger not in (DeltaTable(str(folder)).metadata().description or ""):
+                raise SpecError(
+                    f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
+                    detail="Adding to it would mix the rows of two pipelines; nothing was written.",
+                    hint="Choose another sink.path, or move that folder away.",
+                )
+
+    def file_names(self) -> set[str]:
+        """The names of the files that both tables consist of now."""
+        tables = (DeltaTable(str(folder)) for folder in (self.mirror, self.changes))
+        return {uri.rpartition("/")[2] for table in tables for uri in table.file_uris()}
+
+    def applied(self, kind: str) -> int:
+        """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
+        folder = self.changes if kind == "changes" else self.mirror
+        version = DeltaTable(str(folder)).transaction_version(self._app(kind))
+        return -1 if version is None else int(version)
+
+    def _app(self, kind: str) -> str:
+        return f"tidemark-{self._ledger}-{kind}"
+
+    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> Applied | None:
+        """Add the files of an epoch to the mirror ("chunks") or to the log ("changes"); None when they are there already."""
+        began = time.monotonic()
+        folder = self.changes if kind == "changes" else self.mirror
+        delta = DeltaTable(str(folder))
+        version = delta.transaction_version(self._app(kind))
+        if not files or (version is not None and version >= epoch):
+            return None
+        delta.create_write_transaction(
+            [_add(file) for file in files],
+            mode="append",
+            schema=delta.schema().to_arrow(),
+            partition_by=[],
+            commit_properties=CommitProperties(app_transactions=[Transaction(self._app(kind), epoch)]),
+        )
+        rows = sum(file.rows for file in files)
+        return Applied(self.table.full_name, "append", epoch, rows, len(files), round(time.monotonic() - began, 6))
+
+    def merge(self, epoch: int, files: Iterable[DataFile]) -> Applied | None:
+        """Bring the changes in `files`, in their order, into the mirror; afterwards it is the source at the end of `epoch`.
+
+        More keys than memory should hold are merged in several commits, of which the last carries the identifier. When it is
+        missing all are merged again, which changes nothing: images are full, and the newest of a key comes last. None when the
+        mirror has this epoch already: a runner that was overtaken must not turn it back.
+        """
+        began = time.monotonic()
+        if self.applied("merge") >= epoch:
+            return None
+        paths = [self.changes / file.name for file in files]
+        keys, waiting = 0, None
+        for part in _newest_per_key(paths, self.table):
+            if waiting is not None:
+                self._merge_part(waiting, CommitProperties())
+            keys, waiting = keys + part.num_rows, part
+        if waiting is None:
+            return None
+        self._merge_part(waiting, CommitProperties(app_transactions=[Transaction(self._app("merge"), epoch)]))
+        return Applied(self.table.full_name, "merge", epoch, keys, len(paths), round(time.monotonic() - began, 6))
+
+    def _merge_part(self, newest: pa.Table, commit: CommitProperties) -> None:
+        pa.default_memory_pool().release_unused()  # what the reduction took and the merge, which has its own, could not use
+        values = {_quoted("t", name): _quoted("s", name) for name in mirror_schema(self.table).names}
+        same_key = " AND ".join(f"{_quoted('t', key)} = {_quoted('s', key)}" for key in self.table.key)
+        (
+            DeltaTable(str(self.mirror))
+            .merge(
+                newest,
+                same_key + _bounds(newest, self.table),
+                source_alias="s",
+                target_alias="t",
+                writer_properties=_MERGE_WRITER,
+                commit_properties=commit,
+            )
+            .when_matched_delete(predicate="s._tm_gone")
+            .when_matched_update(updates=values, predicate="NOT s._tm_gone")
+            .when_not_matched_insert(updates=values, predicate="NOT s._tm_gone")
+            .execute()
+        )
+
+
+def _quoted(alias: str, name: str) -> str:
+    return f'{alias}."' + name.replace('"', '""') + '"'
+
+
+def _newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
+    """The newest image of each key: the mirror's columns and `_tm_gone`, whether it says that the row is gone.
+
+    Comes in several tables, to be applied in order, when they hold more than `_MERGE_BYTES`. Rows are reduced as soon as they
+    outnumber what is held, so that each is looked at a logarithmic number of times.
+    """
+    wanted = [*mirror_schema(table).names, "_tm_kind"]
+    newest, more, rows = pa.table({}), [], 0
+    for path in paths:
+        for batch in pq.ParquetFile(path).iter_batches(_MERGE_ROWS, columns=wanted):
+            more.append(pa.Table.from_batches([batch]))
+            rows += batch.num_rows
+            if rows > newest.num_rows:
+                newest, more, rows = _reduced([newest, *more], table.key), [], 0
+                if newest.nbytes > _MERGE_BYTES:
+                    yield _marked(newest)
+                    newest = pa.table({})
+    if newest.num_rows or more:
+        yield _marked(_reduced([newest, *more], table.key))
+
+
+def _marked(newest: pa.Table) -> pa.Table:
+    gone = pc.is_in(newest["_tm_kind"], pa.array(_DELETES))
+    return newest.drop_columns("_tm_kind").append_column("_tm_gone", gone)
+
+
+def _reduced(parts: list[pa.Table], key: Sequence[str]) -> pa.Table:
+    """The last row of each key in the parts, in their order."""
+    rows = pa.concat_tables(part for part in parts if part.num_rows)
+    return rows.take(pa.array(last_of_each(rows.select(key))))
+
+
+def _bounds(newest: pa.Table, table: Table) -> str:
+    """A literal range of the key, by which the merge passes over files that cannot match."""
+    key = table.key[0]
+    if not pa.types.is_integer(newest[key].type):
+        return ""
+    ends = pc.min_max(newest[key]).as_py()
+    return f" AND {_quoted('t', key)} BETWEEN {ends['min']} AND {ends['max']}"
+
+
+def _add(file: DataFile) -> AddAction:
+    statistics: dict[str, Any] = {"numRecords": file.rows, "minValues": file.low, "maxValues": file.high}
+    statistics["nullCount"] = dict.fromkeys(file.low, 0)
+    return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, json.dumps(statistics))

@@ -1,0 +1,93 @@
+"""The catalogue: which tables the source has, their columns and keys, and what the server estimates of them."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.decode.schema import Column, Table
+from engine.errors import SpecError
+from engine.settings import select_tables
+from engine.source.connect import Connection, query
+
+SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
+
+_TABLES = """
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t FROM information_schema.TABLES
+WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
+ORDER BY TABLE_SCHEMA, TABLE_NAME"""
+_COLUMNS = """
+SELECT COLUMN_NAME AS name, LOWER(DATA_TYPE) AS type, IS_NULLABLE = 'YES' AS nullable, COLUMN_TYPE AS full_type,
+       CHARACTER_OCTET_LENGTH AS length, NUMERIC_PRECISION AS num_precision, NUMERIC_SCALE AS scale,
+       DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset
+FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
+_KEYS = """
+SELECT s.INDEX_NAME AS name, s.COLUMN_NAME AS col, s.SUB_PART AS part, s.NULLABLE = 'YES' AS nullable
+FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s AND s.NON_UNIQUE = 0
+ORDER BY s.INDEX_NAME <> 'PRIMARY', s.INDEX_NAME, s.SEQ_IN_INDEX"""
+_STATISTICS = """
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, TABLE_ROWS AS n, AVG_ROW_LENGTH AS length, DATA_LENGTH AS bytes, ENGINE AS engine
+FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """The server's estimates of a table: rows, bytes a row, bytes of data; and its storage engine."""
+
+    rows: int
+    row_bytes: int
+    data_bytes: int
+    engine: str
+
+
+def list_tables(connection: Connection) -> list[tuple[str, str]]:
+    """All base tables that the user may see, as (database, table), without the server's own."""
+    return [(row["d"], row["t"]) for row in query(connection, _TABLES)]
+
+
+def captured_tables(connection: Connection, globs: Sequence[str]) -> list[Table]:
+    """The tables that the globs choose, with columns and key. Raises SpecError when they choose none."""
+    chosen = select_tables(globs, list_tables(connection))
+    if not chosen:
+        raise SpecError(
+            f"No table matches source.tables = {list(globs)}.",
+            detail="Only tables that the user may SELECT from are seen.",
+            hint="Check the globs (database.table) and the user's grants.",
+        )
+    return [read_table(connection, database, table) for database, table in chosen]
+
+
+def read_table(connection: Connection, database: str, table: str) -> Table:
+    """One table's columns, in the server's order, and its key."""
+    columns = tuple(_column(row) for row in query(connection, _COLUMNS, (database, table)))
+    return Table(database, table, columns, _identity(query(connection, _KEYS, (database, table))))
+
+
+def _column(row: dict[str, Any]) -> Column:
+    return Column(
+        name=row["name"],
+        type=row["type"],
+        nullable=bool(row["nullable"]),
+        unsigned="unsigned" in row["full_type"].lower(),
+        length=int(row["length"] or 0),
+        precision=int(row["num_precision"] or 0),
+        scale=int(row["scale"] or 0),
+        fraction=int(row["fraction"] or 0),
+        charset=row["charset"],
+    )
+
+
+def _identity(parts: Iterable[dict[str, Any]]) -> tuple[str, ...]:
+    """The first index that identifies a row: the primary key, else a unique one on whole columns that are not nullable."""
+    indexes: dict[str, list[dict[str, Any]]] = {}
+    for part in parts:
+        indexes.setdefault(part["name"], []).append(part)
+    for index in indexes.values():
+        if not any(part["part"] or part["nullable"] or part["col"] is None for part in index):
+            return tuple(part["col"] for part in index)
+    return ()
+
+
+def statistics(connection: Connection, table: Table) -> Statistics:
+    """The server's estimates; cheap, and as old as its statistics."""
+    (row,) = query(connection, _STATISTICS, (table.database, table.name))
+    return Statistics(int(row["n"] or 0), int(row["length"] or 0), int(row["bytes"] or 0), row["engine"] or "")

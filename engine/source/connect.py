@@ -1,0 +1,179 @@
+"""Connections to the source: who is there, how to log in, and what the session is set to.
+
+Every session is read-only by what it sends: SELECT, SHOW, SET of its own variables, prepared SELECTs and binlog dumps.
+"""
+
+import re
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import pymysql
+
+from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError, TransientError
+
+Connection: TypeAlias = "pymysql.connections.Connection[Any]"
+Flavor = Literal["mysql", "mariadb"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a source is and how to log in; `password` never reaches a repr. Sent to the readers as it is."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    tls: str = "preferred"
+    tls_ca: str | None = None
+    connect_timeout_s: float = 10.0
+    read_timeout_s: float = 120.0
+    identity: str | None = None
+    """What `Server.identity` must be; None before it is known."""
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.user}@{self.host}:{self.port})"
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who answered: flavor, version as (major, minor, patch) and text, and an identity that survives restarts."""
+
+    flavor: Flavor
+    version: tuple[int, ...]
+    version_text: str
+    identity: str
+
+    @property
+    def binlog_status(self) -> str:
+        """The statement that shows the current position (`SHOW MASTER STATUS` is gone in MySQL 8.4)."""
+        return "SHOW BINARY LOG STATUS" if self.flavor == "mysql" and self.version >= (8, 2) else "SHOW MASTER STATUS"
+
+
+# Server error number -> (error class, what to do). Numbers: MySQL server error reference.
+_ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
+    1054: (TableStoppedError, "A column was dropped or renamed: remove the table from the pipeline, or copy it anew."),
+    1146: (TableStoppedError, "The table was dropped or renamed: remove it from the pipeline, or copy it anew."),
+    1044: (PreflightError, "Grant the user what `python -m engine check` lists."),
+    1045: (PreflightError, "Check source.user and the password that source.password_env or password_file leads to."),
+    1049: (PreflightError, "Check the database's name."),
+    1142: (PreflightError, "Grant the user what `python -m engine check` lists."),
+    1227: (PreflightError, "Grant the user what `python -m engine check` lists."),
+    1236: (SourceLostError, "The server no longer has this part of the binlog: copy the tables again."),
+    1130: (PreflightError, "Allow this host to log in (the host part of the user's account)."),
+    1698: (PreflightError, "Check source.user; the account may be limited to another way of login."),
+}
+_CANNOT_CONNECT = 2003
+
+
+def explain(error: pymysql.Error, doing: str) -> TidemarkError:
+    """The error of the driver as one of ours: terminal where another try cannot help, transient otherwise."""
+    number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    kind, hint = _ERRORS.get(
+        number, (TransientError, "It is tried again; if it stays, look at the server's error log.")
+    )
+    if number == _CANNOT_CONNECT:
+        hint = "Check source.host and source.port, and that the server runs and can be reached from here."
+    return kind(f"{doing} failed: {text} (error {number}).", hint=hint)
+
+
+def open_connection(endpoint: Endpoint) -> Connection:
+    """A connection with the session that all decoding relies on: UTC, utf8mb4, autocommit, no padding.
+
+    Raises PreflightError when the login is refused, TransientError when the server cannot be reached.
+    """
+    connection = _login(endpoint)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00', sql_mode = '', group_concat_max_len = 1048576")
+            # The default ends a dump to a reader that pauses for a minute.
+            cursor.execute("SET net_write_timeout = 600, net_read_timeout = 600")
+            # A limit on queries is for applications; a chunk takes as long as it takes.
+            limit = "max_statement_time" if "mariadb" in connection.get_server_info().lower() else "max_execution_time"
+            cursor.execute(f"SET SESSION {limit} = 0")
+    except pymysql.Error as error:
+        raise explain(error, "Setting the session up") from error
+    if endpoint.identity is not None:
+        check_identity(endpoint.identity, describe(connection))
+    return connection
+
+
+def check_identity(expected: str, server: Server) -> None:
+    """Raises SourceLostError when another server answers than the one that is followed: positions mean nothing there."""
+    if server.identity != expected:
+        raise SourceLostError(
+            f"The source is another server: {server.identity}, the ledger follows {expected}.",
+            detail="The committed position means nothing there; what is published is right up to it.",
+            hint="Point the spec at the server it followed, or copy the tables again into a new destination.",
+        )
+
+
+def _login(endpoint: Endpoint) -> Connection:
+    options = {
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "user": endpoint.user,
+        "password": endpoint.password,
+        "charset": "utf8mb4",
+        "autocommit": True,
+        "connect_timeout": max(1, round(endpoint.connect_timeout_s)),
+        "read_timeout": round(endpoint.read_timeout_s),
+    }
+    doing = f"Connecting to {endpoint.host}:{endpoint.port} as {endpoint.user}"
+    try:
+        if endpoint.tls == "off":
+            return pymysql.connect(**options, ssl_disabled=True)
+        if endpoint.tls == "preferred":
+            return _login_preferring_tls(options)
+        return pymysql.connect(**options, ssl=_tls(endpoint))
+    except pymysql.Error as error:
+        raise explain(error, doing) from error
+
+
+def _login_preferring_tls(options: dict[str, Any]) -> Connection:
+    """TLS where the server offers it, as the server's own clients do; a local server is spoken to in the clear."""
+    if options["host"] in ("127.0.0.1", "::1", "localhost"):
+        return pymysql.connect(**options, ssl_disabled=True)
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        return pymysql.connect(**options, ssl=context)
+    except pymysql.OperationalError as error:
+        if "SSL" not in str(error):
+            raise
+        return pymysql.connect(**options, ssl_disabled=True)
+
+
+def _tls(endpoint: Endpoint) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=endpoint.tls_ca)
+    if endpoint.tls == "required":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    """All rows of a statement as dictionaries. Raises one of our errors."""
+    try:
+        with connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(sql, tuple(parameters) or None)
+            return list(cursor.fetchall())
+    except pymysql.Error as error:
+        raise explain(error, f"The statement {sql.split(maxsplit=3)[:3]}") from error
+
+
+def describe(connection: Connection) -> Server:
+    """Who is at the other end. The identity is the server uuid; MariaDB has none, there it is the server id."""
+    (row,) = query(connection, "SELECT VERSION() AS v, @@server_id AS id")
+    flavor: Flavor = "mariadb" if "mariadb" in row["v"].lower() else "mysql"
+    numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", row["v"])
+    version = tuple(int(n) for n in numbers.groups()) if numbers else (0,)
+    if flavor == "mariadb":
+        return Server(flavor, version, row["v"], f"mariadb-server-id-{row['id']}")
+    return Server(flavor, version, row["v"], query(connection, "SELECT @@server_uuid AS u")[0]["u"])
+
+
+def quote(*names: str) -> str:
+    """Identifiers, quoted and joined by dots. The one place that does it."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)

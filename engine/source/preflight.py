@@ -1,0 +1,259 @@
+"""Preflight: everything a pipeline needs of its source, checked before a byte is read.
+
+A list of small checks that all run; each says what was expected, what is, why it matters and the statement that mends
+it. What is never asked for: LOCK TABLES, RELOAD, SUPER, or any right to write.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from engine.decode.schema import Table
+from engine.decode.types import fault
+from engine.errors import PreflightError, SourceLostError, TidemarkError
+from engine.settings import Source
+from engine.source.catalog import captured_tables
+from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
+from engine.source.positions import binlog_files, current
+from engine.source.replication import SERVER_IDS, open_dump
+from engine.source.watermarks import watermark_class
+
+Outcome = Literal["ok", "warn", "fail"]
+_OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 2)}
+_AGED_FIX = "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or GRANT BACKUP_ADMIN ON *.* TO the user;"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check's result. fix: a statement to copy, empty where there is none."""
+
+    name: str
+    outcome: Outcome
+    expected: str
+    actual: str
+    why: str
+    fix: str = ""
+
+    def as_dict(self) -> dict[str, str]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the checks look at."""
+
+    endpoint: Endpoint
+    source: Source
+    first_server_id: int
+    connection: Connection
+    server: Server
+    variables: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """All results; `server` and `tables` for those who go on from here."""
+
+    checks: list[Check]
+    server: Server
+    tables: list[Table]
+
+    @property
+    def passed(self) -> bool:
+        return not any(check.outcome == "fail" for check in self.checks)
+
+    def require(self) -> None:
+        """Raises PreflightError that lists what failed."""
+        failed = [check for check in self.checks if check.outcome == "fail"]
+        if failed:
+            lines = [f"  {c.name}: expected {c.expected}; is {c.actual}. {c.why}" for c in failed]
+            raise PreflightError(
+                f"The source does not fulfil what the pipeline needs ({len(failed)} of {len(self.checks)} checks failed):\n"
+                + "\n".join(lines),
+                detail="Nothing was started.",
+                hint="\n".join(c.fix for c in failed if c.fix) or "Correct what is listed.",
+            )
+
+
+def minimal_grants(user: str, server: Server, globs: Sequence[str]) -> list[str]:
+    """The complete statements that give `user` all that Tidemark ever needs."""
+    monitor = "BINLOG MONITOR" if server.flavor == "mariadb" else "REPLICATION CLIENT"
+    databases = sorted({glob.partition(".")[0] for glob in globs if not glob.startswith("!")})
+    select = [
+        f"GRANT SELECT ON {'*' if any(c in d for c in '*?[') else quote(d)}.* TO '{user}'@'%';" for d in databases
+    ]
+    return [*dict.fromkeys(select), f"GRANT REPLICATION SLAVE, {monitor} ON *.* TO '{user}'@'%';"]
+
+
+def run_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:
+    """Run all checks.
+
+    Raises PreflightError when the login is refused, TransientError when nobody answers, SpecError for no tables.
+    """
+    connection = open_connection(endpoint)
+    try:
+        server = describe(connection)
+        rows = query(connection, "SHOW GLOBAL VARIABLES")
+        variables = {row["Variable_name"]: row["Value"] for row in rows}
+        context = Context(endpoint, source, first_server_id, connection, server, variables)
+        checks = [check(context) for check in _SERVER_CHECKS]
+        tables = captured_tables(connection, source.tables)
+        for table in tables:
+            checks += [check(table) for check in _TABLE_CHECKS]
+    finally:
+        connection.close()
+    return Preflight(checks, server, tables)
+
+
+def _version(context: Context) -> Check:
+    oldest = _OLDEST[context.server.flavor]
+    good = context.server.version >= oldest
+    expected = f"{context.server.flavor} {'.'.join(map(str, oldest))} or newer"
+    return Check(
+        "version", "ok" if good else "fail", expected, context.server.version_text, "Older binlogs lack what is needed."
+    )
+
+
+def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> Callable[[Context], Check]:
+    def check(context: Context) -> Check:
+        actual = context.variables.get(name, expected)
+        good = actual.upper() == expected
+        fix = (
+            f"Set {name} = {expected} in the server's configuration and restart it."
+            if restart
+            else f"SET GLOBAL {name} = '{expected}';"
+        )
+        return Check(name, "ok" if good else "fail", expected, actual, why, "" if good else fix)
+
+    return check
+
+
+def _metadata(context: Context) -> Check:
+    actual = context.variables.get("binlog_row_metadata", "MINIMAL")
+    good = actual.upper() == "FULL"
+    why = "With FULL the binlog carries column names, so that a changed table is always recognised."
+    fix = "" if good else "SET GLOBAL binlog_row_metadata = 'FULL';"
+    return Check("binlog_row_metadata", "ok" if good else "warn", "FULL", actual, why, fix)
+
+
+def _partial_json(context: Context) -> Check:
+    actual = context.variables.get("binlog_row_value_options", "")
+    why = "Partial JSON updates are not decoded by this version."
+    fix = "SET GLOBAL binlog_row_value_options = '';" if actual else ""
+    return Check("binlog_row_value_options", "fail" if actual else "ok", "(empty)", actual or "(empty)", why, fix)
+
+
+def _monitoring(context: Context) -> Check:
+    why = "The position of the binlog's end is read all the time."
+    user = context.source.user
+    try:
+        position = current(context.connection, context.server)
+        binlog_files(context.connection)
+    except TidemarkError as error:
+        fix = minimal_grants(user, context.server, context.source.tables)[-1]
+        return Check("grant: binlog status", "fail", "may be read", error.message, why, fix)
+    return Check("grant: binlog status", "ok", "may be read", str(position), why)
+
+
+def _replication(context: Context) -> Check:
+    """By doing it: grants can come through roles, and only the server knows what they add up to."""
+    why = "Changes are read through the replication protocol."
+    fix = minimal_grants(context.source.user, context.server, context.source.tables)[-1]
+    try:
+        position = current(context.connection, context.server)
+        connection = open_connection(context.endpoint)
+        try:
+            for _ in open_dump(connection, position.file, position.offset, context.first_server_id).blocks():
+                pass
+        finally:
+            connection._force_close()  # noqa: SLF001 - the server has ended the dump
+    except (PreflightError, SourceLostError) as error:
+        return Check("grant: REPLICATION SLAVE", "fail", "a binlog dump works", error.message, why, fix)
+    return Check("grant: REPLICATION SLAVE", "ok", "a binlog dump works", "it does", why)
+
+
+def _server_ids(context: Context) -> Check:
+    first, why = context.first_server_id, "The server ends a binlog reader when another one comes with its server id."
+    expected = f"none of {first}–{first + SERVER_IDS - 1} in use"
+    modern = context.server.flavor == "mysql" and context.server.version >= (8, 0, 22)
+    try:
+        replicas = query(context.connection, "SHOW REPLICAS" if modern else "SHOW SLAVE HOSTS")
+    except TidemarkError as error:
+        return Check("server ids", "warn", expected, error.message, why)
+    used = [int(row["Server_Id" if "Server_Id" in row else "Server_id"]) for row in replicas]
+    used.append(int(context.variables["server_id"]))
+    clash = [n for n in used if first <= n < first + SERVER_IDS]
+    fix = "Set source.server_id in the spec to another range." if clash else ""
+    return Check("server ids", "fail" if clash else "ok", expected, f"in use: {', '.join(map(str, used))}", why, fix)
+
+
+def _watermarks(context: Context) -> Check:
+    kind = watermark_class(context.connection, context.server)
+    why = "What a low watermark names must be visible to the read that follows (see the README)."
+    good = kind != "aged"
+    return Check(
+        "watermarks",
+        "ok" if good else "warn",
+        "an exact class (snapshot, gtid, log_status)",
+        kind,
+        why,
+        "" if good else _AGED_FIX,
+    )
+
+
+def _key(table: Table) -> Check:
+    good = bool(table.key)
+    actual = ", ".join(table.key) or "none"
+    why = "Without a key changes cannot be applied to a mirror; this version does not copy such tables."
+    fix = (
+        ""
+        if good
+        else f"ALTER TABLE {quote(table.database, table.name)} ADD PRIMARY KEY (…); or exclude it in source.tables."
+    )
+    expected = "a primary key, or a unique key without nullable columns"
+    return Check(f"{table.full_name}: key", "ok" if good else "fail", expected, actual, why, fix)
+
+
+def _columns(table: Table) -> Check:
+    faults = [text for column in table.columns if (text := fault(column))]
+    faults += [
+        f"Column {c.name!r}: names that begin with _tm_ are Tidemark's own."
+        for c in table.columns
+        if c.name.startswith("_tm_")
+    ]
+    why = "A value that cannot be decoded exactly never becomes NULL."
+    fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if faults else ""
+    actual = " ".join(faults) or f"{len(table.columns)} columns"
+    return Check(
+        f"{table.full_name}: columns", "fail" if faults else "ok", "types that this version decodes", actual, why, fix
+    )
+
+
+def _folder(table: Table) -> Check:
+    """Whether the table can have a folder in the destination. deltalake 1.6 cannot open a folder with `%` in its name."""
+    plain = re.fullmatch(r"[A-Za-z0-9_.-]+", table.database + table.name) is not None
+    free = not table.name.endswith("__changes")
+    expected = "letters, digits, _, - and . in its name, which does not end in __changes"
+    why = "The name becomes a folder of the destination; __changes is a change log's. Other names come with a later version."
+    fix = "" if plain and free else f'Exclude the table: tables = […, "!{table.full_name}"]'
+    outcome: Outcome = "ok" if plain and free else "fail"
+    return Check(f"{table.full_name}: name", outcome, expected, table.full_name, why, fix)
+
+
+_IMAGES = "Changes are copied from complete row images."
+_SERVER_CHECKS: list[Callable[[Context], Check]] = [
+    _version,
+    _variable("log_bin", "ON", "Changes are followed in the binlog.", restart=True),
+    _variable("binlog_format", "ROW", _IMAGES),
+    _variable("binlog_row_image", "FULL", _IMAGES),
+    _metadata,
+    _partial_json,
+    _variable("binlog_transaction_compression", "OFF", "Compressed transactions are not decoded by this version."),
+    _variable("log_bin_compress", "OFF", "Compressed events are not decoded by this version."),
+    _monitoring,
+    _replication,
+    _server_ids,
+    _watermarks,
+]
+_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _folder]

@@ -1,0 +1,153 @@
+"""Watermarks: the positions that bracket the read of a chunk, and why they can be believed.
+
+    low watermark    everything at or before it is visible to a read that starts afterwards
+    high watermark   everything visible to the read is at or before it
+
+The published algorithm takes both from `SHOW MASTER STATUS`. That is wrong for the low one on a busy server: the binlog's end moves
+when a group of transactions is flushed to it, *before* the engine commits them and makes them visible. A transaction in that
+gap lies at or before the low watermark, so the backfill leaves it out, and is not visible to the SELECT either: its row is lost for
+good (FACTS: in most checks on MySQL with sync_binlog=1). For the high one it is right: what is visible was flushed before.
+
+A low watermark may be too early without harm, since replaying full row images is idempotent. It must never be too late. The four
+classes, best first:
+
+    snapshot     MariaDB, Percona: `START TRANSACTION WITH CONSISTENT SNAPSHOT` and then `binlog_snapshot_file/position` in that
+                 transaction. The server takes both under the commit lock, so low = high: no backfill at all.
+    gtid         MySQL with GTIDs: a *settled* position, one whose GTID set is contained in `@@gtid_executed`, which MySQL updates
+                 after the engine commit. Candidates are positions whose set the engine knows because it decoded the binlog up
+                 to them: the end of the last epoch, and this reader's own last high watermark after its backfill.
+    log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`, read under the same locks.
+    aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from engine import clock
+from engine.errors import TidemarkError, TransientError
+from engine.source.connect import Connection, Server, query
+from engine.source.positions import Position, current
+
+WatermarkClass = Literal["snapshot", "gtid", "log_status", "aged"]
+Step = Callable[[str], None]
+"""A hook: called with before_low, after_low, before_high and after_high; tests write to the source in it."""
+
+_SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
+_LOG_STATUS = "SELECT LOCAL AS log FROM performance_schema.log_status"
+_SETTLED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS settled"
+_SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
+_PATIENCE_S = 60.0
+_POLL_S = 0.002
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A position that may serve as a low watermark; seen_s: when it was the end of the binlog, by the server's clock."""
+
+    position: Position
+    seen_s: float
+
+
+def no_step(_: str) -> None:
+    """The hook of production: nothing."""
+
+
+def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
+    """The best class that this server and this user's grants allow."""
+    if query(connection, _SNAPSHOT_STATUS):
+        return "snapshot"
+    if server.flavor == "mysql" and query(connection, "SELECT @@gtid_mode AS mode")[0]["mode"] == "ON":
+        return "gtid"
+    try:
+        query(connection, _LOG_STATUS)
+    except TidemarkError:
+        return "aged"
+    return "log_status"
+
+
+def server_time_s(connection: Connection) -> float:
+    """The server's clock, seconds since 1970."""
+    return float(query(connection, _SERVER_TIME)[0]["now_s"])
+
+
+def candidate_now(connection: Connection, server: Server) -> Candidate:
+    """The end of the binlog now, to be a low watermark of the class "aged" later."""
+    return Candidate(current(connection, server), server_time_s(connection))
+
+
+class Watermarks:
+    """Takes the watermarks of the chunks that one reader reads, one after the other, on one connection.
+
+    `offer` gives it candidates (classes gtid and aged). Between `low` and `release` a transaction is open in class snapshot.
+    """
+
+    def __init__(self, connection: Connection, server: Server, kind: WatermarkClass, settle_s: float) -> None:
+        self._connection, self._server, self.kind, self._settle_s = connection, server, kind, settle_s
+        self._candidates: list[Candidate] = []
+        query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+    def offer(self, candidate: Candidate) -> None:
+        """Another candidate; those that can no longer be the best are forgotten."""
+        self._candidates = sorted([*self._candidates, candidate], key=lambda c: c.position.order)[-64:]
+
+    def low(self, step: Step = no_step) -> Position:
+        """A low watermark; a SELECT on this connection may start now. Raises TransientError when none settles in a minute."""
+        step("before_low")
+        take = {"snapshot": self._snapshot, "gtid": self._settled, "log_status": self._log_status, "aged": self._aged}
+        position = take[self.kind]()
+        step("after_low")
+        return position
+
+    def high(self, low: Position, step: Step = no_step) -> Position:
+        """The high watermark of the read that has just ended."""
+        step("before_high")
+        position = low if self.kind == "snapshot" else current(self._connection, self._server)
+        if self.kind == "aged":
+            self.offer(Candidate(position, server_time_s(self._connection)))
+        step("after_high")
+        return position
+
+    def release(self) -> None:
+        """End the transaction of class snapshot."""
+        if self.kind == "snapshot":
+            query(self._connection, "COMMIT")
+
+    def _snapshot(self) -> Position:
+        query(self._connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        status = {row["Variable_name"].lower(): row["Value"] for row in query(self._connection, _SNAPSHOT_STATUS)}
+        return Position(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
+
+    def _log_status(self) -> Position:
+        log = json.loads(query(self._connection, _LOG_STATUS)[0]["log"])
+        return Position(log["binary_log_file"], int(log["binary_log_position"]))
+
+    def _settled(self) -> Position:
+        def settled(candidate: Candidate) -> bool:
+            # An unknown set proves nothing; the empty one, of a server without transactions, is settled.
+            gtids = candidate.position.gtids
+            return gtids is not None and bool(query(self._connection, _SETTLED, (gtids,))[0]["settled"])
+
+        return self._newest(settled)
+
+    def _aged(self) -> Position:
+        def old_enough(candidate: Candidate) -> bool:
+            return server_time_s(self._connection) - candidate.seen_s >= self._settle_s
+
+        return self._newest(old_enough)
+
+    def _newest(self, fit: Callable[[Candidate], bool]) -> Position:
+        """The newest candidate that fits, waiting for one; older ones are forgotten."""
+        deadline = clock.monotonic_s() + _PATIENCE_S
+        while clock.monotonic_s() < deadline:
+            for n in reversed(range(len(self._candidates))):
+                if fit(self._candidates[n]):
+                    self._candidates = self._candidates[n:]
+                    return self._candidates[0].position
+            clock.sleep(_POLL_S)
+        raise TransientError(
+            f"No low watermark settled within {_PATIENCE_S:.0f} s.",
+            detail="The chunk was not read: without a proved low watermark rows could be lost.",
+            hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
+        )

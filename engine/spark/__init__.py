@@ -1,0 +1,1 @@
+"""Spark sessions and the jobs that run readers. Nothing else imports pyspark."""

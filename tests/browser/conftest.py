@@ -1,0 +1,111 @@
+"""A real chromium, and the console on simulated pipelines."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.browser.journals import SPEC, SimulatedTable, Simulation, real_now
+from tests.demo import console
+
+# The browser's own services would otherwise look for hosts that a closed network does not have.
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM", "/usr/bin/chromium")
+
+# A refresh comes every two seconds, and the machine may be busy with servers.
+expect.set_options(timeout=20_000)
+
+OpenPage = Callable[..., Page]
+
+
+@dataclass(frozen=True)
+class Console:
+    """A console that runs, and the pipelines it shows."""
+
+    url: str
+    home: Path
+    shop: Simulation
+    """Copying; answers commands like a runner."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for the test run."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[OpenPage]:
+    """``open_page(address, width=1280, theme="light")``: a fresh profile on that address."""
+    with ExitStack() as stack:
+
+        def factory(address: str, width: int = 1280, theme: str = "light") -> Page:
+            context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
+            stack.callback(context.close)
+            context.set_default_timeout(20_000)
+            page = context.new_page()
+            page.goto(address)
+            page.get_by_test_id("stMain").wait_for()
+            return page
+
+        yield factory
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """A console on a pipeline in every state."""
+    home, now = tmp_path_factory.mktemp("home"), real_now()
+    shop = [
+        SimulatedTable("shop.orders", 40_000_000, 1200),
+        SimulatedTable("shop.customers", 400_000, 48, 3.2),
+        SimulatedTable("shop.order_items", 9_000_000, 900, 1200.0),
+        SimulatedTable("shop.countries", 250, 1, None),
+    ]
+    running = Simulation(home / "shop", shop, start=now - timedelta(seconds=90), readers=3).advance(90)
+    billing = [SimulatedTable("billing.invoices", 3_000_000, 180)]
+    paused = Simulation(home / "billing", billing, start=now - timedelta(seconds=100)).advance(20)
+    paused.command("pause", reason="nightly backup")
+    _ended(home)
+    fresh = home / "fresh"
+    fresh.mkdir()
+    (fresh / "pipeline.toml").write_text(SPEC.format(name="fresh"))
+    with running.play(), paused.play(), console(home) as url:
+        yield Console(url, home, running)
+
+
+def _ended(home: Path) -> None:
+    """Pipelines whose runner failed, was lost, and ended as it should; the lost one has a torn line in its journal."""
+    then = real_now() - timedelta(hours=2)
+    failed = Simulation(home / "legacy", [SimulatedTable("erp.stock", 3_000_000, 180)], start=then).advance(20)
+    error = {
+        "error": "SourceLostError",
+        "message": "The binlog mysql-bin.000038 was purged.",
+        "detail": "Changes between mysql-bin.000038:4120 and mysql-bin.000041:4 are gone.",
+        "hint": "Start a new copy, and keep the binlog for at least two days.",
+    }
+    failed.end("failed", 4, error).runner(heartbeat=failed.now, error=error)
+    failed.directory.log.write_text("preflight done\nThe binlog mysql-bin.000038 was purged.\n")
+    lost = Simulation(home / "crm", [SimulatedTable("crm.contacts", 3_000_000, 160)], start=then).advance(12)
+    lost.runner(heartbeat=lost.now)
+    with lost.journal.path.open("a") as journal:
+        journal.write('{"run": "torn\n')
+    lost.directory.log.write_text("Spark is up\nKilled\n")
+    done = Simulation(home / "archive", [SimulatedTable("archive.events", 3_000_000, 60)], start=then).advance(60)
+    done.end("done").runner(heartbeat=done.now)

@@ -1,0 +1,194 @@
+"""The console in a real browser, on simulated pipelines in every state."""
+
+import json
+import re
+import tomllib
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Console, OpenPage
+from tests.demo import console
+
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Spec")
+
+
+def status_line(page: Page) -> str:
+    """The gh-ost line of a live page."""
+    return page.get_by_test_id("stCode").filter(has_text="Copy:").inner_text()
+
+
+def healthy(page: Page) -> None:
+    """Nothing on the page is an exception, and nothing sticks out of it."""
+    assert page.get_by_test_id("stException").count() == 0, page.get_by_test_id("stException").all_inner_texts()
+    wider = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth - window.innerWidth")
+    assert wider <= 0
+
+
+def test_the_list_shows_every_pipeline_and_those_in_trouble_first(simulated: Console, open_page: OpenPage) -> None:
+    """At three in the morning the eye falls on what needs somebody."""
+    page = open_page(simulated.url)
+    cards = page.locator("[class*='st-key-card-']").filter(has=page.get_by_test_id("stPageLink"))
+    expect(cards).to_have_count(6)
+    names = [cards.nth(n).get_by_test_id("stPageLink").inner_text() for n in range(6)]
+    assert names == ["legacy", "crm", "shop", "billing", "fresh", "archive"]
+    expect(cards.nth(0)).to_contain_text("The binlog mysql-bin.000038 was purged.")
+    expect(cards.nth(1)).to_contain_text("runner lost")
+    expect(cards.nth(2)).to_contain_text("rows/s")
+    healthy(page)
+    page.get_by_test_id("stPageLink").get_by_text("shop").click()
+    expect(page).to_have_url(re.compile(r"/live\?pipeline=shop"))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_every_section_is_drawn(simulated: Console, open_page: OpenPage, width: int, theme: str) -> None:
+    """Each section has its content, at both widths and in both themes, by a click on its tab."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop", width, theme)
+    for section in SECTIONS:
+        page.get_by_role("tab", name=section).click()
+        panel = page.get_by_role("tabpanel").filter(visible=True)
+        content = panel.locator(
+            "[data-testid=stDataFrame], [data-testid=stPlotlyChart], [role=group], [data-testid=stCode]"
+        )
+        expect(content.first).to_be_visible()
+        healthy(page)
+    assert "section=Spec" in page.url
+
+
+def test_the_numbers_move_by_themselves(simulated: Console, open_page: OpenPage) -> None:
+    """Nobody has to reload, and the time of the numbers is there."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop")
+    expect(page.get_by_text(re.compile(r"^updated \d\d:\d\d:\d\d UTC · run "))).to_be_visible()
+    first = status_line(page)
+    copied = r"Copy: \d+(\.\d)?M/\d+(\.\d)?M rows, \d+/2149 chunks \d+\.\d%; Changes: .*k; "
+    assert re.match(copied + r"Lag: .*s .*KB; mysql-bin\.\d+:\d+; State: snapshotting; ETA: ", first)
+    expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).not_to_have_text(first, timeout=8000)
+
+
+def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open_page: OpenPage) -> None:
+    """A tile opens, its chunk is chosen, the arrow keys go on, and the address keeps it all."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks")
+    tiles = page.get_by_role("group", name="Chunk map").get_by_role("button")
+    expect(tiles).to_have_count(400)
+    page.get_by_role("button", name="Chunks 9–11").click()
+    expect(tiles).to_have_count(3)
+    page.get_by_role("button", name="Chunk 10:").click()
+    expect(page).to_have_url(re.compile("chunk=10"))
+    expect(page.get_by_text("Watermarks and backfill")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("chunk=11"))
+    number = page.get_by_label("Chunk, 0 to 1,199")
+    number.fill("7")
+    number.press("Enter")
+    expect(page.get_by_text("Chunk 7", exact=True)).to_be_visible()
+    page.get_by_role("button", name="Show all chunks").click()
+    expect(tiles).to_have_count(400)
+    again = open_page(page.url)
+    expect(again.get_by_text("Chunk 7", exact=True)).to_be_visible()
+    healthy(again)
+
+
+def test_pause_and_resume_reach_the_runner_with_their_reason(simulated: Console, open_page: OpenPage) -> None:
+    """The buttons follow the state; the reason is in the events."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("textbox", name="Reason").fill("index rebuild")
+    page.get_by_role("button", name="Pause pipeline").click()
+    expect(page.get_by_text("Paused, lag grows")).to_be_visible()
+    expect(page.get_by_text("Pause done in 0.4 s")).to_be_visible()
+    page.get_by_role("button", name="Resume").click()
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+    lines = [json.loads(line) for line in simulated.shop.journal.path.read_text().splitlines()]
+    accepted = [line for line in lines if line["event"] == "command.accepted"]
+    assert [(line["verb"], line["reason"]) for line in accepted] == [("pause", "index rebuild"), ("resume", "")]
+    healthy(page)
+
+
+def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page: OpenPage) -> None:
+    """What happened, what it means, what to do, the log, and a button to start."""
+    page = open_page(f"{simulated.url}/live?pipeline=legacy")
+    alert = page.get_by_test_id("stAlert")
+    for part in ("was purged", "What it means", "are gone", "What to do", "Start a new copy"):
+        expect(alert).to_contain_text(part)
+    expect(page.get_by_text("preflight done")).to_be_visible()
+    expect(page.get_by_text("exit code 4: the source can no longer be followed")).to_be_visible()
+    expect(page.get_by_role("button", name="Start again")).to_be_enabled()
+    healthy(page)
+
+
+def test_a_lost_runner_is_said_and_its_numbers_are_stale(simulated: Console, open_page: OpenPage) -> None:
+    """Numbers of two hours ago are not shown as the present; a torn journal line is counted."""
+    page = open_page(f"{simulated.url}/live?pipeline=crm&section=Events")
+    expect(page.get_by_text("Runner lost")).to_be_visible()
+    expect(page.get_by_text(re.compile("stale since"))).to_be_visible()
+    expect(page.get_by_text("Killed")).to_be_visible()
+    expect(page.get_by_text(re.compile("1 line could not be understood"))).to_be_visible()
+    healthy(page)
+
+
+def test_start_without_the_password_says_what_is_missing(simulated: Console, open_page: OpenPage) -> None:
+    """What can be known before a runner is started is said at once."""
+    spec = simulated.home / "fresh" / "pipeline.toml"
+    spec.write_text(spec.read_text().replace("TIDEMARK_DEMO_PASSWORD", "NO_SUCH_VARIABLE"))
+    page = open_page(f"{simulated.url}/live?pipeline=fresh")
+    expect(page.get_by_text("This pipeline has never run.")).to_be_visible()
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_test_id("stAlert").first).to_contain_text("NO_SUCH_VARIABLE")
+    healthy(page)
+
+
+def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> None:
+    """Six folders, five of which have run."""
+    page = open_page(f"{simulated.url}/history")
+    expect(page.get_by_text(re.compile("5 runs"))).to_be_visible()
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    healthy(page)
+
+
+def test_a_new_pipeline_is_checked_and_saved(simulated: Console, open_page: OpenPage) -> None:
+    """A fault is explained while it is there; what is saved is the file that the command line takes."""
+    page = open_page(f"{simulated.url}/new")
+    expect(page.get_by_text("There is a pipeline called shop already.")).to_be_visible()
+    name = page.get_by_label("Name", exact=True)
+    name.fill("two words")
+    name.press("Enter")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("name")
+    expect(page.get_by_role("button", name="Save only")).to_be_disabled()
+    name.fill("web")
+    name.press("Enter")
+    variable = page.get_by_role("textbox", name="Password from variable")
+    variable.fill("TIDEMARK_DEMO_PASSWORD")
+    variable.press("Enter")
+    expect(page.get_by_text("The spec is valid.")).to_be_visible()
+    page.get_by_role("button", name="Save only").click()
+    expect(page).to_have_url(re.compile(r"/live\?pipeline=web"))
+    spec = tomllib.loads((simulated.home / "web" / "pipeline.toml").read_text())
+    assert (spec["name"], spec["source"]["tables"]) == ("web", ["shop.*"])
+    healthy(page)
+
+
+def test_toml_with_an_unknown_key_names_the_nearest(simulated: Console, open_page: OpenPage) -> None:
+    """The editor takes everything that the command line takes, and nothing else."""
+    page = open_page(f"{simulated.url}/new")
+    page.get_by_text("TOML", exact=True).click()
+    text = page.get_by_label("pipeline.toml")
+    expect(text).to_have_value(re.compile("chunk_rows"))
+    text.fill(text.input_value().replace("chunk_rows", "chunk_row"))
+    text.press("Control+Enter")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("the nearest known key is 'chunk_rows'")
+
+
+def test_an_empty_home_has_four_steps_and_one_button(
+    open_page: OpenPage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The first thing that a newcomer sees leads on."""
+    with console(tmp_path_factory.mktemp("empty")) as url:
+        page = open_page(url)
+        expect(page.get_by_text("No pipelines yet")).to_be_visible()
+        healthy(page)
+        page.get_by_role("button", name="Create the first pipeline").click()
+        expect(page).to_have_url(re.compile("/new"))
+        for address in ("/live", "/history"):
+            healthy(open_page(url + address))

@@ -1,0 +1,80 @@
+"""Fixtures for all tests: private servers, shared by the run, and databases of one test."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.servers import FLAVORS, Pool, Server, start
+
+ServerFactory = Callable[..., Server]
+DatabaseFactory = Callable[[Server], str]
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[Pool]:
+    """All servers of the test run."""
+    pool = Pool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(params=FLAVORS)
+def flavor(request: pytest.FixtureRequest) -> str:
+    """Each flavor in turn, for tests that ask for options of their own."""
+    return str(request.param)
+
+
+@pytest.fixture
+def server(servers: Pool, flavor: str) -> Server:
+    """A running server with default options (GTID on): the test runs once on MySQL and once on MariaDB."""
+    return servers.get(flavor)
+
+
+@pytest.fixture
+def server_with(servers: Pool) -> ServerFactory:
+    """``server_with(flavor, **options)``: a shared server with these options; leave it and its globals alone."""
+    return servers.get
+
+
+@pytest.fixture
+def private_server() -> Iterator[ServerFactory]:
+    """``private_server(flavor, **options)``: a server of this test alone, to be killed, restarted and reconfigured."""
+    started: list[Server] = []
+
+    def factory(flavor: str, **options: Any) -> Server:
+        started.append(start(flavor, **options))
+        return started[-1]
+
+    yield factory
+    for server in started:
+        server.close()
+
+
+@pytest.fixture
+def new_database(request: pytest.FixtureRequest) -> Iterator[DatabaseFactory]:
+    """``new_database(server)``: a fresh, empty database there, dropped after the test; its name."""
+    made: list[tuple[Server, str]] = []
+
+    def factory(server: Server) -> str:
+        words = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower()).strip("_")[:40]
+        name = f"{words}_{next(_numbers)}"
+        server.execute(f"CREATE DATABASE `{name}`")
+        made.append((server, name))
+        return name
+
+    yield factory
+    for server, name in made:
+        with suppress(pymysql.err.OperationalError):  # the test may have killed the server
+            server.execute(f"DROP DATABASE IF EXISTS `{name}`")
+
+
+@pytest.fixture
+def database(server: Server, new_database: DatabaseFactory) -> str:
+    """A fresh database on `server`."""
+    return new_database(server)

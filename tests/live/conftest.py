@@ -1,0 +1,26 @@
+"""Fixtures of the live tests: pipelines whose runners end with the test."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.pipeline import Pipeline
+from tests.servers import Server
+
+PipelineFactory = Callable[..., Pipeline]
+
+
+@pytest.fixture
+def new_pipeline(tmp_path: Path) -> Iterator[PipelineFactory]:
+    """``new_pipeline(server, database, **settings)``: a pipeline in this test's folder."""
+    made: list[Pipeline] = []
+
+    def factory(server: Server, database: str, **settings: Any) -> Pipeline:
+        made.append(Pipeline(server, database, tmp_path, **settings))
+        return made[-1]
+
+    yield factory
+    for pipeline in made:
+        pipeline.kill()

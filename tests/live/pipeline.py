@@ -1,0 +1,167 @@
+"""A pipeline under test: its spec, and the engine run through its command line, as a user would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.servers import PASSWORD, USER, Server
+
+ROOT = Path(__file__).parents[2]
+SPEC = """
+name = "shop"
+poll_interval_s = {poll}
+[source]
+host = "{host}"
+port = {port}
+user = "{user}"
+password_env = "TIDEMARK_TEST_PASSWORD"
+tables = {tables}
+settle_s = 1.0
+{source}
+[snapshot]
+chunk_rows = {chunk_rows}
+{snapshot}
+[sink]
+type = "delta"
+path = "lake"
+merge_interval_s = {merge}
+[spark]
+master = "local[2]"
+"""
+
+
+class Pipeline:
+    """One pipeline in a folder of its own; `run` waits for a run, `start` leaves it running."""
+
+    def __init__(
+        self,
+        server: Server,
+        database: str,
+        folder: Path,
+        *,
+        chunk_rows: int = 0,
+        tables: list[str] | None = None,
+        user: str = USER,
+        poll: float = 0.5,
+        merge: float = 5.0,
+        source: str = "",
+        snapshot: str = "",
+    ) -> None:
+        self.database, self.folder = database, folder
+        self.spec = folder / "shop.toml"
+        self.spec.write_text(
+            SPEC.format(
+                host=server.host,
+                port=server.port,
+                user=user,
+                tables=json.dumps(tables or [f"{database}.*"]),
+                chunk_rows=chunk_rows,
+                poll=poll,
+                merge=merge,
+                source=source,
+                snapshot=snapshot,
+            )
+        )
+        self.home = folder / "shop"
+        self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD}
+        self._log = folder / "output.log"
+        self._runners: list[subprocess.Popen[bytes]] = []
+
+    def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run one verb to its end; output captured."""
+        return subprocess.run(
+            [sys.executable, "-m", "engine", verb, str(self.spec), *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
+
+    def run(self, until: str) -> None:
+        """`run --until`; fails with the runner's output when that does not end with 0."""
+        result = self.command("run", "--until", until)
+        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
+
+    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Start a runner and return at once."""
+        with self._log.open("ab") as log:
+            runner = subprocess.Popen(
+                [sys.executable, "-m", "engine", "run", str(self.spec), *arguments],
+                cwd=ROOT,
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self._runners.append(runner)
+        return runner
+
+    def follow(self) -> "subprocess.Popen[bytes]":
+        """Start a runner and wait until it has copied and follows the log."""
+        runner = self.start()
+        self.wait_for(lambda: any(e["state"] == "streaming" for e in self.events("table.state")), runner)
+        return runner
+
+    def kill(self) -> None:
+        """Kill the runners that a failed test left."""
+        for runner in self._runners:
+            runner.kill()
+            runner.wait()
+
+    def stop(self, runner: "subprocess.Popen[bytes]") -> None:
+        """A graceful stop by SIGTERM; fails when it does not end with 0."""
+        runner.send_signal(signal.SIGTERM)
+        assert runner.wait(timeout=120) == 0, self._log.read_text()[-5000:]
+
+    def status(self) -> dict[str, Any]:
+        """`status --json`."""
+        result = self.command("status", "--json")
+        assert result.returncode == 0, result.stdout + result.stderr
+        found: dict[str, Any] = json.loads(result.stdout)
+        return found
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """The journal of all runs, oldest first; only events of these kinds when some are named."""
+        lines = [
+            line for path in sorted((self.home / "journal").glob("*.jsonl")) for line in path.read_text().splitlines()
+        ]
+        return [event for line in lines if (event := json.loads(line)) and (not kinds or event["event"] in kinds)]
+
+    def epochs(self) -> list[dict[str, Any]]:
+        """The ledger's epoch records that are still there, in order."""
+        return [json.loads(path.read_text()) for path in sorted((self.home / "ledger").glob("epoch-*.json"))]
+
+    def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 90.0) -> None:
+        """Wait until `found` is true while the runner lives."""
+        deadline = time.monotonic() + timeout_s
+        while not found():
+            assert runner.poll() is None, self._log.read_text()[-5000:]
+            assert time.monotonic() < deadline, f"nothing came in {timeout_s} s\n" + self._log.read_text()[-3000:]
+            time.sleep(0.1)
+
+    def mirror(self, table: str) -> Path:
+        """The folder of a mirror."""
+        return self.folder / "lake" / self.database / table
+
+    def changes(self, table: str) -> Path:
+        """The folder of a change log."""
+        return self.folder / "lake" / self.database / f"{table}__changes"
+
+    def snapshot(self, table: str) -> pa.Table:
+        """The rows of all committed chunks, as the ledger names them."""
+        name = f"{self.database}.{table}"
+        chunks = [c for e in self.epochs() for c in e["tables"].get(name, {}).get("chunks", [])]
+        files = [self.mirror(table) / file["name"] for chunk in chunks for file in chunk["files"]]
+        numbers = [chunk["chunk"] for chunk in chunks]
+        assert len(numbers) == len(set(numbers)), "a chunk was committed twice"
+        return pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)

@@ -1,0 +1,144 @@
+"""A table that is written to all the while goes into the lake and stays equal; the central promise."""
+
+import random
+import signal
+import time
+from functools import partial
+
+import pytest
+
+from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.live.seed import seed_table
+from tests.live.workload import Workload
+from tests.servers import Server
+
+LEAST_PER_SECOND = 500
+
+
+def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
+    """Mirror equal to the source; snapshot and change log together too, each change finding exactly what it says."""
+    source = source_table(server, database, "orders")
+    assert_equal(source, pipeline.mirror("orders"))
+    snapshot, key = pipeline.snapshot("orders"), ["id"]
+    assert log_faults(snapshot, pipeline.changes("orders"), key) == []
+    assert_equal(source, apply_changes(snapshot, pipeline.changes("orders"), key))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_million_rows_under_load_stay_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """One million rows copied under more than 500 transactions a second and followed for 30 s are the source's."""
+    seed_table(server, database, "orders", 1_000_000, binlog=False)
+    pipeline = new_pipeline(server, database)
+    with Workload(server, database, "orders", seed=1, rate=700) as load:
+        runner = pipeline.follow()
+        time.sleep(30)
+        counts = load.stop()
+    pipeline.stop(runner)
+    assert load.per_second >= LEAST_PER_SECOND, counts
+    pipeline.run("caught-up")
+    _assert_right(pipeline, server, database)
+    assert sum(c["backfill"]["changes"] for c in pipeline.events("chunk.finished")) > 0 or server.flavor == "mariadb"
+    assert sum(e["changes"] for e in pipeline.events("epoch.committed")) > counts["committed"] // 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_killed_at_ten_random_instants(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A runner killed ten times, wherever it is, resumes: equal, nothing twice, nothing lost, nothing read again."""
+    seed_table(server, database, "orders", 600_000, binlog=False)
+    pipeline = new_pipeline(server, database, chunk_rows=10_000, merge=1.0)
+    chance = random.Random(7)
+    with Workload(server, database, "orders", seed=2, rate=700) as load:
+        for _ in range(10):
+            goal = len(pipeline.events("run.state")) + 1
+            runner = pipeline.start()
+            pipeline.wait_for(partial(_has_states, pipeline, goal), runner)
+            time.sleep(chance.uniform(0.0, 3.0))
+            runner.send_signal(signal.SIGKILL)
+            runner.wait()
+        load.stop()
+    pipeline.run("caught-up")
+    assert load.per_second >= LEAST_PER_SECOND
+    _assert_right(pipeline, server, database)
+    assert _read_again(pipeline) == set()
+
+
+def _has_states(pipeline: Pipeline, number: int) -> bool:
+    return len(pipeline.events("run.state")) >= number
+
+
+def _read_again(pipeline: Pipeline) -> set[int]:
+    """Chunks that a run assigned although an earlier run had committed them."""
+    committed: dict[str, set[int]] = {}
+    for epoch in pipeline.epochs():
+        for table in epoch["tables"].values():
+            committed.setdefault(epoch["run"], set()).update(chunk["chunk"] for chunk in table.get("chunks", []))
+    again, before, run = set(), set(), None
+    for event in pipeline.events("run.started", "chunk.assigned"):
+        if event["event"] == "run.started":
+            before |= committed.get(run or "", set())
+            run = event["run"]
+        else:
+            again |= before & set(event["chunks"])
+    return again
+
+
+def test_a_graceful_stop_commits_what_is_under_way(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """SIGTERM in the middle of a copy ends with 0, and no chunk that was read is read again."""
+    seed_table(server, database, "orders", 300_000, binlog=False)
+    pipeline = new_pipeline(server, database, chunk_rows=2_000)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) > 3, runner)
+    pipeline.stop(runner)
+    read = [event["chunk"] for event in pipeline.events("chunk.finished")]
+    done = pipeline.status()["tables"][0]["chunks_done"]
+    assert done == len(read) > 0
+    pipeline.run("caught-up")
+    numbers = [event["chunk"] for event in pipeline.events("chunk.finished")]
+    assert sorted(numbers) == list(range(len(numbers)))
+    assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
+
+
+def test_a_second_runner_ends_with_5_and_harms_nothing(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """Two runners on one pipeline: the second says that it is held and ends with 5; the first goes on."""
+    seed_table(server, database, "orders", 50_000, binlog=False)
+    pipeline = new_pipeline(server, database, chunk_rows=5_000)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: pipeline.events("run.connected"), runner)
+    second = pipeline.command("run", "--until", "caught-up")
+    assert second.returncode == 5
+    assert "Another runner holds the pipeline" in second.stderr
+    pipeline.stop(runner)
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
+
+
+def test_pause_resume_and_stop_by_command(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """Commands are answered in the journal; while paused nothing is committed; afterwards everything is there."""
+    seed_table(server, database, "orders", 20_000)
+    pipeline = new_pipeline(server, database, chunk_rows=5_000)
+    runner = pipeline.follow()
+    assert pipeline.command("pause", "--reason", "test").returncode == 0
+    pipeline.wait_for(lambda: len(pipeline.events("command.done")) == 1, runner)
+    assert pipeline.status()["state"] == "paused"
+    epochs = len(pipeline.epochs())
+    server.execute(f"UPDATE `{database}`.orders SET quantity = quantity + 1 WHERE id % 7 = 0")
+    time.sleep(1.5)
+    assert len(pipeline.epochs()) == epochs
+    assert pipeline.command("pause").returncode == 0
+    pipeline.wait_for(lambda: pipeline.events("command.refused"), runner)
+    assert pipeline.command("resume").returncode == 0
+    pipeline.wait_for(lambda: len(pipeline.epochs()) > epochs, runner)
+    assert pipeline.command("stop").returncode == 0
+    assert runner.wait(timeout=60) == 0
+    assert [e["verb"] for e in pipeline.events("command.done")] == ["pause", "resume", "stop"]
+    assert pipeline.status()["state"] == "stopped"
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))

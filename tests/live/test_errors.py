@@ -1,0 +1,227 @@
+"""What goes wrong for a user gets one clear error with its exit code, and harms nothing."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.servers import Server, create_user
+
+_CASES = [
+    ('tables = ["{database}.*"]', 'tablse = ["{database}.*"]', 2, "nearest known key is 'tables'"),
+    ('tables = ["{database}.*"]', 'tables = ["orders"]', 2, "not of the form database.table"),
+    ('tables = ["{database}.*"]', 'tables = ["nowhere.*"]', 2, "No table matches"),
+    ('password_env = "TIDEMARK_TEST_PASSWORD"', 'password = "x"', 2, "The spec holds a password"),
+    (
+        'password_env = "TIDEMARK_TEST_PASSWORD"',
+        'password_env = "NOT_SET"',
+        2,
+        "NOT_SET (source.password_env) is not set",
+    ),
+    ('user = "tidemark"', 'user = "nobody"', 3, "Check source.user and the password"),
+    ("port = {port}", "port = 1", 1, "Check source.host and source.port"),
+    ('startup = "initial"', 'startup = "newest"', 2, "not a startup mode"),
+]
+
+
+@pytest.fixture
+def pipeline(server: Server, database: str, new_pipeline: PipelineFactory) -> Pipeline:
+    """A pipeline on one small table."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO `{database}`.t VALUES (1, 1), (2, 2)")
+    return new_pipeline(server, database, source='startup = "initial"')
+
+
+def _with_a_table(server: Server) -> Server:
+    """A server of the test's own, with one empty table d.t."""
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
+    return server
+
+
+@pytest.mark.parametrize(("good", "bad", "code", "says"), _CASES, ids=[case[3] for case in _CASES])
+def test_one_clear_error(
+    pipeline: Pipeline, server: Server, database: str, good: str, bad: str, code: int, says: str
+) -> None:
+    """Each fault ends `check` with its code and a sentence that leads to the mistake; as JSON it has three parts."""
+    names = {"database": database, "port": server.port}
+    text = pipeline.spec.read_text()
+    assert good.format(**names) in text
+    pipeline.spec.write_text(text.replace(good.format(**names), bad.format(**names)))
+    result = pipeline.command("check")
+    assert result.returncode == code, result.stderr
+    assert says in result.stderr.replace("\n", " ")
+    assert "Traceback" not in result.stderr
+    told = json.loads(pipeline.command("check", "--json").stdout)
+    assert told["exit_code"] == code
+    assert set(told) == {"error", "message", "detail", "hint", "exit_code"}
+
+
+@pytest.mark.parametrize(
+    ("grants", "fails"),
+    [
+        (["SELECT ON *.*", "REPLICATION CLIENT ON *.*"], "grant: REPLICATION SLAVE"),
+        (["SELECT ON *.*", "REPLICATION SLAVE ON *.*"], "grant: binlog status"),
+    ],
+)
+def test_a_missing_grant_is_named(pipeline: Pipeline, server: Server, grants: list[str], fails: str) -> None:
+    """Preflight names the missing grant and prints the statement that gives it; run ends with 3 as well."""
+    create_user(server, "poor", grants)
+    pipeline.spec.write_text(pipeline.spec.read_text().replace('user = "tidemark"', 'user = "poor"'))
+    result = pipeline.command("check", "--json")
+    assert result.returncode == 3
+    failed = [check for check in json.loads(result.stdout)["checks"] if check["outcome"] == "fail"]
+    assert fails in [check["name"] for check in failed]
+    assert all(check["fix"].startswith("GRANT REPLICATION SLAVE") for check in failed)
+    assert pipeline.command("run", "--until", "snapshot").returncode == 3
+
+
+def test_settings_that_would_lose_rows_are_refused(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Minimal row images, a table without a key and a type that is not decoded fail the preflight, each with its remedy."""
+    server = private_server(flavor, row_image="MINIMAL")
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.keyless (v INT)")
+    server.execute("CREATE TABLE d.shapes (id INT PRIMARY KEY, g GEOMETRY)")
+    result = new_pipeline(server, "d").command("check", "--json")
+    assert result.returncode == 3
+    failed = {c["name"]: c for c in json.loads(result.stdout)["checks"] if c["outcome"] == "fail"}
+    assert set(failed) == {"binlog_row_image", "d.keyless: key", "d.shapes: columns"}
+    assert failed["binlog_row_image"]["fix"] == "SET GLOBAL binlog_row_image = 'FULL';"
+    assert "GEOMETRY" in failed["d.shapes: columns"]["actual"]
+
+
+def test_plan_and_status_keep_the_contract(pipeline: Pipeline, database: str) -> None:
+    """`plan --json` and `status --json` have the fields that other programs rely on."""
+    plan = json.loads(pipeline.command("plan", "--json").stdout)
+    (table,) = plan["tables"]
+    fields = {"table", "approx_rows", "chunk_key", "min", "max", "distribution_factor", "strategy", "reason", "chunks"}
+    assert set(table) == fields
+    assert table["table"] == f"{database}.t"
+    assert table["chunks"] == [{"index": 0, "lower": None, "upper": None}]
+    before = pipeline.status()
+    assert (before["pipeline"], before["state"], before["tables"]) == ("shop", "never started", [])
+    assert {"phase", "position", "lag_s", "lag_bytes", "runway_s", "epoch"} <= set(before)
+
+
+def test_a_changed_table_stops_alone(pipeline: Pipeline, server: Server, database: str) -> None:
+    """A table that is altered or truncated stops with a named error; the others go on, and nothing is guessed."""
+    for name in ("u", "w"):
+        server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
+    pipeline.run("snapshot")
+    server.execute(f"INSERT INTO `{database}`.u VALUES (1, 1)")
+    server.execute(f"ALTER TABLE `{database}`.u ADD COLUMN x INT")
+    server.execute(f"INSERT INTO `{database}`.u VALUES (2, 2, 2)")
+    server.execute(f"TRUNCATE `{database}`.w")
+    server.execute(f"INSERT INTO `{database}`.t VALUES (3, 3)")
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 1
+    assert f"{database}.u" in result.stderr
+    states = {table["table"]: table["state"] for table in pipeline.status()["tables"]}
+    assert states == {f"{database}.t": "streaming", f"{database}.u": "stopped", f"{database}.w": "stopped"}
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+
+
+def test_a_purged_position_ends_with_4(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """When the server no longer has the committed position, the run ends with 4 and says what that means."""
+    server = _with_a_table(private_server(flavor))
+    pipeline = new_pipeline(server, "d")
+    pipeline.run("snapshot")
+    for _ in range(2):
+        server.execute("INSERT INTO d.t SELECT COALESCE(MAX(id), 0) + 1 FROM d.t")
+        server.execute("FLUSH BINARY LOGS")
+    last = server.execute("SHOW BINARY LOGS")[-1][0]
+    server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 4
+    assert "no longer has the binlog file" in result.stderr
+
+
+def test_a_reset_while_running_ends_with_4(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """A server whose binlog was reset under a running pipeline is not "nothing new": the run ends with 4."""
+    server = _with_a_table(private_server(flavor))
+    for number in range(50):
+        server.execute("INSERT INTO d.t VALUES (%s)", (number,))
+    pipeline = new_pipeline(server, "d")
+    runner = pipeline.follow()
+    server.execute("RESET MASTER" if flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS")
+    assert runner.wait(timeout=60) == 4
+    assert pipeline.status()["state"] == "failed"
+
+
+def test_a_restart_of_the_server_is_waited_for(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """A server that is killed and comes back costs time: the run says that it tries again, goes on and ends equal."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+    server.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
+    pipeline = new_pipeline(server, "d")
+    runner = pipeline.follow()
+    server.kill()
+    pipeline.wait_for(lambda: pipeline.events("error"), runner)
+    server.restart()
+    server.execute("UPDATE d.t SET v = 3 WHERE id = 1")
+    server.execute("FLUSH BINARY LOGS")
+    server.execute("INSERT INTO d.t VALUES (3, 3)")
+    pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")) >= 3, runner)
+    pipeline.stop(runner)
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+
+
+def test_another_server_ends_with_4(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """A spec that suddenly leads to another server is refused with 4, although that one has tables of the same names."""
+    first, second = (
+        private_server(flavor),
+        private_server(flavor, **({"server-id": 4711} if flavor == "mariadb" else {})),
+    )
+    for server in (first, second):
+        _with_a_table(server)
+    pipeline = new_pipeline(first, "d")
+    pipeline.run("snapshot")
+    pipeline.spec.write_text(pipeline.spec.read_text().replace(f"port = {first.port}", f"port = {second.port}"))
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 4
+    assert "another server" in result.stderr
+
+
+def test_a_lost_destination_is_not_filled_with_half(pipeline: Pipeline) -> None:
+    """When the mirror's folder has gone, the run refuses to make one that would lack the copied rows."""
+    pipeline.run("snapshot")
+    pipeline.mirror("t").rename(pipeline.folder / "away")
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 2
+    assert "is gone" in result.stderr
+    (pipeline.folder / "away").rename(pipeline.mirror("t"))
+    pipeline.run("caught-up")
+
+
+def test_a_server_that_takes_over_the_address_is_recognised(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """When another server answers at the same address in mid-run, not one change of it is taken for the first one's."""
+    server = _with_a_table(private_server(flavor))
+    pipeline = new_pipeline(server, "d")
+    runner = pipeline.follow()
+    server.stop()
+    # A copy of the server with an identity of its own, which has written more than the first one.
+    if flavor == "mysql":
+        (server.data / "auto.cnf").unlink()
+        server.launch()
+    else:
+        server.restart(**{"server-id": 4711})
+    for number in range(60):
+        server.execute("INSERT INTO d.t VALUES (%s)", (number,))
+    assert runner.wait(timeout=90) == 4
+    assert sum(e["changes"] for e in pipeline.events("epoch.committed")) == 0

@@ -1,0 +1,67 @@
+"""The load does what the live tests believe it does."""
+
+import time
+
+import pytest
+
+from tests.conftest import ServerFactory
+from tests.live.compare import source_table
+from tests.live.seed import seed_table
+from tests.live.workload import Workload, WorkloadError
+from tests.servers import Server
+
+KINDS = {"insert", "update", "update hot", "delete", "move far", "move onto", "swap", "reinsert", "many rows"}
+
+
+def transactions_in_log(server: Server) -> int:
+    """How many transactions the server has logged, by its own account."""
+    if server.flavor == "mysql":
+        gtids = server.execute("SELECT @@global.gtid_executed")[0][0]
+        return int(gtids.rpartition(":")[2].rpartition("-")[2] or 0) if gtids else 0
+    position = server.execute("SELECT @@global.gtid_binlog_pos")[0][0]
+    return int(position.rpartition("-")[2]) if position else 0
+
+
+def test_the_seed_is_reproducible_and_can_stay_out_of_the_log(server: Server, database: str) -> None:
+    """Two fills are equal in every value; with ``binlog=False`` the log holds the table's creation alone."""
+    seed_table(server, database, "one", 1000)
+    before = transactions_in_log(server)
+    seed_table(server, database, "other", 1000, binlog=False)
+    assert transactions_in_log(server) == before + 1
+    one, other = source_table(server, database, "one"), source_table(server, database, "other")
+    assert one.equals(other)
+    assert one.column("id").to_pylist() == list(range(1, 1001))
+    assert 0 < one.column("note").null_count < 1000
+
+
+def test_every_committed_transaction_is_counted(server: Server, database: str) -> None:
+    """At the rate asked for, of all kinds, and the count is exactly the number of transactions in the log."""
+    seed_table(server, database, "orders", 20_000)
+    before = transactions_in_log(server)
+    with Workload(server, database, "orders", seed=1, rate=700) as load:
+        time.sleep(3)
+    assert load.committed == transactions_in_log(server) - before
+    assert load.per_second >= 500
+    assert set(load.counts) >= KINDS | {"many statements", "savepoint", "rolled back"}
+
+
+def test_a_killed_server_is_waited_for(private_server: ServerFactory, flavor: str) -> None:
+    """The load goes on when the server is back."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    seed_table(server, "d", "orders", 1000)
+    with Workload(server, "d", "orders", seed=1) as load:
+        server.kill()
+        server.restart()
+        after = load.committed
+        deadline = time.monotonic() + 10
+        while load.committed < after + 100 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert load.committed >= after + 100
+    assert load.counts["lost"]
+
+
+def test_a_failing_load_says_why(server: Server, database: str) -> None:
+    """A table that is not there is an error, not silence."""
+    with pytest.raises(WorkloadError, match="doesn't exist"):
+        Workload(server, database, "missing", seed=1).start()

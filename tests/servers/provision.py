@@ -1,0 +1,26 @@
+"""``python -m tests.servers.provision``: fetch what is missing, prepare data directories; instant when done."""
+
+import sys
+
+from tests.servers.binaries import NoServerError, find
+from tests.servers.datadir import template
+from tests.servers.options import FLAVORS, Options
+
+
+def main() -> int:
+    """Make both servers ready to start; 1 and the reason on stderr where one cannot be had."""
+    failed = False
+    for flavor in FLAVORS:
+        try:
+            program = find(flavor)
+            template(program, Options.of(flavor))
+        except NoServerError as error:
+            sys.stderr.write(f"{flavor}: {error}\n")
+            failed = True
+        else:
+            sys.stdout.write(f"{flavor} {program.version} is ready\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

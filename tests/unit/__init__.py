@@ -1,0 +1,1 @@
+"""Tests of the pure parts: no server, no Spark. Folders mirror `engine` and `app/view`."""

@@ -1,0 +1,49 @@
+"""Records as `engine.history` gives them, with what a test does not care about filled in."""
+
+from datetime import UTC, datetime, timedelta
+
+from app.view.health import Runner
+from engine.history.chunks import Read
+from engine.history.series import Epoch, Lag, Mark
+from engine.history.tables import Progress
+
+NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
+
+
+def ago(seconds: float) -> datetime:
+    """An instant before `NOW`."""
+    return NOW - timedelta(seconds=seconds)
+
+
+def read(
+    started_ago: float, ended_ago: float, rows: int = 1000, *, chunk: int = 0, reader: str = "r1", attempt: int = 0
+) -> Read:
+    """A chunk that was read between two instants."""
+    return Read(reader, "host", 7, "d.t", chunk, ago(started_ago), ago(ended_ago), rows, 100, attempt)
+
+
+def lag(seconds: float | None, size: int | None = 1000, runway: float | None = 86_400.0, age: float = 1.0) -> Lag:
+    """A reading of the lag."""
+    return Lag(ago(age), seconds, size, runway, "bin.000001:10", "bin.000001:20")
+
+
+def epoch(age: float, changes: int) -> Epoch:
+    """A commit."""
+    return Epoch(ago(age), 1, "bin.000001:10", changes, changes, 0.1, 0.1)
+
+
+def mark(age: float, event: str, label: str = "", reason: str | None = None) -> Mark:
+    """Something that explains a chart."""
+    return Mark(ago(age), "run", event, label, reason)
+
+
+def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> Progress:
+    """A table with so many chunks published."""
+    return Progress(name, "snapshotting", None, approx, chunks, chunks - done, 0, 0, 0, done, rows, 0, None, None)
+
+
+def runner(
+    state: str = "running", *, alive: bool = True, error: dict[str, str] | None = None, exit_code: int | None = None
+) -> Runner:
+    """A runner in a state."""
+    return Runner(state, "snapshot", 0.5, alive, "host", 7, None, ago(60), ago(0.5), error, exit_code)

@@ -1,0 +1,103 @@
+"""Lag and throughput over time: no reading is a gap, and what explains a bend is drawn."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.view.curves import (
+    annotate,
+    bands,
+    change_rates,
+    end,
+    lag_figure,
+    row_rates,
+    start,
+    summary,
+    throughput_figure,
+    width_ms,
+)
+from tests.unit.app.support import NOW, ago, epoch, lag, mark, read
+
+
+def test_a_stretch_without_a_reading_is_a_gap() -> None:
+    """A line over an hour without a runner would be a lie."""
+    points = [lag(1, age=100), lag(1, age=98), lag(2, age=10), lag(None, age=8)]
+    seconds, size = lag_figure(points, [], ago(120), NOW, 2000)["data"]
+    assert seconds["y"] == [1, 1, None, 2, None]
+    assert size["y"] == [1000, 1000, None, 1000, 1000]
+
+
+@given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30), st.integers(1, 5000)), min_size=1, max_size=15))
+def test_all_rows_are_somewhere_on_the_chart(spans: list[tuple[int, int, int]]) -> None:
+    """Rates times widths are the rows, as long as the chart covers the reads."""
+    reads = [read(ended + took, ended, rows) for ended, took, rows in spans]
+    _, rates = row_rates(reads, ago(140), NOW, 5000)
+    assert sum((value or 0) * 5 for value in rates) == pytest.approx(sum(rows for *_, rows in spans))
+
+
+def test_outside_of_the_copy_there_is_no_rate() -> None:
+    """Before the first and after the last chunk nothing is drawn, in between a pause is 0."""
+    times, rates = row_rates([read(50, 40), read(20, 10)], ago(60), NOW, 10_000)
+    assert rates == [100, 0, 0, 100]
+    assert times[0] == ago(45)
+    assert row_rates([], ago(60), NOW, 2000) == ([], [])
+    assert change_rates([], ago(60), NOW, 2000) == ([], [])
+
+
+def test_changes_are_spread_over_the_time_since_the_commit_before() -> None:
+    """Commits come less often than points; idle time after them is 0: the runner said so by living on."""
+    times, rates = change_rates([epoch(30, 100), epoch(10, 200)], ago(60), NOW, 10_000)
+    assert times[0] == ago(35)
+    assert rates == [10, 10, 10, 0]
+    figure = throughput_figure([read(20, 10)], [epoch(30, 100)], [], (ago(60), NOW, ago(20)), 10_000)
+    assert figure["data"][1]["y"] == [10, 0]
+
+
+@given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1000)), min_size=1, max_size=12))
+def test_all_changes_are_somewhere_on_the_chart(commits: list[tuple[int, int]]) -> None:
+    """Spreading neither loses nor invents changes."""
+    epochs = [epoch(age + 1, changes) for age, changes in sorted(commits, reverse=True)]
+    _, rates = change_rates(epochs, ago(200), NOW, 2000)
+    assert sum((value or 0) * 2 for value in rates) == pytest.approx(sum(one.changes for one in epochs))
+
+
+def test_pauses_and_missing_runners_are_bands() -> None:
+    """A flat curve is explained where it is flat."""
+    marks = [
+        mark(90, "run.started"),
+        mark(90, "run.state", "running"),
+        mark(60, "run.state", "paused"),
+        mark(40, "run.state", "running"),
+        mark(20, "run.ended", "stopped"),
+    ]
+    assert bands(marks, ago(100), NOW) == [(ago(60), ago(40), "paused"), (ago(20), NOW, "no runner")]
+    assert bands(marks, ago(50), NOW)[0][0] == ago(50)
+    shapes, notes = annotate([*marks, mark(10, "source.event", "rotation")], ago(100), NOW)
+    assert len([shape for shape in shapes if shape["type"] == "rect"]) == 2
+    assert {note["text"] for note in notes} == {"paused", "no runner", "started", "rotation"}
+
+
+def test_charts_begin_and_end_where_something_is() -> None:
+    """A young run fills its chart; a dead one shows its last minutes."""
+    assert start(ago(300), NOW, [ago(100)]) == ago(100)
+    assert start(ago(300), NOW, [ago(5)]) == ago(30)
+    assert start(ago(300), NOW, []) == ago(300)
+    assert end(NOW, ago(30)) == NOW
+    assert end(NOW, ago(3000)) == ago(3000)
+    assert end(NOW, None) == NOW
+
+
+@given(st.integers(10, 604_800))
+def test_a_chart_has_about_as_many_points_as_it_can_show(seconds: int) -> None:
+    """Neither thousands of points nor a handful."""
+    width = width_ms(NOW - timedelta(seconds=seconds), NOW)
+    assert width % 2000 == 0
+    assert seconds * 1000 / width <= 240
+
+
+def test_the_lag_chart_has_a_sentence() -> None:
+    """For those who do not see it."""
+    assert summary([lag(3, age=9), lag(0.5)]) == "Lag over time: now 0.5 s, at most 3.0 s"
+    assert summary([lag(None)]) == "Lag over time: nothing measured yet"

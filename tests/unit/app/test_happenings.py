@@ -1,0 +1,68 @@
+"""Events as a person reads them."""
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.view.happenings import KINDS, happenings, names
+from engine.events import EVENTS
+from engine.history.log import Event
+from tests.unit.app.support import ago
+
+
+def event(seq: int, name: str, age: float = 0.0, **fields: object) -> Event:
+    """A journal line."""
+    table = fields.get("table")
+    return Event(ago(age), "r", seq, name, str(table) if table else None, json.dumps(fields))
+
+
+def test_every_event_but_the_lag_has_a_kind() -> None:
+    """A new event in the protocol must be shown somewhere."""
+    assert set(names(KINDS)) == set(EVENTS) - {"source.lag"}
+
+
+def test_requested_started_done_is_one_line_with_its_duration() -> None:
+    """A command is one line, from its first word to its last."""
+    command = {"id": "1", "verb": "pause", "actor": "dba", "reason": "backup"}
+    done = event(2, "command.done", id="1", verb="pause", duration_s=0.4)
+    (line,) = happenings([done, event(1, "command.accepted", 1, **command)])
+    assert (line.text, line.duration_s) == ("Pause by dba: backup – done", 0.4)
+    (refused,) = happenings([event(1, "command.refused", **command, message="not running")])
+    assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "orange")
+
+
+def test_a_group_of_chunks_is_one_line() -> None:
+    """Three chunks of one task are read together."""
+    lines = [
+        event(1, "chunk.assigned", 9, table="d.t", chunks=[3, 4, 5, 9], group="g"),
+        *(event(n, "chunk.finished", 9 - n, table="d.t", chunk=n, rows=1000, group="g") for n in (3, 4, 5)),
+    ]
+    (line,) = happenings(lines)
+    assert line.text == "Chunk 3–5, 9 read: 3k rows, 1 chunk to go"
+    assert line.duration_s == 5
+
+
+def test_colour_says_who_must_act() -> None:
+    """Amber while we retry, red when it is over to you."""
+    retried = event(1, "chunk.failed", table="d.t", chunks=[7], message="lost", attempt=3, retry_in_s=12)
+    final = event(2, "error", message="purged", detail="gone", hint="copy again", retry_in_s=None)
+    ended = event(3, "run.ended", outcome="failed", exit_code=4)
+    found = {line.text: line.tone for line in happenings([retried, final, ended])}
+    assert found == {
+        "Chunk 7: lost – attempt 3, next in 12 s": "orange",
+        "purged gone copy again": "red",
+        "Run ended: failed, the source can no longer be followed": "red",
+    }
+
+
+ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)
+
+
+@given(st.sampled_from(sorted(set(EVENTS) - {"source.lag"})), st.data())
+def test_no_line_is_fatal(name: str, data: st.DataObject) -> None:
+    """Fields may be missing or null; the list is shown all the same."""
+    body = dict.fromkeys(EVENTS[name])
+    assert len(happenings([Event(ago(0), "r", 1, name, None, json.dumps(body))])) == 1
+    assert len(happenings([Event(ago(0), "r", 1, name, None, json.dumps({}))])) == 1
+    assert len(happenings([Event(ago(0), "r", 1, name, None, "torn")])) == 1

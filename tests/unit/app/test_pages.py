@@ -1,0 +1,139 @@
+"""Cards, history lines, commands, drawer, factor and template: what the pages are filled with."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.view import drawer, factor
+from app.view.commands import Sent, sentences
+from app.view.fleet import order, summary
+from app.view.health import layers
+from app.view.past import past
+from app.view.template import Draft, globs, toml
+from engine import settings
+from engine.history.chunks import Chunk
+from engine.history.log import Answer
+from engine.history.runs import Run, RunTotals
+from engine.history.tables import Plan
+from tests.unit.app.support import NOW, ago, epoch, lag, read, runner, table
+
+
+def card(state: str = "running", *, alive: bool = True, message: str = "") -> dict[str, tuple[str, str]]:
+    """The facts of a pipeline's card."""
+    who = runner(state, alive=alive, error={"message": message, "detail": "", "hint": ""} if message else None)
+    reading = lag(0.4)
+    one = summary(
+        "p", who, layers(who, reading, [], NOW), reading, [table(10, 5)], [read(10, 0)], [epoch(10, 500)], NOW
+    )
+    return {fact.label: (fact.value, fact.colour) for fact in one.facts} | {"trouble": (one.trouble, "")}
+
+
+def test_a_card_shows_rates_only_of_a_runner_that_runs() -> None:
+    """What is not being done has no rate, and it is not 0."""
+    assert card()["Reading"] == ("100 rows/s", "")
+    assert card()["Changes"] == ("50 changes/s", "")
+    assert card("paused")["Reading"] == ("—", "")
+    assert card("lost", alive=False)["Copied"] == ("50.0%", "gray")
+    assert card("lost", alive=False)["Lag"] == ("0.4 s", "gray")
+
+
+def test_trouble_is_named_and_comes_first() -> None:
+    """Those that need someone are on top, with the reason."""
+    assert card("failed", alive=False, message="purged")["trouble"][0] == "purged"
+    assert "heartbeat stopped" in card("lost", alive=False)["trouble"][0]
+    assert card()["trouble"][0] == ""
+    states = ("ended", "running", "failed", "paused", "lost")
+    cards = [summary(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in states]
+    assert [one.name for one in sorted(cards, key=order)] == ["failed", "lost", "running", "paused", "ended"]
+
+
+def run(name: str, *, ended: bool, code: int | None = None, error: str | None = None) -> Run:
+    """A run of an hour ago."""
+    end = ago(3000) if ended else None
+    return Run(
+        "p",
+        name,
+        ago(3600),
+        ago(2900),
+        None,
+        None,
+        None,
+        None,
+        end,
+        "stopped",
+        code,
+        error,
+        "running",
+        None,
+        None,
+        None,
+    )
+
+
+def test_history_tells_under_way_from_lost() -> None:
+    """Only the newest run can be under way, and only with a living runner."""
+    runs = [run("c", ended=False), run("b", ended=False), run("a", ended=True, code=4, error='{"message": "purged"}')]
+    totals = {("p", "a"): RunTotals("p", "a", 1000, 3, 10.0, 50, 2, 1)}
+    newest, lost, failed = past(runs, totals, {"p"}, NOW)
+    assert (newest.outcome, newest.duration_s) == ("running, under way", 3600)
+    assert (lost.outcome, lost.duration_s) == ("lost: ended without a farewell", 700)
+    assert (failed.outcome, failed.reason) == ("failed: the source can no longer be followed", "purged")
+    assert (failed.rows_s, newest.rows_s) == (100, None)
+    assert past(runs[:1], {}, set(), NOW)[0].outcome == "lost: ended without a farewell"
+
+
+def test_a_command_is_followed_to_its_end() -> None:
+    """Sent, accepted, done, forgotten; refused and silent are amber."""
+
+    def say(age: float, *events: str) -> list[tuple[str, str]]:
+        found = [Answer(NOW, "1", name, "pause", "not running", 0.4) for name in events]
+        return sentences([Sent("1", "pause", ago(age))], found, NOW)
+
+    assert say(1) == [("blue", "Pause sent; waiting for the runner")]
+    assert say(15) == [("orange", "Pause sent 15 s ago; the runner has not answered yet")]
+    assert say(3, "command.accepted") == [("blue", "Pause accepted; the runner is at it for 3.0 s")]
+    assert say(3, "command.accepted", "command.done") == [("green", "Pause done in 0.4 s")]
+    assert say(30, "command.accepted", "command.done") == []
+    assert say(3, "command.refused") == [("orange", "Pause was refused: not running")]
+
+
+def test_an_unread_chunk_has_facts_that_are_unknown() -> None:
+    """The drawer of a waiting chunk is not full of zeros."""
+    chunk = Chunk("d.t", 3, "1", None, "waiting", *([None] * 25))
+    values = {label: value for _, group in drawer.facts(chunk) for label, value in group}
+    assert set(values.values()) == {"—"}
+
+
+def test_a_factor_outside_its_bounds_looks_different() -> None:
+    """By shape as well as by colour; a table without a factor is not drawn."""
+
+    def plan(name: str, value: float | None) -> Plan:
+        return Plan(name, NOW, 100, "id", "1", "9", value, "even", "because", 10)
+
+    found = factor.figure([plan("a", 1.0), plan("b", 5000.0), plan("c", None)], 0.05, 1000)
+    assert found["data"][0]["y"] == ["a", "b"]
+    assert found["data"][0]["marker"]["symbol"] == ["circle", "x"]
+
+
+NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}", fullmatch=True)
+TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
+
+
+@given(NAMES, TEXTS, TEXTS, st.integers(1, 65535), st.integers(0, 10**9))
+def test_whatever_the_form_holds_comes_back_out_of_its_spec(
+    name: str, host: str, user: str, port: int, rows: int
+) -> None:
+    """Quotes, backslashes and any script survive the way through TOML."""
+    spec = settings.parse(
+        toml(Draft(name=name, host=host, user=user, port=port, chunk_rows=rows)), Path("pipeline.toml")
+    )
+    assert (spec.name, spec.source.host, spec.source.user, spec.source.port) == (name, host, user, port)
+    assert spec.snapshot.chunk_rows == rows
+
+
+@pytest.mark.parametrize("text", ["shop.*\n!shop.audit_*", "shop.*, !shop.audit_*", "  shop.*   !shop.audit_* \n"])
+def test_globs_come_by_lines_commas_or_blanks(text: str) -> None:
+    """However they are typed."""
+    assert globs(text) == ["shop.*", "!shop.audit_*"]

@@ -1,0 +1,84 @@
+"""Progress, rates and the honest estimate."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.view.progress import between, copy_of, estimate, overlap_rows, rows_per_s, status_line
+from engine.history.series import EpochTotals
+from tests.unit.app.support import NOW, ago, lag, read, table
+
+TOTALS = EpochTotals(10, 812_000, NOW, 10, "bin.000001:10")
+
+
+def test_rates_spread_a_chunk_over_the_time_it_took() -> None:
+    """A chunk that began before the window counts with its part inside."""
+    assert overlap_rows(read(20, 0, 1000), ago(10), NOW) == 500
+    assert rows_per_s([read(10, 0, 1000), read(10, 0, 500, reader="r2")], NOW) == 150
+    assert rows_per_s([read(300, 290, 1000)], NOW) == 0
+    assert rows_per_s([], NOW) is None
+    assert rows_per_s([read(10, 0)], NOW, table="d.other") is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 10_000)), max_size=20))
+def test_windows_side_by_side_count_each_row_once(spans: list[tuple[int, int, int]]) -> None:
+    """Cutting time into windows neither loses nor invents rows."""
+    reads = [read(max(a, b) + 1, min(a, b), rows) for a, b, rows in spans]
+    total = sum(overlap_rows(one, ago(n + 1), ago(n)) for one in reads for n in range(60))
+    assert total == pytest.approx(sum(one.rows for one in reads))
+
+
+def test_no_estimate_before_one_percent_and_three_chunks() -> None:
+    """An estimate out of nothing is worse than none."""
+    reads = [read(n + 1, n, chunk=n) for n in range(10)]
+    assert estimate(2, 100, reads, NOW) is None
+    assert estimate(9, 1000, reads, NOW) is None
+    assert estimate(10, 1000, reads, NOW) is not None
+    assert estimate(100, 100, reads, NOW) is None
+    assert estimate(5, 100, [], NOW) is None
+
+
+def test_the_estimate_is_a_range_that_holds_a_steady_pace() -> None:
+    """One chunk a second and fifty to go: about fifty seconds."""
+    reads = [read(n + 1, n, chunk=n) for n in range(50)]
+    text = estimate(50, 100, reads, NOW)
+    assert text is not None
+    low, high = (float(end) for end in text.removesuffix(" s").split("–"))
+    assert low <= 50 <= high
+    assert high < 60
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "text"),
+    [(50, 65, "50–65 s"), (0, 0.2, "1 s"), (110, 200, "1.8–3.3 min"), (3600, 7200, "1–2 h"), (600, 1200, "10–20 min")],
+)
+def test_a_range_is_in_the_unit_of_its_upper_end(low: float, high: float, text: str) -> None:
+    """`50–65 s`, not `0.8–1.1 min`."""
+    assert between(low, high) == text
+
+
+def test_the_status_line_is_gh_osts() -> None:
+    """The line that is pasted into a chat at night."""
+    copy = copy_of([table(100, 79, 5_900_000, 7_500_000)], [], TOTALS, NOW, live=True)
+    assert status_line(copy, lag(0.4, 12_000), "running", "snapshot") == (
+        "Copy: 5.9M/7.5M rows, 79/100 chunks 79.0%; "
+        "Changes: 812k; Lag: 0.4s 12KB; bin.000001:10; State: snapshotting; ETA: not known yet"
+    )
+
+
+def test_the_status_line_knows_when_the_copy_is_done_and_what_it_does_not_know() -> None:
+    """No ETA when there is nothing to copy, no zero where nothing was measured."""
+    done = copy_of([table(10, 10, 990)], [], TOTALS, NOW, live=True)
+    assert status_line(done, None, "running", "streaming").endswith(
+        "Lag: —; no position yet; State: streaming; ETA: copy done"
+    )
+    nothing = copy_of([], [], EpochTotals(0, 0, None, None, None), NOW, live=False)
+    assert status_line(nothing, None, "not started", None).startswith("Copy: 0 rows, 0/0 chunks —;")
+
+
+def test_expected_rows_are_the_real_ones_of_a_finished_table() -> None:
+    """The source's estimate is used only as long as nothing better is known."""
+    copy = copy_of([table(10, 10, 990, 1500), table(10, 1, 100, 2000, "d.u")], [], TOTALS, NOW, live=False)
+    assert (copy.rows, copy.expected_rows, copy.chunks_done) == (1090, 2990, 11)
+    unknown = copy_of([table(10, 1, 100, None)], [], TOTALS, NOW, live=False)
+    assert unknown.expected_rows is None

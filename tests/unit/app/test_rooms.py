@@ -1,0 +1,35 @@
+"""The console's rooms: what each may import."""
+
+import ast
+from pathlib import Path
+
+APP = Path(__file__).parents[3] / "app"
+FORBIDDEN = ("pyspark", "deltalake", "engine.spark", "engine.sink", "engine.run", "engine.capture", "engine.ledger")
+
+
+def imports(path: Path) -> set[str]:
+    """The modules that a file imports."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return found
+
+
+def test_the_console_never_imports_spark_sinks_or_the_runner() -> None:
+    """It watches files; it must start quickly and stay up whatever the engine does."""
+    for path in APP.rglob("*.py"):
+        wrong = {name for name in imports(path) if any(name == f or name.startswith(f"{f}.") for f in FORBIDDEN)}
+        assert not wrong, path
+
+
+def test_the_view_is_pure() -> None:
+    """No Streamlit, no files, no clock: what is shown is computed from what was given."""
+    for path in (APP / "view").glob("*.py"):
+        wrong = {
+            name for name in imports(path) if name.split(".")[0] in ("streamlit", "duckdb", "os", "pathlib", "time")
+        }
+        assert not wrong, path
+        assert "engine.clock" not in imports(path), path

@@ -1,0 +1,59 @@
+"""The chunk map: every chunk is in exactly one tile, and a failure is always seen."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.view.looks import CHUNK
+from app.view.tiles import Tile, legend, payload, tile_size, tiles
+from engine.history.chunks import STATES, ChunkState
+
+LISTS = st.lists(st.sampled_from(STATES), max_size=300)
+
+
+def states(names: list[str]) -> list[ChunkState]:
+    """Chunks in these states, numbered."""
+    return [ChunkState(number, name, None, None) for number, name in enumerate(names)]
+
+
+@given(LISTS, st.integers(1, 50))
+def test_tiles_cover_all_chunks_without_overlap(names: list[str], most: int) -> None:
+    """No chunk is missing and none is shown twice, however much is aggregated."""
+    shown = tiles(states(names), most=most)
+    assert [n for tile in shown for n in range(tile.first, tile.last + 1)] == list(range(len(names)))
+    assert len(shown) <= most
+
+
+@given(LISTS, st.integers(1, 50))
+def test_a_failed_chunk_is_seen_in_its_tile(names: list[str], most: int) -> None:
+    """One failure among a hundred published chunks is not averaged away."""
+    for tile in tiles(states(names), most=most):
+        inside = set(names[tile.first : tile.last + 1])
+        assert tile.state in inside
+        assert (tile.state == "failed") == ("failed" in inside)
+        assert (tile.state == "published") == (inside == {"published"})
+
+
+@given(LISTS)
+def test_the_legend_adds_up(names: list[str]) -> None:
+    """The numbers beside the states are all chunks."""
+    counted = legend(states(names))
+    assert sum(number for _, number in counted) == len(names)
+    assert [state for state, _ in counted] == list(CHUNK)
+
+
+def test_ten_thousand_chunks_become_round_tiles_that_open() -> None:
+    """Aggregated tiles stand for a round number of chunks and open into single ones."""
+    many = states(["published"] * 10_000)
+    assert tile_size(10_000) == 20
+    assert len(tiles(many)) == 500
+    opened = tiles(many, (40, 59))
+    assert [tile.first for tile in opened] == list(range(40, 60))
+
+
+def test_a_tile_says_what_it_is() -> None:
+    """For hover and screen readers, never colour alone."""
+    assert Tile(7, 7, "failed", 0.0).title == "Chunk 7: retrying"
+    assert Tile(0, 9, "reading", 0.5).title == "Chunks 0–9: 50.0% read, reading"
+    assert payload([Tile(0, 9, "reading", 0.51234)]) == [[0, 9, STATES.index("reading"), 0.512]]
+    assert len({look.letter for look in CHUNK.values()}) == len(CHUNK)
+    assert set(CHUNK) == set(STATES)

@@ -1,0 +1,69 @@
+"""Numbers, times and names as an operator reads them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.view import words
+from tests.unit.app.support import NOW
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "—"), (0, "0"), (42, "42"), (999, "999"), (1000, "1k"), (812_345, "812k"), (5_900_000, "5.9M"), (0.4, "0.4"),
+     (999_960, "1M"), (12_300_000_000, "12.3G")],
+)  # fmt: skip
+def test_counts(value: float | None, text: str) -> None:
+    """Three digits are enough; nothing known is not 0."""
+    assert words.count(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "—"), (0, "0 B"), (12_000, "12 KB"), (1_400_000_000, "1.4 GB"), (512, "512 B")]
+)
+def test_sizes(value: float | None, text: str) -> None:
+    """Powers of 1000, with a unit."""
+    assert words.size(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "—"), (0, "0 s"), (0.02, "20 ms"), (0.4, "0.4 s"), (9.97, "10 s"), (59.7, "1 min"), (200, "3 min 20 s"),
+     (18_720, "5 h 12 min"), (205_200, "2 d 9 h"), (86_400, "1 d")],
+)  # fmt: skip
+def test_durations(value: float | None, text: str) -> None:
+    """Two units at most."""
+    assert words.duration(value) == text
+
+
+@given(st.floats(0, 1e12))
+def test_any_number_has_a_short_text(value: float) -> None:
+    """Nothing that a metric may be makes a long or an empty text."""
+    for text in (words.count(value), words.size(value), words.duration(value)):
+        assert 1 <= len(text) <= 16
+
+
+def test_all_but_all_is_not_100_percent() -> None:
+    """99.99 % done is not done."""
+    assert words.percent(0.99999) == "99.9%"
+    assert words.percent(1.0) == "100%"
+    assert words.percent(None) == "—"
+
+
+def test_names_from_outside_are_shown_as_they_are() -> None:
+    """A table may be called `**x**` or `:material/x:`; it must not become bold or an icon."""
+    assert words.escape("**x** [a](b) :material/x: $1$ <b> a_b") == (
+        r"\*\*x\*\* \[a\]\(b\) \:material/x\: \$1\$ \<b\> a\_b"
+    )
+
+
+def test_times_are_utc_and_ranges_half_open() -> None:
+    """The operator never guesses a zone, nor whether a bound belongs to the chunk."""
+    assert words.time_of_day(NOW) == "15:30:17 UTC"
+    assert words.date_time(None) == "—"
+    assert words.span("1", "500", "id") == "1 ≤ id < 500"
+    assert words.span(None, "500", "id") == "id < 500"
+    assert words.span("500", None, "id") == "500 ≤ id"
+    assert words.span(None, None) == "every key"
+    assert (words.plural(1, "chunk"), words.plural(1248, "chunk")) == ("1 chunk", "1,248 chunks")
+    assert words.rate(None, "rows") == "—"

@@ -1,0 +1,115 @@
+"""The rooms of the house (DESIGN 14): who may import whom, where Spark is, and how long a file may be."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+BASE = {"errors", "events", "settings", "directory", "clock"}
+ROOMS: dict[str, set[str]] = {
+    "source": {"decode"},
+    "decode": set(),
+    "plan": {"source", "decode"},
+    "capture": {"source", "decode", "plan"},
+    "ledger": set(),
+    "sink": {"ledger", "capture", "decode"},
+    "lake": set(),
+    "spark": {"capture"},
+    "history": set(),
+    "run": {"source", "decode", "plan", "capture", "ledger", "sink", "lake", "spark"},
+    "__main__": {"run", "plan", "source", "history", "lake"},
+    "app": {"source", "plan", "lake", "history", "decode"},
+}
+"""A room, and what it imports beside the base line. `engine` itself (its version) is everybody's."""
+
+
+def files(folder: str) -> list[Path]:
+    """The Python files below a folder of the repository."""
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full names of what a file imports, at its top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    """The room that a file stands in; "base" for the base line."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "app":
+        return "app"
+    if len(parts) == 2 and parts[1] == "__init__":
+        return "base"
+    return "base" if parts[1] in BASE else parts[1]
+
+
+def rooms_entered(path: Path) -> set[str]:
+    """The rooms of the engine that a file imports from, without its own."""
+    names = [name.split(".") for name in imported(path)]
+    rooms = {name[1] for name in names if name[0] == "engine" and len(name) > 1} - {"__version__"}
+    return {"base" if room in BASE else room for room in rooms} - {room_of(path)}
+
+
+@pytest.mark.parametrize("path", [*files("engine"), *files("app")], ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    """The base line imports none of our rooms; each room only those behind its arrow."""
+    room = room_of(path)
+    allowed = set() if room == "base" else ROOMS[room] | {"base"}
+    assert rooms_entered(path) <= allowed
+
+
+@pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_spark_is_in_one_room(path: Path) -> None:
+    """Nothing else imports pyspark; only the destinations and Explore know Delta, only the history DuckDB."""
+    homes = {"pyspark": {"engine/spark", "engine/sink/spark"}, "deltalake": {"engine/sink", "engine/lake"}}
+    homes |= {"duckdb": {"engine/history", "engine/lake"}, "streamlit": set()}
+    here = path.relative_to(ROOT).with_suffix("").as_posix()
+    for name in imported(path):
+        package = name.split(".")[0]
+        assert package != "app", path
+        if package in homes:
+            assert any(here == home or here.startswith(f"{home}/") for home in homes[package]), (
+                f"{here} imports {package}"
+            )
+
+
+def test_decoders_and_rules_touch_no_socket() -> None:
+    """decode, backfill, emission and the changes are pure: bytes and batches in, batches out."""
+    pure = [
+        *files("engine/decode"),
+        *(ROOT / f"engine/capture/{n}.py" for n in ("backfill", "emission", "changes", "binlog")),
+    ]
+    for path in pure:
+        wrong = {name.split(".")[0] for name in imported(path)} & {
+            "socket",
+            "pymysql",
+            "pathlib",
+            "os",
+            "time",
+            "threading",
+        }
+        assert not wrong, path
+
+
+@pytest.mark.parametrize("folder", ["engine", "app", "tests"])
+def test_no_file_is_too_long(folder: str) -> None:
+    """600 lines at the very most."""
+    long = {
+        str(p.relative_to(ROOT)): n
+        for p in files(folder)
+        if (n := len(p.read_text(encoding="utf-8").splitlines())) > 600
+    }
+    assert not long
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """The first line is its one job."""
+    for path in files("engine"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path

@@ -1,0 +1,143 @@
+"""Specs: what is right is read, and each fault has its sentence."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.errors import SpecError
+from engine.settings import Source, load, parse, password, select_tables
+
+GOOD = """
+name = "shop"
+[source]
+host = "127.0.0.1"
+user = "tidemark"
+password_env = "SHOP_PASSWORD"
+tables = ["shop.*", "!shop.audit_*"]
+[snapshot]
+chunk_rows = 100
+[sink]
+type = "delta"
+path = "lake"
+"""
+SPEC = Path("/specs/shop.toml")
+
+
+def test_a_spec_is_read_with_its_defaults() -> None:
+    """The contract's example; a relative path is taken from the spec's folder."""
+    spec = parse(GOOD, SPEC)
+    assert (spec.name, spec.source.port, spec.source.startup, spec.snapshot.even_factor_lower) == (
+        "shop",
+        3306,
+        "initial",
+        0.05,
+    )
+    assert (spec.sink.path, spec.sink.mirror, spec.spark.master) == (Path("/specs/lake"), "merge", "local[*]")
+    assert parse(GOOD.replace('"lake"', '"/lake"'), SPEC).sink.path == Path("/lake")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("chunk_rows", "chunk_row", "snapshot.chunk_row: unknown key; the nearest known key is 'chunk_rows'"),
+        ("[snapshot]", "[snapshots]", "snapshots: unknown key; the nearest known key is 'snapshot'"),
+        ("name =", "nam =", "nam: unknown key; the nearest known key is 'name'"),
+        ("user", "usr", "source.usr: unknown key; the nearest known key is 'user'"),
+        ('"shop.*"', '"shop"', "'shop' is not of the form database.table"),
+        ('"shop.*"', '".x"', "'.x' is not of the form database.table"),
+        ('"shop.*", ', "", "every glob excludes"),
+        ('["shop.*", "!shop.audit_*"]', "[]", "source.tables"),
+        ('type = "delta"', 'type = "iceberg"', "sink.type: Input should be 'delta'"),
+        ("chunk_rows = 100", "chunk_rows = -1", "snapshot.chunk_rows: Input should be greater than or equal to 0"),
+        ('host = "127.0.0.1"\n', "", "source.host: Field required"),
+        ('name = "shop"', 'name = "my shop"', "name: String should match pattern"),
+        ("[snapshot]", 'startup = "inital"\n[snapshot]', "nearest: initial"),
+        ("[sink]", "[sink", "is not valid TOML"),
+        ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec holds a password (source.password)"),
+    ],
+)
+def test_each_fault_has_its_sentence(old: str, new: str, said: str) -> None:
+    """With exit code 2; a password is never repeated."""
+    assert old in GOOD
+    with pytest.raises(SpecError) as raised:
+        parse(GOOD.replace(old, new), SPEC)
+    assert said in str(raised.value)
+    assert "hunter2" not in str(raised.value)
+    assert raised.value.exit_code == 2
+
+
+def test_all_faults_are_told_at_once() -> None:
+    """One look, not one per try."""
+    with pytest.raises(SpecError) as raised:
+        parse(GOOD.replace("chunk_rows", "rows").replace('host = "127.0.0.1"', "port = 0"), SPEC)
+    message = str(raised.value)
+    assert all(where in message for where in ("source.host", "source.port", "snapshot.rows"))
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Missing, a folder, or no text."""
+    (tmp_path / "binary").write_bytes(b"\xff\xfe\0")
+    for name in ("missing", ".", "binary"):
+        with pytest.raises(SpecError, match=r"The spec .*(cannot be read|not UTF-8)"):
+            load(tmp_path / name)
+    (tmp_path / "good.toml").write_text(GOOD, encoding="utf-8")
+    assert load(tmp_path / "good.toml").sink.path == tmp_path / "lake"
+
+
+def test_passwords_come_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the environment or from a file; a reference that leads nowhere is an error."""
+    monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
+    (tmp_path / "secret").write_text("hunter3\n", encoding="utf-8")
+    common = {"host": "h", "user": "u", "tables": ("a.b",)}
+    assert password(Source(**common, password_env="SHOP_PASSWORD")) == "hunter2"
+    assert password(Source(**common, password_file=tmp_path / "secret")) == "hunter3"
+    assert password(Source(**common)) == ""
+    with pytest.raises(SpecError, match=r"The environment variable NOT_THERE .* is not set"):
+        password(Source(**common, password_env="NOT_THERE"))
+    with pytest.raises(SpecError, match=r"password_file\) cannot be read"):
+        password(Source(**common, password_file=tmp_path / "missing"))
+
+
+@pytest.mark.parametrize(
+    ("globs", "chosen"),
+    [
+        (["shop.*"], ["shop.a", "shop.audit_1", "shop.B"]),
+        (["shop.*", "!shop.audit_*"], ["shop.a", "shop.B"]),
+        (["!shop.audit_*", "shop.*"], ["shop.a", "shop.audit_1", "shop.B"]),
+        (["shop.*", "!shop.a*", "shop.audit_1"], ["shop.audit_1", "shop.B"]),
+        (["*.a"], ["shop.a", "shop2.a"]),
+        (["shop?.[ab]"], ["shop2.a"]),
+        (["shop.b"], []),
+        (["*.*"], ["shop.a", "shop.audit_1", "shop.B", "shop2.a", "x.y.z"]),
+    ],
+)
+def test_globs_choose_tables_and_a_later_one_wins(globs: list[str], chosen: list[str]) -> None:
+    """`!` excludes; names are compared with their case; what no glob names is not chosen."""
+    tables = [("shop", "a"), ("shop", "audit_1"), ("shop", "B"), ("shop2", "a"), ("x", "y.z")]
+    assert [".".join(pair) for pair in select_tables(globs, tables)] == chosen
+
+
+@given(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"), st.none() | st.integers(1, 2**32 - 4097))
+def test_server_ids_leave_room_for_all_readers(name: str, configured: int | None) -> None:
+    """4096 ids from the first one on, within 32 bits, the same for the same name."""
+    text = GOOD.replace('name = "shop"', f'name = "{name}"')
+    if configured:
+        text = text.replace("[snapshot]", f"server_id = {configured}\n[snapshot]")
+    first = parse(text, SPEC).first_server_id()
+    assert first == parse(text, SPEC).first_server_id()
+    assert first == configured or configured is None
+    assert 1 <= first <= 2**32 - 4096
+
+
+def test_relative_files_are_taken_from_the_folder_of_the_spec(tmp_path: Path) -> None:
+    """Not from wherever the engine or the console was started."""
+    text = (
+        'name = "a"\n[source]\nhost = "h"\nuser = "u"\npassword_file = "secret"\ntls_ca = "/etc/ca.pem"\ntables = ["d.*"]\n'
+        '[sink]\npath = "lake"\n'
+    )
+    spec = parse(text, tmp_path / "spec.toml")
+    assert spec.source.password_file == tmp_path / "secret"
+    assert spec.source.tls_ca == Path("/etc/ca.pem")
+    assert spec.sink.path == tmp_path / "lake"

@@ -1,0 +1,99 @@
+"""A chunk read at any state between its watermarks is, after the backfill, the chunk at the high one."""
+
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.capture.backfill import in_range, last_of_each, reduce_changes, without
+from engine.capture.changes import concatenate, empty
+from engine.plan.chunks import Range, chunk_of
+from tests.unit.capture.world import inside, limits_of, new_world, random_bounds, rows_of
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=150)
+def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
+    """Read at any moment between low and high, whatever was inserted, moved, deleted and inserted again meanwhile."""
+    world = new_world(rng, rng.randrange(1, 14))
+    low, read, high = sorted(rng.randrange(len(world.states)) for _ in range(3))
+    for limits in limits_of(random_bounds(world, rng)):
+        rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
+        changes = world.changes(world.ends[low], world.ends[high])
+        reduced = reduce_changes(changes, world.names, "k0", limits)
+        result = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
+        assert len(result) == len(dict(result))
+        assert dict(result) == {k: v for k, v in world.states[high].items() if inside(k, limits)}
+
+
+@given(st.randoms(use_true_random=False))
+def test_the_rows_may_come_in_pieces(rng: Random) -> None:
+    """Blocks of the SELECT and runs of the binlog are applied one by one, with the same result."""
+    world = new_world(rng, rng.randrange(1, 10))
+    middle = rng.randrange(len(world.states))
+    parts = [world.changes(world.ends[0], world.ends[middle]), world.changes(world.ends[middle], world.ends[-1])]
+    reduced = reduce_changes(concatenate(parts, world.schema), world.names, "k0", Range(None, None))
+    read = list(world.states[middle].items())
+    cut = rng.randrange(len(read) + 1)
+    kept = [
+        row
+        for piece in (read[:cut], read[cut:])
+        for row in rows_of(without(world.table(piece), reduced.touched), world.columns)
+    ]
+    assert dict(kept + rows_of(reduced.upserts, world.columns)) == world.states[-1]
+    counts = reduced.counts
+    assert counts["changes"] == sum(len(images) for images in world.images)
+    assert counts["deleted"] + counts["upserted"] == reduced.touched.num_rows
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_key_lies_in_exactly_one_chunk(rng: Random) -> None:
+    """`in_range` of the ranges and `chunk_of` of the bounds say the same."""
+    world = new_world(rng, 6)
+    bounds = random_bounds(world, rng)
+    keys = [world.key(rng) for _ in range(20)]
+    column = world.table((key, 0) for key in keys)["k0"]
+    numbers = chunk_of(np.array(bounds, dtype=object), column.combine_chunks())
+    for number, limits in enumerate(limits_of(bounds)):
+        naive = [inside(key, limits) for key in keys]
+        assert in_range(column, limits).tolist() == naive == (numbers == number).tolist()
+
+
+def test_null_keys_belong_to_the_range_that_is_open_below() -> None:
+    """A nullable chunk key: NULL rows are part of the first chunk."""
+    column = pa.chunked_array([pa.array([None, 1, 9], pa.int32())])
+    assert in_range(column, Range(None, 5)).tolist() == [True, True, False]
+    assert in_range(column, Range(5, None)).tolist() == [False, False, True]
+    assert in_range(column, Range(None, None)).tolist() == [True, True, True]
+    assert chunk_of(np.array([5]), column.combine_chunks()).tolist() == [0, 0, 1]
+    assert chunk_of(np.array([-5]), column.combine_chunks()).tolist() == [0, 1, 1]
+
+
+def test_nothing_is_no_error() -> None:
+    """No changes, no rows, or neither."""
+    world = new_world(Random(1), 5)
+    nothing = reduce_changes(empty(world.schema), world.names, "k0", Range(0, 5))
+    assert nothing.counts == {"changes": 0, "deleted": 0, "upserted": 0}
+    rows = world.table(world.states[-1].items())
+    assert without(rows, nothing.touched).equals(rows)
+    touched = world.table([((1,) * world.columns, 1)]).select(world.names)
+    assert without(world.schema.empty_table(), touched).num_rows == 0
+    assert concatenate([], world.schema).rows.num_rows == 0
+
+
+@given(st.lists(st.tuples(st.binary(max_size=2), st.sampled_from(["a", "A", "á", ""])), max_size=30))
+def test_keys_are_told_apart_by_their_bytes(keys: list[tuple[bytes, str]]) -> None:
+    """Binary and string keys, one or two columns, with zero bytes and empty strings."""
+    names = ("b", "s")
+    table = pa.table(
+        [pa.array([k[0] for k in keys], pa.binary()), pa.array([k[1] for k in keys], pa.string())], names=names
+    )
+    last = {key: n for n, key in enumerate(keys)}
+    assert last_of_each(table).tolist() == sorted(last.values())
+    gone = keys[::3]
+    touched = table.take(pa.array(sorted({keys.index(key) for key in gone}), pa.int64()))
+    assert without(table, touched).num_rows == sum(key not in gone for key in keys)
+    single = without(table, touched.select(["s"]))
+    assert single.num_rows == sum(key[1] not in {s for _, s in gone} for key in keys)

@@ -1,0 +1,256 @@
+"""From the bytes of a binlog to changes: transactions, table maps, statements, and where a stretch ends."""
+
+import uuid
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import Changes, log_table
+from engine.decode.images import KINDS
+from engine.decode.schema import Column, Table
+from engine.decode.stream import StreamPosition
+from engine.errors import SourceLostError
+from engine.source.positions import Position
+from tests.unit.wire import Binlog, laid_out, table_map
+
+SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")
+ORDERS = Table("shop", "orders", (Column("id", "int"), Column("v", "varchar", length=80, charset="utf8mb4")), ("id",))
+ITEMS = Table("shop", "items", (Column("id", "bigint"),), ("id",))
+OTHER = Table("shop", "other", (Column("id", "int"),), ("id",))
+TABLES = {(t.database, t.name): t for t in (ORDERS, ITEMS)}
+NUMBERS = {"shop.orders": 7, "shop.items": 8, "shop.other": 9}
+Row = tuple[str, list[Any], str]
+
+
+def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any]], **options: Any) -> int:
+    """A transaction of one row event; returns the position behind that event."""
+    log.gtid(SERVER, number)
+    log.query("BEGIN")
+    log.add(19, table_map(table, options.get("id", NUMBERS[table.full_name])))
+    at = log.rows(table, options.get("id", NUMBERS[table.full_name]), kind, rows)
+    log.commit()
+    return at
+
+
+def follow(
+    log: Binlog, *, cuts: list[int] | None = None, **options: Any
+) -> tuple[BinlogStretch, list[Row], list[Changes]]:
+    """Everything that a stretch says of a log that comes in blocks."""
+    start = options.get("start", Position(log.file, 4))
+    end = options.get("end", Position(log.file, log.position))
+    stretch = BinlogStretch(TABLES, start, end, mariadb=options.get("mariadb", False))
+    position = StreamPosition(start.file, start.offset)
+    rows: list[Row] = []
+    parts = []
+    edges = sorted({0, len(log.payloads), *(cuts or [])})
+    for a, b in pairwise(edges):
+        for run in position.runs(*laid_out(log.payloads[a:b])):
+            for table, file, changes in stretch.feed(run):
+                texts = [KINDS[k] for k in changes.fact("kind")]
+                listed = zip(*(c.to_pylist() for c in changes.rows.columns), strict=True)
+                where = changes.fact("offset").tolist()
+                rows += [(f"{file}:{o}", [table.name, *r], k) for o, r, k in zip(where, listed, texts, strict=True)]
+                parts.append(changes)
+    return stretch, rows, parts
+
+
+@given(st.lists(st.tuples(st.sampled_from([ORDERS, ITEMS, OTHER]), st.integers(0, 99)), max_size=12), st.data())
+@settings(max_examples=60)
+def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, int]], data: st.DataObject) -> None:
+    """However the stream is cut: every row of the captured tables, at its event's position; no other table's."""
+    log, expected = Binlog(), []
+    for number, (table, key) in enumerate(happened, 1):
+        at = write(log, number, table, "insert", [[key, "x"][: len(table.columns)]])
+        if table is not OTHER:
+            expected.append((f"{log.file}:{at}", [table.name, key, "x"][: len(table.columns) + 1], "+I"))
+    cuts = data.draw(st.lists(st.integers(0, len(log.payloads)), max_size=5))
+    stretch, rows, _ = follow(log, cuts=cuts)
+    for name in ("orders", "items"):
+        assert [r for r in rows if r[1][0] == name] == [r for r in expected if r[1][0] == name]
+    assert (stretch.done, stretch.transactions) == (True, len(happened))
+    assert str(stretch.gtids) == (
+        f"{SERVER}:1" + (f"-{len(happened)}" if len(happened) > 1 else "") if happened else ""
+    )
+
+
+def test_a_stretch_ends_at_its_end() -> None:
+    """What lies behind the end position is not given, though the stream goes on."""
+    log = Binlog()
+    write(log, 1, ITEMS, "insert", [[1]])
+    end = Position(log.file, log.position)
+    write(log, 2, ITEMS, "insert", [[2]])
+    stretch, rows, _ = follow(log, end=end)
+    assert [r[1] for r in rows] == [["items", 1]]
+    assert (stretch.position, str(stretch.gtids)) == (end, f"{SERVER}:1")
+
+
+def test_changes_become_rows_of_the_change_log() -> None:
+    """Kind, commit time, position, number and transaction, for both servers."""
+    log = Binlog()
+    log.gtid(SERVER, 5, at=1_800_000_000)
+    log.add(19, table_map(ITEMS, 8))
+    at = log.rows(ITEMS, 8, "update", [[1], [2], [3], [4]], version=1)
+    log.commit()
+    log.gtid(SERVER, 0)
+    log.add(19, table_map(ITEMS, 8))
+    log.rows(ITEMS, 8, "delete", [[2]])
+    log.commit()
+    _, _, (changes,) = follow(log)
+    table = log_table(changes, changes.fact("kind").astype("int8"), log.file, 40, mariadb=False).to_pydict()
+    assert table["_tm_kind"] == ["-U", "+U", "-U", "+U", "-D"]
+    assert table["_tm_seq"] == [40, 41, 42, 43, 44]
+    assert table["_tm_position"][0] == f"{log.file}:{at}"
+    assert table["_tm_tx"] == [f"{SERVER}:5"] * 4 + [None]
+    assert table["_tm_ts"][0].timestamp() == 1_800_000_000
+    maria = Binlog()
+    maria.maria_gtid(3, 77)
+    maria.add(19, table_map(ITEMS, 8))
+    maria.rows(ITEMS, 8, "insert", [[9]], version=1)
+    maria.commit()
+    _, _, (changes,) = follow(maria, mariadb=True)
+    table = log_table(changes, changes.fact("kind").astype("int8"), maria.file, 0, mariadb=True).to_pydict()
+    assert table["_tm_tx"] == ["3-1-77"]
+
+
+STOPS = [
+    "TRUNCATE TABLE orders",
+    "truncate `shop`.`orders`",
+    "ALTER TABLE orders ADD COLUMN x INT",
+    "ALTER TABLE orders ADD INDEX (v), RENAME TO past",
+    "ALTER TABLE orders ADD INDEX i (v), DROP PRIMARY KEY",
+    "ALTER TABLE orders AUTO_INCREMENT = 5, ENGINE = MyISAM",
+    "ALTER TABLE orders DISABLE KEYS, DROP COLUMN v",
+    "ALTER TABLE orders DROP INDEX u",
+    "DROP INDEX u ON orders",
+    "RENAME TABLE orders TO old, ghost TO orders",
+    "DROP TABLE `orders` /* generated by server */",
+    "UPDATE orders SET v = 1",
+    "/* from a tool */ TRUNCATE orders",
+    "-- why\nTRUNCATE orders",
+    "/*!50000 TRUNCATE orders */",
+    "/*M!100100 TRUNCATE orders */",
+    "SET STATEMENT max_statement_time = 9 FOR TRUNCATE TABLE orders",
+    "ANALYZE FORMAT=JSON DELETE FROM orders",
+    "CREATE OR REPLACE TABLE orders (id INT)",
+    "DROP DATABASE shop",
+    "REPAIR TABLE orders",
+]
+PASSES = [
+    "TRUNCATE TABLE other",
+    "ALTER TABLE preorders ADD COLUMN x INT",
+    "CREATE INDEX i ON orders (v)",
+    "ALTER TABLE orders ADD INDEX i (v)",
+    "ALTER TABLE `shop`.`orders` ADD KEY `i` (`id`, `v`)",
+    "ALTER TABLE orders AUTO_INCREMENT = 100",
+    "ANALYZE TABLE orders",
+    "OPTIMIZE TABLE orders",
+    "GRANT SELECT ON shop.orders TO u",
+    "SET PASSWORD FOR u = 'orders'",
+    "COMMIT",
+    "CREATE TABLE IF NOT EXISTS orders (id INT)",
+    "XA ROLLBACK X'01'",
+]
+
+
+@pytest.mark.parametrize("statement", STOPS)
+def test_a_statement_that_may_alter_a_table_stops_it(statement: str) -> None:
+    """What came before in the log is given, nothing after; in one block or in many."""
+    for cuts in ([], list(range(40))):
+        log = Binlog()
+        write(log, 1, ORDERS, "insert", [[1, "before"]])
+        log.gtid(SERVER, 2)
+        log.query(statement)
+        write(log, 3, ORDERS, "insert", [[2, "after"]])
+        stretch, rows, _ = follow(log, cuts=cuts)
+        assert [r[1] for r in rows] == [["orders", 1, "before"]]
+        assert "shop.orders" in stretch.stopped
+        assert "may have changed" in str(stretch.stopped["shop.orders"])
+        # A write that is logged as a statement can reach any table.
+        assert ("shop.items" in stretch.stopped) == ("DATABASE" in statement or "UPDATE" in statement)
+
+
+@pytest.mark.parametrize("statement", PASSES)
+def test_a_harmless_statement_or_one_about_another_table_passes(statement: str) -> None:
+    """The table is followed on."""
+    log = Binlog()
+    log.gtid(SERVER, 1)
+    log.query(statement)
+    write(log, 2, ORDERS, "insert", [[2, "after"]])
+    stretch, rows, _ = follow(log)
+    assert [r[1] for r in rows] == [["orders", 2, "after"]]
+    assert not stretch.stopped
+
+
+def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
+    """A name that cannot be read in it may be that of the table; the default database decides."""
+    table = Table("shop", "été", ITEMS.columns, ("id",))
+    log = Binlog()
+    log.query("TRUNCATE `été`".encode("latin-1"))
+    stretch = BinlogStretch(
+        {("shop", "été"): table}, Position(log.file, 4), Position(log.file, log.position), mariadb=False
+    )
+    for run in StreamPosition(log.file, 4).runs(*laid_out(log.payloads)):
+        list(stretch.feed(run))
+    assert list(stretch.stopped) == ["shop.été"]
+
+
+def test_rows_of_a_transaction_that_was_rolled_back_are_dropped() -> None:
+    """Servers log one when it touched tables that cannot be rolled back."""
+    log = Binlog()
+    write(log, 1, ITEMS, "insert", [[1]])
+    log.gtid(SERVER, 2)
+    log.query("BEGIN")
+    log.add(19, table_map(ITEMS, 8))
+    log.rows(ITEMS, 8, "insert", [[2]])
+    log.query("ROLLBACK")
+    write(log, 3, ITEMS, "insert", [[3]])
+    _, rows, _ = follow(log)
+    assert [r[1][1] for r in rows] == [1, 3]
+
+
+@pytest.mark.parametrize("statement", ["ROLLBACK TO `s`", "XA COMMIT X'01',X'',1"])
+def test_what_cannot_be_followed_is_refused(statement: str) -> None:
+    """A partial rollback, or the commit of rows that were logged before."""
+    log = Binlog()
+    write(log, 1, ITEMS, "insert", [[1]])
+    log.gtid(SERVER, 2)
+    log.query("BEGIN")
+    log.query(statement)
+    with pytest.raises(SourceLostError):
+        follow(log)
+
+
+def test_rows_of_a_table_that_was_never_named_are_refused() -> None:
+    """They may be a captured table's; row events without rows, which end a statement, are not meant."""
+    log = Binlog()
+    log.rows(ITEMS, 0xFFFFFF, "insert", [])
+    log.rows(ITEMS, 99, "insert", [[1]])
+    with pytest.raises(SourceLostError, match="does not name"):
+        follow(log)
+    log = Binlog()
+    log.rows(ITEMS, 0xFFFFFF, "insert", [])
+    assert follow(log)[1] == []
+
+
+def test_a_table_whose_number_changes_keeps_its_order() -> None:
+    """FLUSH TABLES gives a table a new number; rows under both come in the log's order."""
+    log = Binlog()
+    for number, key in enumerate([5, 3, 4, 1], 1):
+        write(log, number, ITEMS, "insert", [[key], [key + 10]], id=8 + key % 2)
+    _, rows, _ = follow(log)
+    assert [r[1][1] for r in rows] == [5, 15, 3, 13, 4, 14, 1, 11]
+
+
+def test_an_altered_table_is_recognised_by_its_map() -> None:
+    """Columns that differ stop the table; the others are followed on."""
+    log = Binlog()
+    wider = Table("shop", "orders", (*ORDERS.columns, Column("n", "int")), ("id",))
+    write(log, 1, wider, "insert", [[1, "a", 2]])
+    write(log, 2, ITEMS, "insert", [[1]])
+    stretch, rows, _ = follow(log)
+    assert [r[1] for r in rows] == [["items", 1]]
+    assert "other columns" in str(stretch.stopped["shop.orders"])

@@ -1,0 +1,59 @@
+"""Parquet files of readers: what was written, nothing for nothing, and no remains after an error."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.capture.files import DataFile, FileWriter
+
+SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("a.b", pa.decimal128(20, 0))])
+
+
+def rows(*ids: int) -> pa.Table:
+    """Rows of the schema."""
+    return pa.table(
+        [pa.array(ids, pa.int32()), ["x"] * len(ids), pa.nulls(len(ids), pa.decimal128(20, 0))], schema=SCHEMA
+    )
+
+
+def test_a_file_holds_what_was_written_and_its_bounds(tmp_path: Path) -> None:
+    """In order, with rows, bytes and the ends of its integer columns."""
+    with FileWriter(tmp_path / "t", "chunk-000001", SCHEMA, ["id", "a.b"]) as writer:
+        writer.write(rows(5, -3))
+        writer.write(rows())
+        writer.write(rows(9))
+        (file,) = writer.close()
+    assert pq.read_table(tmp_path / "t" / file.name)["id"].to_pylist() == [5, -3, 9]
+    assert (file.rows, file.low, file.high) == (3, {"id": -3}, {"id": 9})
+    assert file.bytes == (tmp_path / "t" / file.name).stat().st_size
+    assert DataFile(**file.as_dict()) == file
+    assert file.name.startswith("chunk-000001-")
+
+
+def test_no_rows_make_no_file(tmp_path: Path) -> None:
+    """An empty chunk is published without a file."""
+    with FileWriter(tmp_path / "t", "chunk", SCHEMA, ["id"]) as writer:
+        writer.write(rows())
+        assert writer.close() == []
+    assert not (tmp_path / "t").exists()
+
+
+def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+    """A task that fails takes its file with it; many row groups too."""
+    writer = FileWriter(tmp_path, "chunk", SCHEMA, ["id"])
+    writer.write(rows(*range(140_000)))
+    assert len(list(tmp_path.iterdir())) == 1
+    with pytest.raises(RuntimeError, match="worst moment"), writer:
+        raise RuntimeError("at the worst moment")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_attempts_write_two_files(tmp_path: Path) -> None:
+    """A task that is run twice never writes over its first file."""
+    for _ in range(2):
+        with FileWriter(tmp_path, "chunk-000001", SCHEMA, ["id"]) as writer:
+            writer.write(rows(1))
+            writer.close()
+    assert len(list(tmp_path.iterdir())) == 2

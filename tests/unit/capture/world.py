@@ -1,0 +1,150 @@
+"""A source simulated row by row: keys, transactions, the binlog they make, and the table after each of them.
+
+Times count transactions: `states[t]` is the table after t of them, `ends[t]` the position there. The images that lie in the
+binlog between two times are given to the engine as `Changes`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from engine.capture.changes import FACTS, Changes
+from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
+from engine.plan.chunks import Range
+
+Key = tuple[int, ...]
+State = dict[Key, int]
+Order = tuple[int, int]
+
+KEY_TYPES = (pa.int8(), pa.int32(), pa.int64(), pa.decimal128(20, 0))
+
+
+@dataclass(frozen=True)
+class Image:
+    """One row image: where, what, which row."""
+
+    at: Order
+    kind: int
+    key: Key
+    value: int
+
+
+@dataclass
+class World:
+    """A table with a key of `columns` columns, the first one of which is the chunk key, of type `key_type`."""
+
+    columns: int
+    key_type: pa.DataType
+    spread: int
+    states: list[State] = field(default_factory=lambda: [{}])
+    ends: list[Order] = field(default_factory=lambda: [(1, 4)])
+    images: list[list[Image]] = field(default_factory=list)
+    values: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        return [f"k{n}" for n in range(self.columns)]
+
+    @property
+    def schema(self) -> pa.Schema:
+        keys = [pa.field(name, self.key_type if n == 0 else pa.int32()) for n, name in enumerate(self.names)]
+        return pa.schema([*keys, pa.field("v", pa.int64())])
+
+    def key(self, rng: Random) -> Key:
+        """A key out of a small space, so that rows meet again."""
+        base = 2**63 - 5 if pa.types.is_decimal(self.key_type) else -5
+        return base + rng.randrange(self.spread), *(rng.randrange(2) for _ in range(self.columns - 1))
+
+    def transact(self, rng: Random) -> None:
+        """Commit one more transaction of a few row events; sometimes an empty one, sometimes a new file."""
+        state = dict(self.states[-1])
+        file, offset = self.ends[-1]
+        if rng.random() < 0.1:
+            file, offset = file + 1, 4
+        images: list[Image] = []
+        for _ in range(rng.randrange(4)):
+            offset += rng.randrange(1, 50)
+            for _ in range(rng.choice([1, 1, 1, 3])):
+                images += self._row(state, (file, offset), rng)
+        self.images.append(images)
+        self.states.append(state)
+        # A server ends a transaction with an event of its own; the rule must not rely on it.
+        self.ends.append((file, offset + rng.choice([0, 0, 7])))
+
+    def _row(self, state: State, at: Order, rng: Random) -> list[Image]:
+        self.values += 1
+        present = sorted(state)
+        act = rng.choice(["insert", "insert", "update", "move", "delete", "again"])
+        if act == "insert" or not present:
+            key = self.key(rng)
+            if key in state:
+                return []
+            state[key] = self.values
+            return [Image(at, INSERT, key, self.values)]
+        key = rng.choice(present)
+        old = state.pop(key)
+        if act == "delete":
+            return [Image(at, DELETE, key, old)]
+        if act == "again":
+            state[key] = self.values
+            return [Image(at, DELETE, key, old), Image(at, INSERT, key, self.values)]
+        target = self.key(rng) if act == "move" else key
+        if target in state:
+            target = key
+        state[target] = self.values
+        return [Image(at, BEFORE, key, old), Image(at, AFTER, target, self.values)]
+
+    def changes(self, after: Order, upto: Order) -> Changes:
+        """The images of the binlog in `(after, upto]`."""
+        chosen = [image for images in self.images for image in images if after < image.at <= upto]
+        rows = self.table((image.key, image.value) for image in chosen)
+        facts = [
+            {"kind": i.kind, "file": i.at[0], "offset": i.at[1], "ts": 0, "tx_a": 0, "tx_b": 0, "tx_n": 0}
+            for i in chosen
+        ]
+        return Changes(rows, pa.Table.from_pylist(facts, schema=FACTS))
+
+    def table(self, rows: Iterable[tuple[Key, int]]) -> pa.Table:
+        """Rows as the engine has them."""
+        listed = list(rows)
+        columns: list[list[Any]] = [[key[n] for key, _ in listed] for n in range(self.columns)]
+        if pa.types.is_decimal(self.key_type):
+            columns[0] = [Decimal(k) for k in columns[0]]
+        arrays = [pa.array(c, f.type) for c, f in zip([*columns, [v for _, v in listed]], self.schema, strict=True)]
+        return pa.table(arrays, schema=self.schema)
+
+
+def rows_of(table: pa.Table, columns: int) -> list[tuple[Key, int]]:
+    """The inverse of `World.table`."""
+    lists = [column.to_pylist() for column in table.columns]
+    keys = zip(*lists[:columns], strict=True)
+    return [(tuple(int(k) for k in key), value) for key, value in zip(keys, lists[columns], strict=True)]
+
+
+def inside(key: Key, limits: Range) -> bool:
+    """Whether a key lies in a chunk, as the definition says."""
+    return (limits.lower is None or key[0] >= limits.lower) and (limits.upper is None or key[0] < limits.upper)
+
+
+def limits_of(bounds: Sequence[int]) -> list[Range]:
+    """The ranges of all chunks."""
+    return [Range(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
+
+
+def new_world(rng: Random, transactions: int) -> World:
+    """A world with some history."""
+    world = World(rng.choice([1, 1, 2, 3]), rng.choice(KEY_TYPES), rng.randrange(2, 14))
+    for _ in range(transactions):
+        world.transact(rng)
+    return world
+
+
+def random_bounds(world: World, rng: Random) -> tuple[int, ...]:
+    """A plan: any bounds, also such as no key reaches."""
+    base = world.key(Random(0))[0]
+    span = range(base - 20, base + 20) if not pa.types.is_decimal(world.key_type) else range(base, base + 30)
+    return tuple(sorted(rng.sample(span, rng.randrange(6))))

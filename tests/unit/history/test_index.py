@@ -1,0 +1,138 @@
+"""The index says what the journals say, however often and at whatever instants it was refreshed."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.directory import Directory
+from engine.history import History
+from engine.history.runs import journalled, runs
+from engine.history.schema import TABLES
+from tests.browser.journals import SimulatedTable, Simulation
+
+
+def contents(index: History) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every table."""
+    cursor = index.cursor()
+    return {
+        name: sorted(cursor.execute(f'SELECT * FROM "{name}"').fetchall(), key=str) for name in (*TABLES, "journal")
+    }
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A journal with everything in it: a failure, a pause, a torn line."""
+    simulation = Simulation(
+        tmp_path_factory.mktemp("source") / "shop", [SimulatedTable("shop.orders", 400_000, 40)], seed=3
+    )
+    simulation.advance(8).command("pause").advance(5).command("resume").advance(10).end()
+    return simulation.journal.path.read_bytes().replace(b"\n", b"\n{torn\n", 1)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_split_into_refreshes_gives_the_same_index(journal: bytes, tmp_path: Path, data: st.DataObject) -> None:
+    """A journal that grows by any pieces, even in the middle of a character, is indexed as if it was there at once."""
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(journal)), max_size=6)))
+    directory = Directory(tmp_path / "shop")
+    directory.journals.mkdir(parents=True, exist_ok=True)
+    pieces, whole = History(None), History(None)
+    for upto in [*cuts, len(journal)]:
+        directory.journal("r").write_bytes(journal[:upto])
+        pieces.refresh([directory])
+    whole.refresh([directory])
+    assert contents(pieces) == contents(whole)
+    assert journalled(whole.cursor(), "shop").malformed == 1
+    directory.journal("r").unlink()
+
+
+def test_the_index_goes_on_after_a_restart_and_can_be_deleted(journal: bytes, tmp_path: Path) -> None:
+    """Offsets are stored with the rows, so a new process reads only what is new; a deleted file is built again."""
+    directory = Directory(tmp_path / "shop")
+    directory.journals.mkdir(parents=True)
+    path = tmp_path / "history.duckdb"
+    first = History(path)
+    directory.journal("r").write_bytes(journal[:9000])
+    first.refresh([directory])
+    first.close()
+    directory.journal("r").write_bytes(journal)
+    second = History(path)
+    taken = second.refresh([directory]).lines
+    everything = contents(second)
+    assert 0 < taken < len(everything["event"])
+    assert second.refresh([directory]).lines == 0
+    second.close()
+    path.unlink()
+    third = History(path)
+    third.refresh([directory])
+    rebuilt = contents(third)
+    assert {name: rebuilt[name] for name in TABLES} == {name: everything[name] for name in TABLES}
+    third.close()
+
+
+def test_a_journal_that_was_replaced_is_read_anew(journal: bytes, tmp_path: Path) -> None:
+    """A file that shrank is another file: nothing of the old one stays."""
+    directory = Directory(tmp_path / "shop")
+    directory.journals.mkdir(parents=True)
+    index, fresh = History(None), History(None)
+    directory.journal("r").write_bytes(journal)
+    index.refresh([directory])
+    short = journal[: journal.index(b"\n", 4000) + 1]
+    directory.journal("r").write_bytes(short)
+    index.refresh([directory])
+    fresh.refresh([directory])
+    assert contents(index) == contents(fresh)
+
+
+def test_a_second_console_builds_its_index_in_memory_and_says_so(journal: bytes, tmp_path: Path) -> None:
+    """DuckDB has one owner; the second console works all the same."""
+    path = tmp_path / "history.duckdb"
+    code = (
+        "import sys, pathlib; from engine.history import History; h = History(pathlib.Path(sys.argv[1]));"
+        "print(h.in_memory, flush=True); sys.stdin.read()"
+    )
+    owner = subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path.cwd(),
+    )
+    try:
+        assert owner.stdout is not None
+        assert owner.stdout.readline().strip() == "None"
+        directory = Directory(tmp_path / "shop")
+        directory.journals.mkdir(parents=True)
+        directory.journal("r").write_bytes(journal)
+        index = History(path)
+        assert index.in_memory == "another process owns the index"
+        index.refresh([directory])
+        assert len(runs(index.cursor())) == 1
+    finally:
+        owner.communicate()
+
+
+def test_an_index_of_another_version_is_built_again(tmp_path: Path) -> None:
+    """Nothing in it is worth a migration: the journals have it all."""
+    path = tmp_path / "history.duckdb"
+    with duckdb.connect(path) as old:
+        old.execute("CREATE TABLE event (something INTEGER); CREATE TABLE version_0 (version INTEGER)")
+    index = History(path)
+    assert runs(index.cursor()) == []
+    index.close()
+
+
+def test_an_unreadable_journal_is_named_and_the_others_are_read(journal: bytes, tmp_path: Path) -> None:
+    """One bad file does not take the history away."""
+    directory = Directory(tmp_path / "shop")
+    directory.journals.mkdir(parents=True)
+    directory.journal("r").write_bytes(journal)
+    directory.journal("a").mkdir()
+    found = History(None).refresh([directory])
+    assert found.lines > 50
+    assert found.unreadable == ("a.jsonl: Is a directory",)

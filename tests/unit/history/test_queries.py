@@ -1,0 +1,220 @@
+"""Each query answers from the journals what really happened in the simulated runs."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.directory import Directory
+from engine.events import Journal
+from engine.history import History, chunks, log, runs, series, tables
+from engine.history.fetch import Cursor
+from tests.browser.journals import SimulatedTable, Simulation
+
+START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
+ORDERS = SimulatedTable("shop.orders", 400_000, 40)
+COUNTRIES = SimulatedTable("shop.countries", 250, 1, None)
+
+
+def indexed(*simulations: Simulation) -> Cursor:
+    """A cursor on the journals of these runs."""
+    index = History(None)
+    index.refresh({simulation.directory for simulation in simulations})
+    return index.cursor()
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Simulation:
+    """A run in the middle of its copy."""
+    return Simulation(tmp_path / "shop", [ORDERS, COUNTRIES], start=START).advance(4)
+
+
+def test_progress_counts_each_chunk_once(half: Simulation) -> None:
+    """Waiting, reading, failed, finished and published add up to the plan."""
+    found = {one.table: one for one in tables.progress(indexed(half), "shop")}
+    orders = found["shop.orders"]
+    assert orders.chunks == 40
+    assert orders.waiting + orders.reading + orders.failed + orders.finished + orders.published == 40
+    assert 0 < orders.done < 40
+    assert orders.done == half.finished
+    assert abs(orders.rows - orders.done * 10_000) < 50 * orders.done
+    assert found["shop.countries"].done == 0
+
+
+def test_a_dead_runs_unpublished_chunks_are_waiting_again(half: Simulation, tmp_path: Path) -> None:
+    """Only what an epoch committed survives a crash; its rows are counted, the others' are not."""
+    half.advance(0.5)
+    assert half.unpublished
+    states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
+    before = {s.chunk for s in states if s.state == "published"}
+    assert before == {number for _, number in half.committed}
+    assert {s.chunk for s in states if s.state == "finished"} == {number for _, number, _ in half.unpublished}
+    start = half.now + timedelta(seconds=9)
+    later = Simulation(half.directory.root, [ORDERS, COUNTRIES], run="second", start=start, resume=half)
+    states = chunks.chunk_states(indexed(half, later), "shop", "shop.orders")
+    assert {s.chunk for s in states if s.state == "published"} == before
+    assert {s.state for s in states if s.chunk not in before} == {"waiting"}
+    later.advance(60)
+    assert {s.state for s in chunks.chunk_states(indexed(half, later), "shop", "shop.orders")} == {"published"}
+
+
+def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None:
+    """A killed runner may have committed an epoch without a line of it in the journal; the next one says so."""
+    half.advance(0.5)
+    lost = {number for _, number, _ in half.unpublished}
+    assert lost
+    run = "zz-later"
+    journal = Journal(half.directory.journal(run), run)
+    journal.write("run.started", pipeline="shop", host="h", pid=1, version="0", until=None, spec={})
+    journal.write("table.resumed", table="shop.orders", chunks=[[number, number] for number in sorted(lost)])
+    journal.close()
+    states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
+    committed = {number for table, number in half.committed if table == "shop.orders"}
+    assert {s.chunk for s in states if s.state == "published"} == committed | lost
+
+
+@pytest.mark.parametrize("table", [ORDERS, SimulatedTable("shop.orders", 400_000, 25)])
+def test_results_of_an_old_plan_do_not_fill_a_new_one(half: Simulation, table: SimulatedTable) -> None:
+    """A table that is copied anew starts from nothing, also with the very same bounds."""
+    half.advance(60)
+    assert half.phase == "streaming"
+    again = Simulation(half.directory.root, [table], run="second", start=half.now + timedelta(seconds=9))
+    states = chunks.chunk_states(indexed(half, again), "shop", "shop.orders")
+    assert len(states) == table.chunks
+    assert {s.state for s in states} == {"waiting"}
+
+
+def test_a_lost_last_line_does_not_leave_chunks_behind(half: Simulation) -> None:
+    """Killed between ledger and journal, a run has no line of its last epoch; a followed table is published whole."""
+    journal = half.advance(60).journal.path
+    lines = journal.read_text().splitlines(keepends=True)
+    last = max(n for n, line in enumerate(lines) if '"chunk.finished"' in line)
+    journal.write_text("".join(lines[: last + 1]))
+    start = half.now + timedelta(seconds=9)
+    again = Simulation(half.directory.root, [ORDERS, COUNTRIES], run="second", start=start, resume=half).advance(4)
+    (found,) = (one for one in tables.progress(indexed(half, again), "shop") if one.table == "shop.orders")
+    assert (found.state, found.published) == ("streaming", 40)
+
+
+def test_a_stopped_table_keeps_its_reason(half: Simulation) -> None:
+    """Later lines about the state carry none."""
+    half.write("table.state", table="shop.countries", state="stopped", reason="no such column")
+    half.now += timedelta(seconds=1)
+    half.write("table.state", table="shop.countries", state="stopped", reason=None)
+    found = {one.table: one.reason for one in tables.progress(indexed(half), "shop")}
+    assert found == {"shop.orders": None, "shop.countries": "no such column"}
+
+
+def test_a_failed_chunk_is_failed_until_it_is_assigned_again(tmp_path: Path) -> None:
+    """The last word counts."""
+    run = Simulation(tmp_path / "shop", [ORDERS], start=START)
+
+    def state() -> str:
+        return chunks.chunk_states(indexed(run), "shop", "shop.orders")[0].state
+
+    assert state() == "waiting"
+    run.write("chunk.assigned", table="shop.orders", chunks=[0], group="g")
+    assert state() == "reading"
+    run.now += timedelta(seconds=1)
+    run.write(
+        "chunk.failed", table="shop.orders", chunks=[0], group="g", error="E", message="lost", attempt=2, retry_in_s=4
+    )
+    assert state() == "failed"
+    found = chunks.chunk(indexed(run), "shop", "shop.orders", 0)
+    assert found is not None
+    assert (found.error, found.retry_in_s, found.rows) == ("E: lost", 4.0, None)
+    run.now += timedelta(seconds=1)
+    run.write("chunk.assigned", table="shop.orders", chunks=[0], group="g")
+    assert state() == "reading"
+
+
+def test_one_chunk_is_told_whole(half: Simulation) -> None:
+    """Range, times, watermarks, backfill, file and epoch of a published chunk."""
+    found = chunks.chunk(indexed(half), "shop", "shop.orders", 1)
+    assert found is not None
+    assert (found.state, found.lower, found.upper, found.attempt) == ("published", "10001", "20001", 0)
+    assert found.epoch is not None
+    assert found.started is not None
+    assert found.started >= START
+    assert found.low is not None
+    assert found.backfill_changes == (found.backfill_deleted or 0) + (found.backfill_upserted or 0)
+    assert chunks.chunk(indexed(half), "shop", "shop.orders", 99) is None
+
+
+def test_reads_are_in_order_and_windows_widest_first(half: Simulation) -> None:
+    """Lanes need time order, windows need width order."""
+    cursor = indexed(half)
+    read = chunks.reads(cursor, "shop")
+    assert [one.started for one in read] == sorted(one.started for one in read)
+    assert len(chunks.reads(cursor, "shop", limit=3)) == 3
+    gaps = [one.gap_bytes or 0 for one in chunks.windows(cursor, "shop", limit=10)]
+    assert gaps == sorted(gaps, reverse=True)
+    assert chunks.windows(cursor, "shop", table="shop.countries") == []
+
+
+def test_runs_say_how_they_ended(tmp_path: Path) -> None:
+    """Newest first, with the error of the one that failed."""
+    first = Simulation(tmp_path / "shop", [ORDERS], run="a", start=START).advance(3)
+    first.end("failed", 4, {"error": "SourceLostError", "message": "purged", "detail": "", "hint": ""})
+    second = Simulation(tmp_path / "shop", [ORDERS], run="b", start=START + timedelta(minutes=1)).advance(3)
+    cursor = indexed(first, second)
+    newest, oldest = runs.runs(cursor, "shop")
+    assert (newest.run, newest.ended, newest.state) == ("b", None, "running")
+    assert (oldest.run, oldest.outcome, oldest.exit_code) == ("a", "failed", 4)
+    assert "purged" in (oldest.error or "")
+    totals = runs.run_totals(cursor, "shop")
+    assert totals["shop", "a"].chunks == first.finished
+    assert totals["shop", "a"].errors >= 1
+    assert runs.latest_run(cursor, "other") is None
+    assert runs.first_started(cursor, "shop") == START
+
+
+def test_lag_is_the_worst_of_its_bucket_and_gaps_stay_gaps(half: Simulation) -> None:
+    """An average would hide a spike; a bucket without a reading is left out."""
+    half.now += timedelta(seconds=60)
+    half.advance(10)
+    cursor = indexed(half)
+    fine = series.lag_series(cursor, "shop", START, 1)
+    coarse = series.lag_series(cursor, "shop", START, 10_000)
+    assert max(p.lag_s or 0 for p in fine) == max(p.lag_s or 0 for p in coarse)
+    assert len(coarse) < 4
+    assert series.latest_lag(cursor, "shop") is not None
+    assert series.latest_lag(cursor, "other") is None
+
+
+def test_epochs_add_up(half: Simulation) -> None:
+    """The sum over buckets is the sum over commits, and the newest position is the last one."""
+    cursor = indexed(half)
+    totals = series.epoch_totals(cursor, "shop")
+    assert sum(one.changes for one in series.epoch_series(cursor, "shop", START, 3000)) == totals.changes
+    assert totals.epoch == half.epoch
+    assert totals.to_position == f"mysql-bin.{half.file:06d}:{half.position}"
+
+
+def test_commands_are_answered_by_their_id(half: Simulation) -> None:
+    """What the console sent is found again in the journal."""
+    half.command("pause", "c0ffee000001")
+    cursor = indexed(half)
+    found = log.answers(cursor, "shop", ["c0ffee000001", "unknown"])
+    assert [one.event for one in found] == ["command.accepted", "command.done"]
+    assert log.answers(cursor, "shop", []) == []
+    marks = series.marks(cursor, "shop", START)
+    assert [mark.label for mark in marks if mark.event == "run.state"] == ["running", "paused"]
+
+
+def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
+    """Newest first; text is looked for in the whole line, whatever its case."""
+    cursor = indexed(half)
+    found = log.events(cursor, "shop", ["table.planned", "table.state"], text="COUNTRIES")
+    assert {one.table for one in found} == {"shop.countries"}
+    assert len(log.events(cursor, "shop", ["epoch.committed"], limit=2)) == 2
+
+
+def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> None:
+    """Run ids are unique within a pipeline only."""
+    one = Simulation(tmp_path / "one", [ORDERS], run="r", start=START).advance(2)
+    two = Simulation(tmp_path / "two", [ORDERS], run="r", start=START).advance(4)
+    cursor = indexed(one, two)
+    totals = runs.run_totals(cursor)
+    assert (totals["one", "r"].chunks, totals["two", "r"].chunks) == (one.finished, two.finished)
+    assert Directory(tmp_path / "one") == one.directory

@@ -1,0 +1,128 @@
+"""The Delta destination: chunks and changes are added once, merges make the mirror, another ledger is refused."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from engine.capture.changes import log_schema
+from engine.capture.files import DataFile, FileWriter
+from engine.decode.schema import Column, Table, arrow_schema
+from engine.errors import SpecError
+from engine.sink.delta import DeltaTables
+
+TABLE = Table(
+    "shop", "orders", (Column("a", "int"), Column("b", "bigint", unsigned=True), Column("v", "int")), ("a", "b")
+)
+Change = tuple[str, int, int, int, int]
+
+
+def chunk_file(delta: DeltaTables, rows: Sequence[tuple[int, int, int]]) -> list[DataFile]:
+    """A chunk's rows as a reader writes them."""
+    schema = arrow_schema(TABLE)
+    with FileWriter(delta.mirror, "chunk", schema, TABLE.key) as writer:
+        writer.write(pa.Table.from_pylist([dict(zip("abv", row, strict=True)) for row in rows], schema=schema))
+        return writer.close()
+
+
+def change_file(delta: DeltaTables, changes: Sequence[Change]) -> list[DataFile]:
+    """Changes (kind, a, b, v, seq) as a segment reader writes them."""
+    schema = log_schema(arrow_schema(TABLE))
+    names = ("_tm_kind", "a", "b", "v", "_tm_seq")
+    with FileWriter(delta.changes, "changes", schema, (*TABLE.key, "_tm_seq")) as writer:
+        writer.write(pa.Table.from_pylist([dict(zip(names, change, strict=True)) for change in changes], schema=schema))
+        return writer.close()
+
+
+def mirror(delta: DeltaTables) -> list[tuple[Any, ...]]:
+    """The mirror's rows, sorted."""
+    rows = DeltaTable(str(delta.mirror)).to_pyarrow_dataset().to_table().to_pylist()
+    return sorted((row["a"], int(row["b"]), row["v"]) for row in rows)
+
+
+@pytest.fixture
+def delta(tmp_path: Path) -> DeltaTables:
+    """Both tables, empty."""
+    tables = DeltaTables(tmp_path, "ledger-1", TABLE)
+    tables.create(expected=False)
+    return tables
+
+
+def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: DeltaTables) -> None:
+    """Random histories over several epochs, keys of two columns, one of them beyond 2^63; each step applied twice."""
+    rng, source, seq = Random(7), {}, 0
+    waiting: list[DataFile] = []
+    keys = [(a, 2**63 + b) for a in range(3) for b in range(3)]
+    rows = [(a, b, 0) for a, b in keys[:5]]
+    source = {(a, b): v for a, b, v in rows}
+    files = chunk_file(delta, rows)
+    assert delta.append("chunks", 0, files) is not None
+    assert delta.append("chunks", 0, files) is None
+    for epoch in range(1, 7):
+        changes: list[Change] = []
+        for _ in range(6):
+            key, seq = rng.choice(keys), seq + 1
+            if key in source and rng.random() < 0.6:
+                changes.append(("-D", *key, source.pop(key), seq))
+            elif key not in source:
+                source[key] = seq
+                changes.append(("+I", *key, seq, seq))
+            else:
+                changes += [("-U", *key, source[key], seq), ("+U", *key, seq, seq)]
+                source[key] = seq
+        files = change_file(delta, changes)
+        waiting += files
+        assert delta.append("changes", epoch, files) is not None
+        assert delta.append("changes", epoch, files) is None
+        if epoch % 2 == 0:
+            assert delta.merge(epoch, waiting) is not None
+            assert mirror(delta) == sorted((a, b, v) for (a, b), v in source.items())
+            assert delta.applied("merge") == epoch
+            waiting = []
+    assert (delta.applied("chunks"), delta.applied("changes")) == (0, 6)
+    assert delta.append("chunks", 7, []) is None
+    assert delta.merge(7, []) is None
+
+
+def test_creating_twice_is_creating_once(delta: DeltaTables) -> None:
+    """And nothing is applied at first."""
+    delta.create(expected=True)
+    delta.create(expected=False)
+    assert [delta.applied(kind) for kind in ("chunks", "changes", "merge")] == [-1, -1, -1]
+
+
+def test_a_destination_of_another_ledger_is_refused(delta: DeltaTables, tmp_path: Path) -> None:
+    """Nothing is mixed; and one that is gone is not quietly begun anew."""
+    with pytest.raises(SpecError, match="does not belong"):
+        DeltaTables(tmp_path, "ledger-2", TABLE).create(expected=False)
+    with pytest.raises(SpecError, match="is gone"):
+        DeltaTables(tmp_path / "elsewhere", "ledger-1", TABLE).create(expected=True)
+
+
+def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -> None:
+    """A merge of an earlier epoch than the mirror has does nothing, whoever asks for it."""
+    later, earlier = change_file(delta, [("+I", 1, 1, 12, 12)]), change_file(delta, [("+I", 1, 1, 10, 10)])
+    assert delta.merge(12, later) is not None
+    assert delta.merge(10, earlier) is None
+    assert mirror(delta) == [(1, 1, 12)]
+    assert delta.applied("merge") == 12
+
+
+def test_a_merge_in_parts_is_a_merge(delta: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More keys than memory should hold: several commits, the last one identified, the same mirror."""
+    monkeypatch.setattr("engine.sink.delta._MERGE_BYTES", 1)
+    monkeypatch.setattr("engine.sink.delta._MERGE_ROWS", 3)
+    changes: list[Change] = [("+I", n, n, n, n) for n in range(10)]
+    changes += [
+        (kind, n, n, n + (kind == "+U"), 10 + 2 * n + (kind == "+U")) for n in range(5) for kind in ("-U", "+U")
+    ]
+    changes += [("-D", 9, 9, 9, 99)]
+    before = DeltaTable(str(delta.mirror)).version()
+    assert delta.merge(3, change_file(delta, changes)) is not None
+    assert DeltaTable(str(delta.mirror)).version() > before + 1
+    assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + [(n, n, n) for n in range(5, 9)]
+    assert delta.applied("merge") == 3
