@@ -35,6 +35,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
     "table.resumed": ("table", "chunks"),
     "table.state": ("table", "state", "reason"),
+    # Dates that do not exist and were published as NULL with an epoch: `columns`: {column: values} (source.invalid_dates).
+    "table.nulled": ("table", "columns"),
     "chunk.assigned": ("table", "chunks", "group"),
     # `low`, `high`: watermarks; `gap_bytes` between them; `backfill`: {"changes", "deleted", "upserted"};
     # `timings`: {"low", "read", "high", "backfill", "write"} in seconds; `started`, `ended`: UTC text by the reader's clock.

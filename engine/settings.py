@@ -37,6 +37,8 @@ class Source(_Section):
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
     tls_ca: Path | None = None
     connect_timeout_s: float = Field(10.0, gt=0)
+    invalid_dates: Literal["error", "null"] = "error"
+    """What becomes of dates that do not exist (zero, a zero part, 31 February): stop the table, or NULL with a counter."""
     settle_s: float = Field(2.0, gt=0)
     """Age of a low watermark of the class "aged" (DESIGN 5)."""
 

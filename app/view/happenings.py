@@ -14,7 +14,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.ended"),
     "Errors": ("error", "chunk.failed"),
     "Commands": ("command.accepted", "command.refused", "command.done"),
-    "Tables": ("table.planned", "table.resumed", "table.state"),
+    "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.assigned", "chunk.finished"),
     "Epochs": ("epoch.committed", "sink.applied"),
     "Source": ("source.event",),
@@ -160,6 +160,11 @@ def _connected(body: Mapping[str, Any]) -> str:
     return f"Connected to {server}{cluster}"
 
 
+def _values_of(columns: Any) -> str:
+    known = columns if isinstance(columns, dict) else {}
+    return ", ".join(f"{words.plural(count, 'value')} of {column}" for column, count in known.items())
+
+
 def _reason(body: Mapping[str, Any]) -> str:
     return f" – {body['reason']}" if body.get("reason") else ""
 
@@ -170,6 +175,7 @@ _PLAIN: dict[str, Any] = {
     "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
     "table.planned": lambda b: f"Planned {words.plural(len(b.get('chunks') or ()), 'chunk')}: {b.get('reason')}",
+    "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
     "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
     "epoch.committed": lambda b: (
         f"Epoch {b.get('epoch')}: {words.plural(b.get('changes') or 0, 'change')} to {b.get('to_position')}"

@@ -6,6 +6,7 @@ any. In this version every statement that may alter the meaning of a captured ta
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
@@ -64,7 +65,7 @@ class BinlogStretch:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
     `position`: behind the last event that was seen. `gtids`, `transactions`, `bytes`, `last_ts`: of what was seen.
-    `stopped`: tables that cannot be followed, with the reason.
+    `stopped`: tables that cannot be followed, with the reason. `nulled`: dates that became NULL, by table and column.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class BinlogStretch:
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
         self.gtids, self.transactions, self.bytes, self.last_ts = GtidSet(), 0, 0, 0
         self.stopped: dict[str, TableStoppedError] = {}
+        self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
         self._maps: dict[int, tuple[Table, TableMap] | None] = {}
         self._transaction = np.zeros((1, 4), np.int64)  # ts, tx_a, tx_b, tx_n of the transaction that goes on
 
@@ -149,7 +151,7 @@ class BinlogStretch:
         ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
         for table_id in np.setdiff1d(ids, np.fromiter(self._maps, np.uint64)).tolist():
             event = int(events[int(np.flatnonzero(ids == table_id)[0])])
-            self._maps[table_id] = self._mapped(read_table_map(run.body(event)))
+            self._maps[table_id] = self._mapped(read_table_map(run.body(event), mariadb=self._mariadb))
 
     def _mapped(self, mapped: TableMap) -> tuple[Table, TableMap] | None:
         table = self._tables.get((mapped.database, mapped.table))
@@ -218,7 +220,8 @@ class BinlogStretch:
                 events_of.setdefault(mapped[0], []).append((mapped[1], rows[ids == table_id]))
         for table, groups in events_of.items():
             try:
-                parts = [_images(run, number, facts, table, mapped, events) for mapped, events in groups]
+                nulled = self.nulled[table.full_name]
+                parts = [_images(run, number, facts, table, mapped, events, nulled) for mapped, events in groups]
             except TableStoppedError as error:
                 self._stop(table, error)
                 continue
@@ -228,9 +231,15 @@ class BinlogStretch:
 
 
 def _images(
-    run: Run, number: int, facts: npt.NDArray[np.int64], table: Table, mapped: TableMap, events: Offsets
+    run: Run,
+    number: int,
+    facts: npt.NDArray[np.int64],
+    table: Table,
+    mapped: TableMap,
+    events: Offsets,
+    nulled: Counter[str],
 ) -> Changes:
-    images = decode_images(run.buffer, run.headers, events, table, mapped)
+    images = decode_images(run.buffer, run.headers, events, table, mapped, nulled)
     of = facts[images.event]
     columns = [images.kind, np.full(len(of), number), run.offset[images.event], of[:, 0], of[:, 1].view(np.uint64)]
     columns += [of[:, 2].view(np.uint64), of[:, 3]]

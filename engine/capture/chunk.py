@@ -5,6 +5,7 @@ Rows stay columns from the socket to the file. Where a backfill may follow they 
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,13 +46,14 @@ class ChunkRequest:
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """A chunk that is exact at `high`; timings in seconds by step."""
+    """A chunk that is exact at `high`; nulled: dates that became NULL, by column; timings in seconds by step."""
 
     low: Position
     high: Position
     files: list[DataFile]
     rows: int
     backfill: dict[str, int]
+    nulled: Counter[str]
     timings: dict[str, float]
 
 
@@ -76,19 +78,20 @@ def read_chunk(
     timings.lap("low")
     step("before_read")
     schema = arrow_schema(request.table)
-    exact = watermarks.kind == "snapshot"
+    exact = watermarks.exact(request.table)
+    nulled: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, _writer(request, schema) as writer:
         buffer = _Buffer(request.max_memory, Path(spill), schema)
-        for batch in _select(session, request):
+        for batch in _select(session, request, nulled):
             rows = pa.Table.from_batches([batch]).cast(schema)
             writer.write(rows) if exact else buffer.add(rows)
         step("after_read")
         timings.lap("read")
-        high = watermarks.high(low, step)
+        high = watermarks.high(low, request.table, step)
         watermarks.release()
         timings.lap("high")
         step("before_backfill")
-        reduced = None if high == low else _backfill(session, endpoint, first_server_id, request, low, high)
+        reduced = None if high == low else _backfill(session, endpoint, first_server_id, request, low, high, nulled)
         step("after_backfill")
         timings.lap("backfill")
         for rows in buffer:
@@ -98,7 +101,7 @@ def read_chunk(
         files = writer.close()
         timings.lap("write")
     counts = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
-    return ChunkResult(low, high, files, sum(f.rows for f in files), counts, dict(timings))
+    return ChunkResult(low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 
 def _writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
@@ -113,13 +116,13 @@ def select_statement(request: ChunkRequest) -> str:
     return f"SELECT {columns} FROM {quote(request.table.database, request.table.name)}{where}"
 
 
-def _select(session: ReaderSession, request: ChunkRequest) -> Iterator[pa.RecordBatch]:
+def _select(session: ReaderSession, request: ChunkRequest, nulled: Counter[str]) -> Iterator[pa.RecordBatch]:
     doing = f"Reading chunk {request.number} of {request.table.full_name}"
     statement = prepare(session.connection, select_statement(request), doing)
     types, packets = statement.execute(doing)
     check_types(request.table.columns, types)
     for block in packets.blocks():
-        yield decode_rows(block.buffer, block.start, block.end, request.table.columns)
+        yield decode_rows(block.buffer, block.start, block.end, request.table.columns, nulled)
     statement.close()
 
 
@@ -130,6 +133,7 @@ def _backfill(
     request: ChunkRequest,
     low: Position,
     high: Position,
+    nulled: Counter[str],
 ) -> Reduced | None:
     """The changes between the watermarks, reduced; None when the chunk's table has no key to apply them by."""
     table = request.table
@@ -137,6 +141,7 @@ def _backfill(
         {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
     )
     parts = [changes for _, _, changes in read_stretch(endpoint, stretch, first_server_id)]
+    nulled.update(stretch.nulled[table.full_name])
     if table.full_name in stretch.stopped:
         raise stretch.stopped[table.full_name]
     if session.watermarks.kind == "gtid" and low.gtids is not None:

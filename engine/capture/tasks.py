@@ -75,6 +75,7 @@ class ChunkGroup:
             "files": [file.as_dict() for file in result.files],
             "rows": result.rows,
             "backfill": result.backfill,
+            "nulled": result.nulled,
             "timings": result.timings,
             "started": started,
             "ended": clock.utc_text(),
@@ -118,7 +119,7 @@ class Segment:
             for name, error in stretch.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
                     logs.pop(name).writer.discard()  # it may have stopped within a transaction
-            reports = {name: log.close() for name, log in logs.items()}
+            reports = {name: {**log.close(), "nulled": stretch.nulled[name]} for name, log in logs.items()}
         except BaseException:
             for log in logs.values():
                 log.writer.discard()

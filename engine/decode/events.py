@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.decode.framing import Bytes, Offsets, words
+from engine.decode.tablemap import describe_columns, packed_integer
 from engine.decode.types.base import Mapped
 from engine.errors import SourceLostError
 
@@ -152,10 +153,9 @@ class TableMap:
     names: tuple[str, ...] | None
 
 
-METADATA_BYTES = dict.fromkeys((4, 5, 17, 18, 19, 242, 245, 249, 250, 251, 252, 255), 1)
-METADATA_BYTES |= dict.fromkeys((15, 16, 246, 247, 248, 253, 254), 2)
+METADATA_BYTES = dict.fromkeys((4, 5, 17, 18, 19, 140, 242, 245, 249, 250, 251, 252, 255), 1)
+METADATA_BYTES |= dict.fromkeys((15, 16, 141, 246, 247, 248, 253, 254), 2)
 """Bytes of metadata by type code; other types have none."""
-_NAMES_FIELD = 4
 
 
 def table_id(body: bytes) -> int:
@@ -163,10 +163,10 @@ def table_id(body: bytes) -> int:
     return int.from_bytes(body[:6], "little")
 
 
-def read_table_map(body: bytes) -> TableMap:
+def read_table_map(body: bytes, *, mariadb: bool) -> TableMap:
     """The body of a TABLE_MAP event, without checksum. Raises SourceLostError when it is not one."""
     try:
-        return _table_map(body)
+        return _table_map(body, mariadb=mariadb)
     except (IndexError, UnicodeDecodeError) as error:
         raise _broken("TABLE_MAP") from error
 
@@ -180,50 +180,29 @@ def _broken(event: str) -> SourceLostError:
     )
 
 
-def _table_map(body: bytes) -> TableMap:
+def _table_map(body: bytes, *, mariadb: bool) -> TableMap:
     at = 8
     database, at = _short_string(body, at)
     table, at = _short_string(body, at)
-    count, at = _packed_integer(body, at)
+    count, at = packed_integer(body, at)
     codes = body[at : at + count]
     at += count
-    size, at = _packed_integer(body, at)
+    size, at = packed_integer(body, at)
     metadata, columns = body[at : at + size], []
     at, used = at + size + (count + 7) // 8, 0
     for code in codes:
         width = METADATA_BYTES.get(code, 0)
         columns.append(Mapped(code, metadata[used : used + width]))
         used += width
-    if len(columns) != count:
+    if len(columns) != count or len(metadata) != size or used != size or at > len(body):
         raise _broken("TABLE_MAP")
-    names = None
-    while at < len(body):
-        field = body[at]
-        size, at = _packed_integer(body, at + 1)
-        if field == _NAMES_FIELD:
-            names = _strings(body[at : at + size])
-        at += size
-    return TableMap(table_id(body), database, table, tuple(columns), names)
+    described, names = describe_columns(columns, body[at:], mariadb=mariadb)
+    return TableMap(table_id(body), database, table, described, names)
 
 
 def _short_string(body: bytes, at: int) -> tuple[str, int]:
     end = at + 1 + body[at]
     return body[at + 1 : end].decode(), end + 1
-
-
-def _packed_integer(body: bytes, at: int) -> tuple[int, int]:
-    first = body[at]
-    width = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(first, 0)
-    return (int.from_bytes(body[at + 1 : at + 1 + width], "little"), at + 1 + width) if width else (first, at + 1)
-
-
-def _strings(field: bytes) -> tuple[str, ...]:
-    at, out = 0, []
-    while at < len(field):
-        size, at = _packed_integer(field, at)
-        out.append(field[at : at + size].decode())
-        at += size
-    return tuple(out)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ Single-row events, which are what applications write, take one or two such round
 restored at the end from each image's event and its place in it.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +30,6 @@ from engine.errors import DecodeError, TableStoppedError
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
 KINDS = ("+I", "-U", "+U", "-D")
 """The text of each kind of change, by its number."""
-_BLOB, _STRING = 252, 254
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,30 @@ def check_table_map(table: Table, mapped: TableMap) -> None:
 
 
 def _fits(column: Column, mapped: Mapped) -> bool:
-    """Whether the binlog announces the column's own type, with its digits where the layout depends on them."""
-    if mapped.code not in value_type(column).binlog or len(mapped.metadata) != METADATA_BYTES.get(mapped.code, 0):
-        return False
-    if column.type == "decimal":
-        return mapped.metadata == bytes((column.precision, column.scale))
-    if column.type in ("datetime", "timestamp"):
-        return mapped.metadata == bytes((column.fraction,))
-    if mapped.code == _STRING:
-        # ENUM and SET come under the same code; the first byte tells them apart (two of its bits are of the length).
-        return mapped.metadata[0] | 0x30 == _STRING
-    return mapped.code != _BLOB or mapped.metadata[0] in (1, 2, 3, 4)
+    """Whether the binlog announces the column's own type, with the layout that its decoder expects."""
+    entry = value_type(column)
+    return (
+        mapped.code in entry.binlog
+        and len(mapped.metadata) == METADATA_BYTES.get(mapped.code, 0)
+        and entry.fits(column, mapped)
+    )
 
 
-def decode_images(buffer: Bytes, headers: Headers, chosen: Offsets, table: Table, mapped: TableMap) -> Images:
+def decode_images(
+    buffer: Bytes,
+    headers: Headers,
+    chosen: Offsets,
+    table: Table,
+    mapped: TableMap,
+    nulled: Counter[str] | None = None,
+) -> Images:
     """The images of the row events `chosen` (indexes into `headers`), which all belong to `table`.
 
-    Raises DecodeError when the bytes are not such images, TableStoppedError for images that lack columns.
+    nulled: counts by column the dates that became NULL because they do not exist. Raises DecodeError when the bytes are not such
+    images, TableStoppedError for images that lack columns.
     """
     at, updates = _first_images(buffer, headers, chosen, table)
-    records = Records.over(buffer, headers.end[chosen])
+    records = Records.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
     event, place = chosen, np.zeros(len(chosen), np.int64)
     kind = np.where(updates, BEFORE, np.where(np.isin(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
     batches, events, places, kinds = [], [], [], []

@@ -6,6 +6,7 @@ protocol manual). All rows of a buffer are decoded together: one cursor a row, m
 value of a type is in `engine.decode.types`.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,13 +31,16 @@ def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
             )
 
 
-def decode_rows(buffer: Bytes, start: Offsets, end: Offsets, columns: Sequence[Column]) -> pa.RecordBatch:
+def decode_rows(
+    buffer: Bytes, start: Offsets, end: Offsets, columns: Sequence[Column], nulled: Counter[str] | None = None
+) -> pa.RecordBatch:
     """The rows whose payloads are `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of DESIGN 12.
 
     `buffer` has `framing.PADDING` bytes after its last row and may be used again afterwards: everything is copied.
-    Raises DecodeError when the bytes are not such rows.
+    nulled: counts by column the dates that became NULL because they do not exist. Raises DecodeError when the bytes are not
+    such rows.
     """
-    records = Records.over(buffer, end)
+    records = Records.over(buffer, end, Counter() if nulled is None else nulled)
     bitmap = (len(columns) + 9) // 8
     at = start + 1 + bitmap
     if (at > end).any():

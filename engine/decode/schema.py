@@ -12,7 +12,8 @@ class Column:
     """One column as the server's catalogue describes it.
 
     type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
-    precision, scale: of DECIMAL. fraction: digits after the second, 0 to 6. charset: of texts, None for binaries.
+    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
+    for binaries. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop the table).
     """
 
     name: str
@@ -24,6 +25,8 @@ class Column:
     scale: int = 0
     fraction: int = 0
     charset: str | None = None
+    labels: tuple[str, ...] = ()
+    null_dates: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,14 @@ class Table:
     """A table of the source with its columns and its identity.
 
     key: the columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
-    empty when there is neither.
+    empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none).
     """
 
     database: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    transactional: bool = True
 
     @property
     def full_name(self) -> str:
@@ -53,8 +57,8 @@ class Table:
 
 def table_from_dict(record: Mapping[str, Any]) -> Table:
     """The inverse of `Table.as_dict`."""
-    columns = tuple(Column(**column) for column in record["columns"])
-    return Table(record["database"], record["name"], columns, tuple(record["key"]))
+    columns = tuple(Column(**{**column, "labels": tuple(column.get("labels", ()))}) for column in record["columns"])
+    return Table(record["database"], record["name"], columns, tuple(record["key"]), record.get("transactional", True))
 
 
 def arrow_schema(table: Table) -> pa.Schema:

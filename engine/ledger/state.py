@@ -5,13 +5,14 @@ An epoch record is the only unit of change:
     {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
      "identity": …, "ledger": …,                                       epoch 0 only
      "tables": {"shop.orders": {"planned": {"table": …, "plan": …},     when it joins
-                                "chunks": [{"chunk", "exact", "files", "rows"}, …],
-                                "changes": {"files", "kinds"},
+                                "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
+                                "changes": {"files", "kinds", "nulled"},
                                 "stopped": error}}}
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,13 +24,17 @@ Record = dict[str, Any]
 
 @dataclass(frozen=True)
 class TableState:
-    """One table: columns and plan (dictionaries of `decode.schema` and `plan.chunks`), finished chunks, what was counted."""
+    """One table: columns and plan (dictionaries of `decode.schema` and `plan.chunks`), finished chunks, what was counted.
+
+    nulled: dates that do not exist and were read as NULL, by column (each image of a change counts).
+    """
 
     table: Record
     plan: Record
     finished: frozenset[int] = frozenset()
     rows_read: int = 0
     changes_applied: int = 0
+    nulled: Mapping[str, int] = field(default_factory=dict)
     stopped: Record | None = None
 
     @property
@@ -40,6 +45,11 @@ class TableState:
     def copied(self) -> bool:
         """Whether every chunk is finished."""
         return len(self.finished) == self.chunks
+
+    @property
+    def begun(self) -> bool:
+        """Whether it has, or will have, a place in the destination: not so when it was refused from the start."""
+        return not self.stopped or bool(self.finished or self.changes_applied)
 
     @property
     def state(self) -> str:
@@ -94,8 +104,15 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         finished=table.finished | {chunk["chunk"] for chunk in chunks},
         rows_read=table.rows_read + sum(chunk["rows"] for chunk in chunks),
         changes_applied=table.changes_applied + sum(change.get("changes", {}).get("kinds", [])),
+        nulled=dict(Counter(table.nulled) + nulled(change)),
         stopped=change.get("stopped", table.stopped),
     )
+
+
+def nulled(change: Record) -> Counter[str]:
+    """The dates that an epoch's change of one table publishes as NULL, by column."""
+    parts = [*change.get("chunks", []), change.get("changes", {})]
+    return sum((Counter(part.get("nulled", {})) for part in parts), Counter[str]())
 
 
 def ranges(numbers: Iterable[int]) -> list[list[int]]:
@@ -118,6 +135,7 @@ def state_to_dict(state: State) -> Record:
             "finished": ranges(t.finished),
             "rows_read": t.rows_read,
             "changes_applied": t.changes_applied,
+            "nulled": t.nulled,
             "stopped": t.stopped,
         }
         for name, t in state.tables.items()

@@ -5,12 +5,13 @@ so it is seen in the log.
 """
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine import clock
 from engine.capture.segment import gtids_at
 from engine.decode.schema import Table
-from engine.errors import SpecError
+from engine.errors import SpecError, TidemarkError
 from engine.ledger.state import Record, State
 from engine.plan.chunks import Plan
 from engine.plan.strategy import plan_table
@@ -33,14 +34,24 @@ class Begun:
 
 
 def first_epoch(
-    spec: Spec, connection: Connection, endpoint: Endpoint, server: Server, watermarks: WatermarkClass, run: str
+    spec: Spec,
+    connection: Connection,
+    endpoint: Endpoint,
+    server: Server,
+    watermarks: WatermarkClass,
+    refused: Mapping[str, TidemarkError],
+    run: str,
 ) -> Begun:
-    """The record of epoch 0 for a pipeline that has no ledger yet."""
+    """The record of epoch 0 for a pipeline that has no ledger yet. refused: tables that stop before they begin."""
     position = _start(spec, connection, server)
     if watermarks == "gtid":
         position = Position(position.file, position.offset, gtids_at(endpoint, position, spec.first_server_id()))
-    tables, plans = {}, []
-    for table in captured_tables(connection, spec.source.tables):
+    tables: dict[str, Record] = {}
+    plans = []
+    for table in captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null"):
+        if table.full_name in refused:
+            tables[table.full_name] = _refused(table, refused[table.full_name])
+            continue
         plan = plan_table(connection, table, spec.snapshot)
         if spec.source.startup in FOLLOW_ONLY:
             plan = _followed(plan)
@@ -61,6 +72,11 @@ def first_epoch(
         "tables": tables,
     }
     return Begun(record, plans)
+
+
+def _refused(table: Table, error: TidemarkError) -> Record:
+    plan = Plan(table.full_name, 0, (), None, None, None, "one", "not captured", ())
+    return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
 
 
 def _start(spec: Spec, connection: Connection, server: Server) -> Position:

@@ -9,6 +9,7 @@ Chunks are read by jobs of their own all the while: the log never waits for the 
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from engine.decode.images import KINDS
 from engine.decode.schema import table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
-from engine.ledger.state import Record, State, ranges
+from engine.ledger.state import Record, State, nulled, ranges
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run.begin import check_source
@@ -248,6 +249,9 @@ class Coordinator:
         self._gtids = self.position.gtids
         self._candidate = Candidate(self.position, seen_s)
         self._journal.write("epoch.committed", **_event(record, frozen, reports, read_s, clock.monotonic_s() - began))
+        for name, change in record["tables"].items():
+            if columns := nulled(change):
+                self._journal.write("table.nulled", table=name, columns=columns)
         self._show_progress()
 
     def _read_log(
@@ -291,6 +295,7 @@ class Coordinator:
                 "exact": f.report["high"],
                 "files": f.report["files"],
                 "rows": f.report["rows"],
+                "nulled": f.report["nulled"],
             }
             tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
         next_seq, stopped = self.state.next_seq, set(self._stopped)
@@ -298,8 +303,10 @@ class Coordinator:
             for name, log in report["tables"].items():
                 next_seq = max(next_seq, log["next_seq"])
                 if name not in stopped:  # a table that stopped in an earlier part of this epoch ends there
-                    changes = tables.setdefault(name, {}).setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0]})
+                    none: Record = {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}}
+                    changes = tables.setdefault(name, {}).setdefault("changes", none)
                     changes["files"] += log["files"]
+                    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(log["nulled"]))
                     changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
             for name, error in report["stopped"].items():
                 if name not in stopped:

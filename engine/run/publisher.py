@@ -49,6 +49,8 @@ class Publisher:
     def open_tables(self, state: State) -> None:
         """Create the Delta tables that are missing. Raises SpecError when a destination belongs to another ledger."""
         for name, table in state.tables.items():
+            if not table.begun:
+                continue
             expected = bool(table.finished or table.changes_applied)
             self._open(name, table_from_dict(table.table), state.ledger, expected)
 
@@ -134,9 +136,11 @@ class Publisher:
     def _append(self, record: Record) -> None:
         epoch = record["epoch"]
         for name, change in record["tables"].items():
-            target = self._targets[name]
             chunks = [DataFile(**file) for chunk in change.get("chunks", []) for file in chunk["files"]]
             changes = [DataFile(**file) for file in change.get("changes", {}).get("files", [])]
+            if not chunks and not changes:
+                continue
+            target = self._targets[name]
             self._told(target.delta.append("chunks", epoch, chunks))
             self._told(target.delta.append("changes", epoch, changes))
             if epoch > target.merged:

@@ -73,6 +73,7 @@ def _tables(state: State | None) -> list[dict[str, Any]]:
             "chunks_total": table.chunks,
             "rows_read": table.rows_read,
             "changes_applied": table.changes_applied,
+            "dates_nulled": table.nulled,
             "error": table.stopped["message"] if table.stopped else None,
         }
         for name, table in (state.tables.items() if state else ())

@@ -31,7 +31,7 @@ from engine.capture.changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import SpecError
-from engine.sink.layout import changes_folder, mirror_folder
+from engine.sink.layout import changes_folder, make_readable, mirror_folder
 
 _DELETES = ("-U", "-D")
 # Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
@@ -84,6 +84,7 @@ class DeltaTables:
                         detail="Going on would leave a table that lacks them; nothing was written.",
                         hint="Restore the folder, or remove the pipeline's ledger folder to copy everything anew.",
                     )
+                make_readable(folder)
                 nullable = pa.schema([field.with_nullable(True) for field in schema])
                 description = f"Tidemark ledger {self._ledger}"
                 DeltaTable.create(

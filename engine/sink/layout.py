@@ -1,6 +1,10 @@
 """Where a table's files are in a destination (DESIGN 4)."""
 
+import os
 from pathlib import Path
+from urllib.parse import unquote
+
+from engine.errors import SpecError
 
 
 def folder_name(name: str) -> str:
@@ -12,6 +16,28 @@ def folder_name(name: str) -> str:
         return name.replace(".", "%2E")
     keep = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-."
     return "".join(c if c in keep else "".join(f"%{byte:02X}" for byte in c.encode()) for c in name)
+
+
+def make_readable(folder: Path) -> None:
+    """Create a table's folder, and where its name or its database's is percent-encoded a link under the plain name.
+
+    deltalake (1.6) decodes the path of a local table once more than it should where it reads the table's log, and finds it through
+    the link; a table is else neither written nor read. Raises SpecError when something else has the plain name.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for real in (folder.parent, folder):
+        plain = real.parent / unquote(real.name)
+        if plain == real or (plain.is_symlink() and plain.resolve() == real.resolve()):
+            continue
+        plain.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            plain.symlink_to(os.path.relpath(real, plain.parent))
+        except FileExistsError:
+            raise SpecError(
+                f"The destination needs the name {plain} for a link to {real.name}, and something else has it.",
+                detail="Tables are read through that link; nothing was written.",
+                hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
+            ) from None
 
 
 def mirror_folder(root: Path, database: str, table: str) -> Path:

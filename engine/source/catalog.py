@@ -1,7 +1,8 @@
 """The catalogue: which tables the source has, their columns and keys, and what the server estimates of them."""
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.decode.schema import Column, Table
@@ -28,6 +29,12 @@ _STATISTICS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, TABLE_ROWS AS n, AVG_ROW_LENGTH AS length, DATA_LENGTH AS bytes, ENGINE AS engine
 FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
 
+_ENGINE = """
+SELECT t.ENGINE AS engine, e.TRANSACTIONS AS transactions FROM information_schema.TABLES t
+LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s"""
+_LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
+_DATES = ("date", "datetime", "timestamp")
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -44,7 +51,7 @@ def list_tables(connection: Connection) -> list[tuple[str, str]]:
     return [(row["d"], row["t"]) for row in query(connection, _TABLES)]
 
 
-def captured_tables(connection: Connection, globs: Sequence[str]) -> list[Table]:
+def captured_tables(connection: Connection, globs: Sequence[str], *, null_dates: bool = False) -> list[Table]:
     """The tables that the globs choose, with columns and key. Raises SpecError when they choose none."""
     chosen = select_tables(globs, list_tables(connection))
     if not chosen:
@@ -53,13 +60,32 @@ def captured_tables(connection: Connection, globs: Sequence[str]) -> list[Table]
             detail="Only tables that the user may SELECT from are seen.",
             hint="Check the globs (database.table) and the user's grants.",
         )
-    return [read_table(connection, database, table) for database, table in chosen]
+    return [read_table(connection, database, table, null_dates=null_dates) for database, table in chosen]
 
 
-def read_table(connection: Connection, database: str, table: str) -> Table:
-    """One table's columns, in the server's order, and its key."""
+def read_table(connection: Connection, database: str, table: str, *, null_dates: bool = False) -> Table:
+    """One table's columns, in the server's order, and its key.
+
+    null_dates: dates that do not exist are to become NULL, but for those of the key, which must tell rows apart.
+    """
     columns = tuple(_column(row) for row in query(connection, _COLUMNS, (database, table)))
-    return Table(database, table, columns, _identity(query(connection, _KEYS, (database, table))))
+    key = _identity(query(connection, _KEYS, (database, table)))
+    if null_dates:
+        columns = tuple(
+            replace(c, null_dates=True, nullable=True) if c.type in _DATES and c.name not in key else c for c in columns
+        )
+    engine = query(connection, _ENGINE, (database, table))
+    return Table(database, table, columns, key, all(row["transactions"] == "YES" for row in engine))
+
+
+def _labels(full_type: str) -> tuple[str, ...]:
+    """The labels of an ENUM or SET out of COLUMN_TYPE, where quotes are doubled and backslashes escape."""
+    inside = full_type[full_type.index("(") : full_type.rindex(")")]
+    return tuple(re.sub(r"\\(.)|''", _unescaped, label, flags=re.DOTALL) for label in _LABEL.findall(inside))
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return {"n": "\n", "r": "\r", "0": "\0"}.get(escape[1], escape[1]) if escape[1] else "'"
 
 
 def _column(row: dict[str, Any]) -> Column:
@@ -72,7 +98,8 @@ def _column(row: dict[str, Any]) -> Column:
         precision=int(row["num_precision"] or 0),
         scale=int(row["scale"] or 0),
         fraction=int(row["fraction"] or 0),
-        charset=row["charset"],
+        charset=None if row["charset"] == "binary" else "utf8mb3" if row["charset"] == "utf8" else row["charset"],
+        labels=_labels(row["full_type"]) if row["type"] in ("enum", "set") else (),
     )
 
 

@@ -93,6 +93,10 @@ def open_connection(endpoint: Endpoint) -> Connection:
             # A limit on queries is for applications; a chunk takes as long as it takes.
             limit = "max_statement_time" if "mariadb" in connection.get_server_info().lower() else "max_execution_time"
             cursor.execute(f"SET SESSION {limit} = 0")
+            # Its column is in every row image: the catalogue must show it (MySQL 8.0.30 on).
+            cursor.execute("SHOW SESSION VARIABLES LIKE 'show_gipk_in_create_table_and_information_schema'")
+            if cursor.fetchall():
+                cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
     except pymysql.Error as error:
         raise explain(error, "Setting the session up") from error
     if endpoint.identity is not None:

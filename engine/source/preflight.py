@@ -4,14 +4,13 @@ A list of small checks that all run; each says what was expected, what is, why i
 it. What is never asked for: LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from engine.decode.schema import Table
 from engine.decode.types import fault
-from engine.errors import PreflightError, SourceLostError, TidemarkError
+from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
 from engine.settings import Source
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
@@ -26,7 +25,7 @@ _AGED_FIX = "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or 
 
 @dataclass(frozen=True)
 class Check:
-    """One check's result. fix: a statement to copy, empty where there is none."""
+    """One check's result. fix: a statement to copy, or empty. table: the one that the check is about, empty for the server."""
 
     name: str
     outcome: Outcome
@@ -34,6 +33,7 @@ class Check:
     actual: str
     why: str
     fix: str = ""
+    table: str = ""
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
@@ -63,10 +63,29 @@ class Preflight:
     def passed(self) -> bool:
         return not any(check.outcome == "fail" for check in self.checks)
 
+    @property
+    def refused(self) -> dict[str, TableStoppedError]:
+        """The tables that cannot be captured, and why."""
+        tables: dict[str, list[Check]] = {}
+        for check in self.checks:
+            if check.table and check.outcome == "fail":
+                tables.setdefault(check.table, []).append(check)
+        return {
+            name: TableStoppedError(
+                f"{name} is not captured: " + " ".join(check.actual.rstrip(".") + "." for check in checks),
+                detail=" ".join(dict.fromkeys(check.why for check in checks)),
+                hint="\n".join(check.fix for check in checks if check.fix),
+            )
+            for name, checks in tables.items()
+        }
+
     def require(self) -> None:
-        """Raises PreflightError that lists what failed."""
+        """Raises PreflightError that lists what failed, when no table can be captured.
+
+        What is wrong with one table stops that table alone.
+        """
         failed = [check for check in self.checks if check.outcome == "fail"]
-        if failed:
+        if any(not check.table for check in failed) or len(self.refused) == len(self.tables):
             lines = [f"  {c.name}: expected {c.expected}; is {c.actual}. {c.why}" for c in failed]
             raise PreflightError(
                 f"The source does not fulfil what the pipeline needs ({len(failed)} of {len(self.checks)} checks failed):\n"
@@ -98,9 +117,9 @@ def run_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> P
         variables = {row["Variable_name"]: row["Value"] for row in rows}
         context = Context(endpoint, source, first_server_id, connection, server, variables)
         checks = [check(context) for check in _SERVER_CHECKS]
-        tables = captured_tables(connection, source.tables)
+        tables = captured_tables(connection, source.tables, null_dates=source.invalid_dates == "null")
         for table in tables:
-            checks += [check(table) for check in _TABLE_CHECKS]
+            checks += [replace(check(table), table=table.full_name) for check in _TABLE_CHECKS]
     finally:
         connection.close()
     return Preflight(checks, server, tables)
@@ -230,15 +249,23 @@ def _columns(table: Table) -> Check:
     )
 
 
+def _engine(table: Table) -> Check:
+    good = table.transactional
+    why = "A read of a table whose engine has no transactions makes its writers wait until it ends."
+    fix = "" if good else f"ALTER TABLE {quote(table.database, table.name)} ENGINE = InnoDB;"
+    actual = "one with transactions" if good else "one without"
+    return Check(
+        f"{table.full_name}: engine", "ok" if good else "warn", "an engine with transactions", actual, why, fix
+    )
+
+
 def _folder(table: Table) -> Check:
-    """Whether the table can have a folder in the destination. deltalake 1.6 cannot open a folder with `%` in its name."""
-    plain = re.fullmatch(r"[A-Za-z0-9_.-]+", table.database + table.name) is not None
-    free = not table.name.endswith("__changes")
-    expected = "letters, digits, _, - and . in its name, which does not end in __changes"
-    why = "The name becomes a folder of the destination; __changes is a change log's. Other names come with a later version."
-    fix = "" if plain and free else f'Exclude the table: tables = […, "!{table.full_name}"]'
-    outcome: Outcome = "ok" if plain and free else "fail"
-    return Check(f"{table.full_name}: name", outcome, expected, table.full_name, why, fix)
+    """Whether the table's folders in the destination are its own: `x__changes` is the change log of `x`."""
+    free = not table.name.endswith("__changes") and not {table.database, table.name} & {".", ".."}
+    expected = "a name that does not end in __changes and is not of dots alone"
+    why = "The name becomes a folder of the destination, where __changes is a change log's."
+    fix = "" if free else f'Exclude the table: tables = […, "!{table.full_name}"]'
+    return Check(f"{table.full_name}: name", "ok" if free else "fail", expected, table.full_name, why, fix)
 
 
 _IMAGES = "Changes are copied from complete row images."
@@ -256,4 +283,4 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _server_ids,
     _watermarks,
 ]
-_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _folder]
+_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _engine, _folder]

@@ -12,7 +12,8 @@ A low watermark may be too early without harm, since replaying full row images i
 classes, best first:
 
     snapshot     MariaDB, Percona: `START TRANSACTION WITH CONSISTENT SNAPSHOT` and then `binlog_snapshot_file/position` in that
-                 transaction. The server takes both under the commit lock, so low = high: no backfill at all.
+                 transaction. The server takes both under the commit lock, so low = high: no backfill at all. (For tables of
+                 engines without transactions the snapshot holds nothing: their high watermark is taken after the read.)
     gtid         MySQL with GTIDs: a *settled* position, one whose GTID set is contained in `@@gtid_executed`, which MySQL updates
                  after the engine commit. Candidates are positions whose set the engine knows because it decoded the binlog up
                  to them: the end of the last epoch, and this reader's own last high watermark after its backfill.
@@ -26,6 +27,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine import clock
+from engine.decode.schema import Table
 from engine.errors import TidemarkError, TransientError
 from engine.source.connect import Connection, Server, query
 from engine.source.positions import Position, current
@@ -100,10 +102,14 @@ class Watermarks:
         step("after_low")
         return position
 
-    def high(self, low: Position, step: Step = no_step) -> Position:
-        """The high watermark of the read that has just ended."""
+    def exact(self, table: Table) -> bool:
+        """Whether a read of the table shows it exactly at the low watermark."""
+        return self.kind == "snapshot" and table.transactional
+
+    def high(self, low: Position, table: Table, step: Step = no_step) -> Position:
+        """The high watermark of the read of `table` that has just ended."""
         step("before_high")
-        position = low if self.kind == "snapshot" else current(self._connection, self._server)
+        position = low if self.exact(table) else current(self._connection, self._server)
         if self.kind == "aged":
             self.offer(Candidate(position, server_time_s(self._connection)))
         step("after_high")

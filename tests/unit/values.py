@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from engine.decode.schema import Column, Table
-from tests.unit.wire import latin1
+from tests.unit.cells import latin1
 
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _UNDEFINED = "\x81\x8d\x8f\x90\x9d"
@@ -78,6 +78,36 @@ def _binaries(column: Column) -> st.SearchStrategy[bytes]:
     return st.binary(max_size=20) | st.sampled_from([b"", b"\0", b"\0\0", b"\xff" * 9])
 
 
+def _times(column: Column) -> st.SearchStrategy[str]:
+    longest = (838 * 3600 + 59 * 60 + 59) * 1_000_000
+    step = 10 ** (6 - column.fraction)
+
+    def text(us: int) -> str:
+        seconds, fraction = divmod(abs(us), 1_000_000)
+        digits = f".{fraction:06d}"[: column.fraction + 1] if column.fraction else ""
+        sign = "-" if us < 0 else ""
+        return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{digits}"
+
+    chosen = st.sampled_from([0, longest, -longest, 1, -1, -1_000_000, 360_000_000_000]) | st.integers(
+        -longest, longest
+    )
+    return chosen.map(lambda us: text(abs(us) // step * step * (-1 if us < 0 else 1)) if abs(us) >= step else text(0))
+
+
+def _bits(column: Column) -> st.SearchStrategy[bool | bytes]:
+    if column.precision == 1:
+        return st.booleans()
+    width = (column.precision + 7) // 8
+    return st.integers(0, 2**column.precision - 1).map(lambda n: n.to_bytes(width, "big"))
+
+
+def _labels(column: Column) -> st.SearchStrategy[str]:
+    if column.type == "enum":
+        return st.sampled_from(["", *column.labels])
+    chosen = st.lists(st.sampled_from(column.labels), unique=True)
+    return chosen.map(lambda members: ",".join(label for label in column.labels if label in members))
+
+
 MAKERS: list[tuple[dict[str, Any], Callable[[Column], st.SearchStrategy[Any]]]] = [
     *(({"type": name, "unsigned": unsigned}, _integers) for name in _BITS for unsigned in (False, True)),
     ({"type": "float"}, _floats),
@@ -90,6 +120,23 @@ MAKERS: list[tuple[dict[str, Any], Callable[[Column], st.SearchStrategy[Any]]]] 
     ({"type": "date"}, lambda _: st.dates(date(1, 1, 1), date(9999, 12, 31))),
     *(({"type": "datetime", "fraction": digits}, _datetimes) for digits in range(7)),
     *(({"type": "timestamp", "fraction": digits}, _timestamps) for digits in range(7)),
+    *(({"type": "time", "fraction": digits}, _times) for digits in range(7)),
+    ({"type": "year"}, lambda _: st.just(0) | st.integers(1901, 2155)),
+    *(({"type": "bit", "precision": bits}, _bits) for bits in (1, 5, 8, 9, 63, 64)),
+    ({"type": "enum", "labels": ("a", "b,c", "d'e", "ü"), "charset": "utf8mb4"}, _labels),
+    ({"type": "enum", "labels": tuple(f"label {n}" for n in range(300)), "charset": "utf8mb4"}, _labels),
+    *(
+        ({"type": "set", "labels": tuple(f"m{n}" for n in range(count)), "charset": "utf8mb4"}, _labels)
+        for count in (1, 8, 9, 20, 30, 33, 64)
+    ),
+    ({"type": "geometry"}, lambda _: st.binary(min_size=4, max_size=40)),
+    ({"type": "vector"}, lambda _: st.lists(st.floats(width=32, allow_nan=False), max_size=5)),
+    ({"type": "uuid"}, lambda _: st.uuids().map(str) | st.just("12340000-0000-0000-0000-000000000000")),
+    ({"type": "inet4"}, lambda _: st.ip_addresses(v=4).map(str) | st.sampled_from(["0.0.0.0", "10.0.0.0"])),  # noqa: S104
+    (
+        {"type": "inet6"},
+        lambda _: st.sampled_from(["::", "::1", "1::", "::ffff:1.2.3.4", "1::2:0:3:0:4", "a:b:c:d:e:f:1:2"]),
+    ),
     ({"type": "char", "length": 48, "charset": "utf8mb4"}, _texts),
     ({"type": "char", "length": 1020, "charset": "utf8mb4"}, _texts),
     ({"type": "char", "length": 12, "charset": "latin1"}, _texts),

@@ -8,29 +8,16 @@ import struct
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.decode.schema import Column, Table
+from tests.unit.cells import FIXED, WIDTHS, announced, image_value, lenenc, row_value
 
-_WIDTHS = {"tinyint": 1, "smallint": 2, "mediumint": 3, "int": 4, "bigint": 8}
-_BLOBS = {"tiny": 1, "": 2, "medium": 3, "long": 4}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 TRAILER = b"\xff" * 64
 """Hostile bytes behind the filled part of a buffer."""
-
-
-def lenenc(number: int) -> bytes:
-    """A length-encoded integer."""
-    if number < 251:
-        return bytes([number])
-    if number < 1 << 16:
-        return b"\xfc" + number.to_bytes(2, "little")
-    return b"\xfd" + number.to_bytes(3, "little") if number < 1 << 24 else b"\xfe" + number.to_bytes(8, "little")
 
 
 def packets(payloads: Iterable[bytes], sequence: int = 0) -> bytes:
@@ -52,36 +39,10 @@ def null_bitmap(values: Sequence[Any], skipped: int = 0) -> bytes:
     return bits.to_bytes((len(values) + skipped + 7) // 8, "little")
 
 
-def latin1(text: str) -> bytes:
-    """MySQL's latin1: Windows-1252, and five bytes that it leaves undefined."""
-    return b"".join(bytes([ord(c)]) if c in "\x81\x8d\x8f\x90\x9d" else c.encode("cp1252") for c in text)
-
-
 def row_payload(columns: Sequence[Column], values: Sequence[Any]) -> bytes:
     """A row of the binary protocol."""
     cells = (row_value(c, v) for c, v in zip(columns, values, strict=True) if v is not None)
     return b"\0" + null_bitmap(values, skipped=2) + b"".join(cells)
-
-
-def row_value(column: Column, value: Any) -> bytes:  # noqa: PLR0911 - a case a type
-    """A value in the binary protocol."""
-    if column.type in _WIDTHS:
-        width = 4 if column.type == "mediumint" else _WIDTHS[column.type]
-        return int(value).to_bytes(width, "little", signed=not column.unsigned)
-    if column.type in ("float", "double"):
-        return struct.pack("<f" if column.type == "float" else "<d", value)
-    if column.type == "date":
-        return struct.pack("<BHBB", 4, value.year, value.month, value.day)
-    if column.type in ("datetime", "timestamp"):
-        parts = struct.pack("<HBBBBB", value.year, value.month, value.day, value.hour, value.minute, value.second)
-        if value.microsecond:
-            return b"\x0b" + parts + struct.pack("<I", value.microsecond)
-        return b"\x07" + parts if any(parts[4:]) else b"\x04" + parts[:4]
-    if column.type == "decimal":
-        text = f"{Decimal(value):.{column.scale}f}".encode()
-        return lenenc(len(text)) + text
-    content = value if isinstance(value, bytes) else value.encode()
-    return lenenc(len(content)) + content
 
 
 def image(columns: Sequence[Column], values: Sequence[Any]) -> bytes:
@@ -90,80 +51,8 @@ def image(columns: Sequence[Column], values: Sequence[Any]) -> bytes:
     return null_bitmap(values) + b"".join(cells)
 
 
-def image_value(column: Column, value: Any) -> bytes:  # noqa: PLR0911 - a case a type
-    """A value in a row image."""
-    if column.type in _WIDTHS:
-        return int(value).to_bytes(_WIDTHS[column.type], "little", signed=not column.unsigned)
-    if column.type in ("float", "double"):
-        return row_value(column, value)
-    if column.type == "date":
-        return (value.year << 9 | value.month << 5 | value.day).to_bytes(3, "little")
-    if column.type == "datetime":
-        day = (value.year * 13 + value.month) << 5 | value.day
-        packed = day << 17 | value.hour << 12 | value.minute << 6 | value.second
-        return (packed + (1 << 39)).to_bytes(5, "big") + _fraction(value, column.fraction)
-    if column.type == "timestamp":
-        return int((value - _EPOCH).total_seconds()).to_bytes(4, "big") + _fraction(value, column.fraction)
-    if column.type == "decimal":
-        return _packed_decimal(Decimal(value), column.precision, column.scale)
-    content = value if isinstance(value, bytes) else latin1(value) if column.charset == "latin1" else value.encode()
-    if column.type == "binary":
-        content = content.rstrip(b"\0")
-    return len(content).to_bytes(_length_bytes(column), "little") + content
-
-
-def _fraction(value: datetime, digits: int) -> bytes:
-    size = (digits + 1) // 2
-    return (value.microsecond // 100 ** (3 - size)).to_bytes(size, "big")
-
-
-def _packed_decimal(value: Decimal, precision: int, scale: int) -> bytes:
-    """decimal2bin: groups of nine digits, the first one and the last one shorter; all bits inverted below zero."""
-    digits = f"{value.copy_abs():.{scale}f}".replace(".", "").zfill(precision)[-precision:]
-    whole, fraction = digits[: precision - scale], digits[precision - scale :]
-    head = len(whole) % 9
-    groups = [whole[:head], *(whole[n : n + 9] for n in range(head, len(whole), 9))]
-    groups += [fraction[n : n + 9] for n in range(0, len(fraction), 9)]
-    out = b"".join(int(g).to_bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[len(g)], "big") for g in groups if g)
-    if value < 0:
-        out = bytes(b ^ 0xFF for b in out)
-    return bytes([out[0] ^ 0x80]) + out[1:]
-
-
-def _length_bytes(column: Column) -> int:
-    for kind in ("text", "blob"):
-        if column.type.endswith(kind):
-            return _BLOBS[column.type.removesuffix(kind)]
-    return 2 if column.length > 255 else 1
-
-
-def announced(column: Column) -> tuple[int, bytes]:  # noqa: PLR0911 - a case a type
-    """Type code and metadata of a column in a table map."""
-    if column.type in _WIDTHS:
-        return {"tinyint": 1, "smallint": 2, "mediumint": 9, "int": 3, "bigint": 8}[column.type], b""
-    if column.type in ("float", "double"):
-        return (4, b"\x04") if column.type == "float" else (5, b"\x08")
-    if column.type in ("datetime", "timestamp"):
-        return (18 if column.type == "datetime" else 17), bytes([column.fraction])
-    if column.type == "date":
-        return 10, b""
-    if column.type == "decimal":
-        return 246, bytes([column.precision, column.scale])
-    if column.type in ("char", "binary"):
-        return 254, bytes([0xFE ^ (column.length & 0x300) >> 4, column.length & 0xFF])
-    if column.type in ("varchar", "varbinary"):
-        return 15, column.length.to_bytes(2, "little")
-    return 252, bytes([_length_bytes(column)])
-
-
-def protocol_code(column: Column) -> int:
-    """The type code that a result set announces."""
-    codes = {"datetime": 12, "timestamp": 7, "varchar": 253, "varbinary": 253}
-    return codes.get(column.type, announced(column)[0])
-
-
 def table_map(table: Table, number: int, *, names: bool = True) -> bytes:
-    """The body of a TABLE_MAP event; with names, as under binlog_row_metadata=FULL."""
+    """The body of a TABLE_MAP event; with names, as under binlog_row_metadata=FULL, without, as under MariaDB's NO_LOG."""
     described = [announced(column) for column in table.columns]
     metadata = b"".join(m for _, m in described)
     count = len(described)
@@ -172,10 +61,32 @@ def table_map(table: Table, number: int, *, names: bool = True) -> bytes:
         out += bytes([len(name.encode())]) + name.encode() + b"\0"
     out += lenenc(count) + bytes(code for code, _ in described) + lenenc(len(metadata)) + metadata
     out += b"\xff" * ((count + 7) // 8)
-    if names:
-        listed = b"".join(lenenc(len(c.name.encode())) + c.name.encode() for c in table.columns)
-        out += b"\x01" + lenenc(1) + b"\0" + b"\x04" + lenenc(len(listed)) + listed
-    return out
+    return out + _described(table.columns) if names else out
+
+
+_COLLATIONS = {"utf8mb4": 255, "utf8mb3": 33, "latin1": 8, None: 63}
+
+
+def _described(columns: Sequence[Column]) -> bytes:
+    """The optional metadata: signedness, character sets (one by one), labels, names."""
+    numeric = [c for c in columns if c.type in WIDTHS or c.type in ("float", "double", "decimal", "year")]
+    sizes = ("text", "blob", "char", "binary")
+    character = [c for c in columns if c.type.endswith(sizes) or c.type in FIXED or c.type == "vector"]
+    enums, sets = ([c for c in columns if c.type == kind] for kind in ("enum", "set"))
+    labelled = [c for c in columns if c.type in ("enum", "set")]
+    signs = sum(1 << (len(numeric) + 7) // 8 * 8 - 1 - n for n, c in enumerate(numeric) if c.unsigned)
+    fields = {
+        1: signs.to_bytes((len(numeric) + 7) // 8, "big"),
+        3: b"".join(lenenc(_COLLATIONS[c.charset]) for c in character),
+        11: b"".join(lenenc(_COLLATIONS[c.charset]) for c in labelled),
+        4: b"".join(lenenc(len(c.name.encode())) + c.name.encode() for c in columns),
+    }
+    for number, chosen in ((6, enums), (5, sets)):
+        fields[number] = b"".join(
+            lenenc(len(c.labels)) + b"".join(lenenc(len(label.encode())) + label.encode() for label in c.labels)
+            for c in chosen
+        )
+    return b"".join(bytes([number]) + lenenc(len(field)) + field for number, field in fields.items() if field)
 
 
 def rows_body(table: Table, number: int, kind: str, rows: Sequence[Sequence[Any]], *, version: int) -> bytes:

@@ -4,11 +4,12 @@ Adding a type is adding one entry to the `TYPES` of one of the modules here.
 """
 
 from engine.decode.schema import Column
-from engine.decode.types import decimals, numbers, strings, temporal
+from engine.decode.types import addresses, bits, decimals, documents, labels, numbers, spatial, strings, temporal, times
 from engine.decode.types.base import ValueType
 from engine.errors import TableStoppedError
 
-TYPES: dict[str, ValueType] = {**numbers.TYPES, **decimals.TYPES, **strings.TYPES, **temporal.TYPES}
+_MODULES = (numbers, bits, decimals, temporal, times, strings, labels, documents, spatial, addresses)
+TYPES: dict[str, ValueType] = {name: entry for module in _MODULES for name, entry in module.TYPES.items()}
 
 
 def value_type(column: Column) -> ValueType:

@@ -5,8 +5,9 @@ cursors moved behind them. Nothing is ever done row by row. Loads at a cursor ma
 of a record, which `framing.PADDING` makes safe; that no cursor leaves its record is checked once a column.
 """
 
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -21,19 +22,23 @@ Nulls = npt.NDArray[np.bool_] | None
 
 @dataclass(frozen=True)
 class Records:
-    """A buffer, where each record in it ends, and how to load integers from it."""
+    """A buffer, where each record in it ends, and how to load integers from it.
+
+    nulled: counts by column the dates that became NULL because they do not exist (`Column.null_dates`).
+    """
 
     buffer: Bytes
     u64: npt.NDArray[np.uint64]
     end: Offsets
+    nulled: Counter[str] = field(default_factory=Counter)
 
     @staticmethod
-    def over(buffer: Bytes, end: Offsets) -> "Records":
-        return Records(buffer, words(buffer), end)
+    def over(buffer: Bytes, end: Offsets, nulled: Counter[str]) -> "Records":
+        return Records(buffer, words(buffer), end, nulled)
 
     def rows(self, chosen: npt.NDArray[np.bool_]) -> "Records":
         """The same buffer for some of the records."""
-        return Records(self.buffer, self.u64, self.end[chosen])
+        return Records(self.buffer, self.u64, self.end[chosen], self.nulled)
 
     def inside(self, at: Offsets, column: Column) -> Offsets:
         """`at`, when no cursor is behind the end of its record. Raises DecodeError otherwise."""
@@ -92,16 +97,26 @@ def _outside(column: Column) -> DecodeError:
     )
 
 
+_INT32_MAX = (1 << 31) - 1
+_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+
 Decode = Callable[[Records, Offsets, Nulls, Column], tuple[pa.Array, Offsets]]
 DecodeImage = Callable[[Records, Offsets, Nulls, Column, "Mapped"], tuple[pa.Array, Offsets]]
 
 
 @dataclass(frozen=True)
 class Mapped:
-    """How a table map announces one column: its binlog type code and that type's metadata bytes."""
+    """How a table map announces one column: its binlog type code and that type's metadata bytes.
+
+    The rest is None where `binlog_row_metadata` leaves it out. collation: its number. labels: of an ENUM or SET, in its character
+    set.
+    """
 
     code: int
     metadata: bytes
+    unsigned: bool | None = None
+    collation: int | None = None
+    labels: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -110,7 +125,8 @@ class ValueType:
 
     arrow: its Arrow type for a column. row: decoder of the binary protocol. image: decoder of row images; its last argument
     is what the table map says of the column. protocol: type codes that the result set may announce. binlog: type codes that
-    the table map may announce. fault: why a column of this type cannot be decoded, or None.
+    the table map may announce. fits: whether the table map's metadata promise the layout that `image` decodes for the column.
+    fault: why a column of this type cannot be decoded, or None.
     """
 
     arrow: Callable[[Column], pa.DataType]
@@ -118,6 +134,7 @@ class ValueType:
     image: DecodeImage
     protocol: frozenset[int]
     binlog: frozenset[int]
+    fits: Callable[[Column, Mapped], bool] = lambda _column, _mapped: True
     fault: Callable[[Column], str | None] = lambda _: None
 
 
@@ -131,7 +148,7 @@ def validity(null: Nulls) -> pa.Buffer | None:
     return None if null is None else pa.py_buffer(np.packbits(~null, bitorder="little"))
 
 
-def slices(records: Records, start: Offsets, end: Offsets, null: Nulls, type_: pa.DataType) -> pa.Array:
+def slices(buffer: Bytes, start: Offsets, end: Offsets, null: Nulls, type_: pa.DataType) -> pa.Array:
     """Strings or binaries cut out of the buffer, copied by Arrow.
 
     The offsets start, end, start, end, … make an array over the buffer whose even slots are the values; `take` copies those. A NULL
@@ -140,11 +157,13 @@ def slices(records: Records, start: Offsets, end: Offsets, null: Nulls, type_: p
     count = len(start)
     if not count:
         return pa.array([], type_)
-    offsets = np.empty(2 * count, dtype=np.int32)
+    wide = len(buffer) > _INT32_MAX
+    offsets = np.empty(2 * count, dtype=np.int64 if wide else np.int32)
     offsets[0::2], offsets[1::2] = start, end
-    whole = pa.Array.from_buffers(type_, 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(records.buffer)])
+    over = _WIDE[type_] if wide else type_
+    whole = pa.Array.from_buffers(over, 2 * count - 1, [None, pa.py_buffer(offsets), pa.py_buffer(buffer)])
     slots = np.arange(0, 2 * count - 1, 2, dtype=np.int32)
-    return whole.take(pa.array(slots, mask=null))
+    return whole.take(pa.array(slots, mask=null)).cast(type_)
 
 
 def fail(column: Column, what: str, hint: str) -> DecodeError:

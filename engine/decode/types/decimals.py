@@ -33,7 +33,7 @@ def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[p
     start, after = records.counted(at, null, column)
     if column.precision <= _WORD_DIGITS and len(at):
         return _short(records, start, after, null, column), after
-    text = slices(records, start, after, null, pa.string())
+    text = slices(records.buffer, start, after, null, pa.string())
     type_ = _arrow(column)
     if pa.types.is_string(type_):
         if pc.any(pc.invert(pc.match_substring_regex(text, _pattern(column)))).as_py():
@@ -169,5 +169,12 @@ def _texts(
 
 
 TYPES = {
-    "decimal": ValueType(arrow=_arrow, row=_rows, image=_images, protocol=frozenset({246, 0}), binlog=frozenset({246})),
+    "decimal": ValueType(
+        arrow=_arrow,
+        row=_rows,
+        image=_images,
+        protocol=frozenset({246, 0}),
+        binlog=frozenset({246}),
+        fits=lambda column, mapped: mapped.metadata == bytes((column.precision, column.scale)),
+    ),
 }

@@ -67,6 +67,10 @@ def _image_floats(
     return _row_floats(width, records, at, null, column)
 
 
+def _signs_fit(column: Column, mapped: Mapped) -> bool:
+    return mapped.unsigned in (column.unsigned, None)
+
+
 def _integer(width: int, sent: int, protocol: int, binlog: int) -> ValueType:
     return ValueType(
         arrow=partial(_integer_type, width),
@@ -74,6 +78,7 @@ def _integer(width: int, sent: int, protocol: int, binlog: int) -> ValueType:
         image=partial(_image_integers, width),
         protocol=frozenset({protocol}),
         binlog=frozenset({binlog}),
+        fits=_signs_fit,
     )
 
 

@@ -5,6 +5,7 @@ bytes. BINARY(n) arrives in images without its trailing zero bytes and gets them
 both ways, as `SELECT` gives it.
 """
 
+import zlib
 from functools import partial
 
 import numpy as np
@@ -12,12 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.decode.charsets import CHARSETS, to_utf8
+from engine.decode.collations import charset_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail, slices
+from engine.decode.types.base import DecodeImage, Mapped, Nulls, Records, ValueType, fail, slices
 
 _VARCHAR, _VAR_STRING, _BLOB, _STRING = 15, 253, 252, 254
-_PROTOCOL = frozenset({_VARCHAR, _VAR_STRING, _BLOB, _STRING, 249, 250, 251})
+_BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
+PROTOCOL = frozenset({_VARCHAR, _VAR_STRING, _BLOB, _STRING, 249, 250, 251})
+"""Type codes under which a result set announces texts and binaries."""
+_DEFLATE = 0x80
 
 
 def _checked_text(text: pa.Array, column: Column) -> pa.Array:
@@ -31,87 +36,135 @@ def _checked_text(text: pa.Array, column: Column) -> pa.Array:
 
 def _rows(type_: pa.DataType, records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     start, after = records.counted(at, null, column)
-    value = slices(records, start, after, null, type_)
+    value = slices(records.buffer, start, after, null, type_)
     return (_checked_text(value, column) if pa.types.is_string(type_) else value), after
+
+
+row_texts = partial(_rows, pa.string())
+"""Decoder of texts that the server sends in the connection's character set."""
+row_binaries = partial(_rows, pa.binary())
+"""Decoder of binaries in rows."""
 
 
 def _prefix(mapped: Mapped) -> int:
     """Bytes of the length in front of each value (MySQL source, binlog_event / table map metadata)."""
     code, metadata = mapped.code, mapped.metadata
-    if code == _BLOB:
+    if len(metadata) == 1:
         return metadata[0]
-    if code in (_VARCHAR, _VAR_STRING):
+    if code in (_VARCHAR, _VAR_STRING, _VARCHAR_COMPRESSED):
         return 2 if int.from_bytes(metadata, "little") > 0xFF else 1
     # CHAR and BINARY: the real type and the length share two bytes; lengths over 255 use two bits of the type's byte, inverted.
     longest = metadata[1] | ((metadata[0] & 0x30) ^ 0x30) << 4
     return 2 if longest > 0xFF else 1
 
 
-def _images(
-    type_: pa.DataType, records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+def image_binaries(
+    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
+    """The stored bytes of texts and binaries, which have their length in front."""
     prefix = _prefix(mapped)
     length, start = records.unsigned(at, prefix).astype(np.int64), at + prefix
     if null is not None:
         length, start = np.where(null, 0, length), np.where(null, at, start)
     after = records.inside(start + length, column)
-    value = slices(records, start, after, null, pa.binary())
-    if column.type == "binary":
-        value = _padded(value, column.length, length)
-    if pa.types.is_binary(type_):
-        return value, after
-    if column.charset not in CHARSETS:
-        raise fail(column, f"character set {column.charset} is not supported", "Convert the column to utf8mb4.")
+    value = slices(records.buffer, start, after, null, pa.binary())
+    if mapped.code in (_BLOB_COMPRESSED, _VARCHAR_COMPRESSED):
+        value = pa.array([v if v is None else _inflated(v, column) for v in value.to_pylist()], pa.binary())
+    return value, after
+
+
+def _image_texts(
+    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
+    value, after = image_binaries(records, at, null, column, mapped)
     try:
-        return to_utf8(value, column.charset), after
+        return to_utf8(value, column.charset or ""), after
     except (pa.ArrowInvalid, UnicodeDecodeError):
         raise fail(column, "a text is not valid in its character set", "Correct the value in the source.") from None
 
 
-def _padded(value: pa.Array, width: int, length: Offsets) -> pa.Array:
-    """BINARY(width) with its trailing zero bytes."""
-    if not len(value) or (length == width).all():
-        return value
-    missing = pa.array([b"\0" * n for n in range(width + 1)], pa.binary()).take(pa.array(np.maximum(width - length, 0)))
-    return pc.binary_join_element_wise(value, missing, pa.scalar(b"", pa.binary()))
+def image_padded(
+    width: int, records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
+    """Binaries of `width` bytes, which come without their trailing zero bytes. Raises DecodeError for a longer one."""
+    value, after = image_binaries(records, at, null, column, mapped)
+    length = pc.fill_null(pc.binary_length(value), width).to_numpy(zero_copy_only=False)
+    if (length == width).all():
+        return value, after
+    if (length > width).any():
+        raise fail(column, f"a value is longer than {width} bytes", "Report this with the server's version.")
+    missing = pa.array([b"\0" * n for n in range(width + 1)], pa.binary()).take(pa.array(width - length))
+    return pc.binary_join_element_wise(value, missing, pa.scalar(b"", pa.binary())), after
+
+
+def _image_fixed(
+    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
+    return image_padded(column.length, records, at, null, column, mapped)
+
+
+def _inflated(stored: bytes, column: Column) -> bytes:
+    """The value of a COMPRESSED column. Raises DecodeError when it is not one."""
+    if not stored or stored[0] == 0:
+        return stored[1:]
+    size = stored[0] & 7
+    length = int.from_bytes(stored[1 : 1 + size], "big")
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS if stored[0] & 8 else zlib.MAX_WBITS)
+    try:
+        value = inflate.decompress(stored[1 + size :], length + 1) if stored[0] & 0xF0 == _DEFLATE else b""
+    except zlib.error:
+        value = b""
+    if not length or len(value) != length:
+        raise fail(column, "a compressed value cannot be decompressed", "Report this with the server's version.")
+    return value
 
 
 def _charset_fault(column: Column) -> str | None:
     return None if column.charset in CHARSETS else f"character set {column.charset}"
 
 
+def charset_fits(column: Column, mapped: Mapped) -> bool:
+    """Whether the character set that the table map tells, if it tells one, is the column's."""
+    return mapped.collation is None or charset_of(mapped.collation) in (column.charset, None)
+
+
+def prefix_fits(_column: Column, mapped: Mapped) -> bool:
+    """Whether the metadata of a length in front of a value are those of one."""
+    if mapped.code == _STRING:
+        # ENUM and SET come under the same code; the first byte tells them apart (two of its bits are of the length).
+        return mapped.metadata[0] | 0x30 == _STRING
+    return len(mapped.metadata) > 1 or mapped.metadata[0] in (1, 2, 3, 4)
+
+
 def _text(*binlog: int) -> ValueType:
     return ValueType(
         arrow=lambda _: pa.string(),
-        row=partial(_rows, pa.string()),
-        image=partial(_images, pa.string()),
-        protocol=_PROTOCOL,
+        row=row_texts,
+        image=_image_texts,
+        protocol=PROTOCOL,
         binlog=frozenset(binlog),
+        fits=lambda column, mapped: prefix_fits(column, mapped) and charset_fits(column, mapped),
         fault=_charset_fault,
     )
 
 
-def _binary(*binlog: int) -> ValueType:
+def _binary(*binlog: int, image: DecodeImage = image_binaries) -> ValueType:
     return ValueType(
         arrow=lambda _: pa.binary(),
-        row=partial(_rows, pa.binary()),
-        image=partial(_images, pa.binary()),
-        protocol=_PROTOCOL,
+        row=row_binaries,
+        image=image,
+        protocol=PROTOCOL,
         binlog=frozenset(binlog),
+        fits=prefix_fits,
     )
 
 
+_SIZES = ("tiny", "", "medium", "long")
 TYPES = {
     "char": _text(_STRING),
-    "varchar": _text(_VARCHAR, _VAR_STRING),
-    "tinytext": _text(_BLOB),
-    "text": _text(_BLOB),
-    "mediumtext": _text(_BLOB),
-    "longtext": _text(_BLOB),
-    "binary": _binary(_STRING),
-    "varbinary": _binary(_VARCHAR, _VAR_STRING),
-    "tinyblob": _binary(_BLOB),
-    "blob": _binary(_BLOB),
-    "mediumblob": _binary(_BLOB),
-    "longblob": _binary(_BLOB),
+    "varchar": _text(_VARCHAR, _VAR_STRING, _VARCHAR_COMPRESSED),
+    **{f"{size}text": _text(_BLOB, _BLOB_COMPRESSED) for size in _SIZES},
+    "binary": _binary(_STRING, image=_image_fixed),
+    "varbinary": _binary(_VARCHAR, _VAR_STRING, _VARCHAR_COMPRESSED),
+    **{f"{size}blob": _binary(_BLOB, _BLOB_COMPRESSED) for size in _SIZES},
 }

@@ -4,9 +4,11 @@ Rows: one length byte (0, 4, 7 or 11), year (2), month, day, hour, minute, secon
 its parts into three little-endian bytes; DATETIME2 and TIMESTAMP2 are big-endian, with (digits + 1) // 2 bytes of
 fraction (MySQL source, mysys/my_time.cc). The session's time zone is UTC, so a TIMESTAMP is UTC on both ways.
 
-A date that does not exist (zero, a zero part, 31 February) has no Arrow value and stops the table.
+A date that does not exist (zero, a zero part, 31 February) has no Arrow value. Where the column says so (`Column.null_dates`) it
+becomes NULL and is counted; else it stops the table.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -34,21 +36,35 @@ def _calendar() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
 _BEFORE, _LENGTH = _calendar()
 
 
+def _without_wrong(
+    wrong: npt.NDArray[np.bool_], shown: Callable[[int], str], null: Nulls, records: Records, column: Column
+) -> Nulls:
+    """The NULLs and those `wrong` values that the column lets be NULL. Raises DecodeError, with `shown` of the first, else."""
+    if null is not None:
+        wrong = wrong & ~null
+    if not wrong.any():
+        return null
+    if column.null_dates:
+        records.nulled[column.name] += int(wrong.sum())
+        return wrong if null is None else wrong | null
+    raise fail(
+        column,
+        f"the date {shown(int(np.flatnonzero(wrong)[0]))} does not exist",
+        "Correct the value in the source, or let such dates arrive as NULL, counted: source.invalid_dates = 'null' in the "
+        "spec (never for a column of the key).",
+    )
+
+
 def _days(
-    year_month: npt.NDArray[np.int64], day: npt.NDArray[np.int64], null: Nulls, column: Column
-) -> npt.NDArray[np.int64]:
-    """Days since 1970. Raises DecodeError for a date that does not exist."""
+    year_month: npt.NDArray[np.int64], day: npt.NDArray[np.int64], null: Nulls, records: Records, column: Column
+) -> tuple[npt.NDArray[np.int64], Nulls]:
+    """Days since 1970, and which values are NULL. Raises DecodeError for a date that does not exist."""
     index = np.minimum(year_month, len(_LENGTH) - 1)
     wrong = (day < 1) | (day > _LENGTH[index]) | (year_month != index)
-    if null is not None:
-        wrong &= ~null
-    if wrong.any():
-        n = int(np.flatnonzero(wrong)[0])
-        text = f"{year_month[n] >> 4:04d}-{year_month[n] & 15:02d}-{day[n]:02d}"
-        raise fail(
-            column, f"the date {text} does not exist", "Correct the value in the source (UPDATE … SET … = NULL)."
-        )
-    return np.asarray(_BEFORE[index] + day)
+    null = _without_wrong(
+        wrong, lambda n: f"{year_month[n] >> 4:04d}-{year_month[n] & 15:02d}-{day[n]:02d}", null, records, column
+    )
+    return np.asarray(_BEFORE[index] + day), null
 
 
 def _parts(
@@ -87,7 +103,8 @@ def _time(
 def _row_dates(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     parts, _, after = _parts(records, at, null, column)
     year_month, day, _ = _split(parts)
-    return pa.array(_days(year_month, day, null, column).astype("M8[D]"), mask=null), after
+    days, null = _days(year_month, day, null, records, column)
+    return pa.array(days.astype("M8[D]"), mask=null), after
 
 
 def _row_datetimes(
@@ -96,17 +113,19 @@ def _row_datetimes(
     parts, length, after = _parts(records, at, null, column)
     year_month, day, seconds = _split(parts)
     us = np.where(length > 7, records.unsigned(at + 8, 4).view(np.int64), 0)
-    value = _days(year_month, day, null, column) * _DAY_US + _time(seconds, us, null, column)
+    days, null = _days(year_month, day, null, records, column)
+    value = days * _DAY_US + _time(seconds, us, null, column)
     return pa.array(value, mask=null).view(type_), after
 
 
 def _image_dates(records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 3, null), column)
     v = records.unsigned(at, 3).view(np.int64)
-    return pa.array(_days(v >> 5, v & 31, null, column).astype("M8[D]"), mask=null), after
+    days, null = _days(v >> 5, v & 31, null, records, column)
+    return pa.array(days.astype("M8[D]"), mask=null), after
 
 
-def _fraction(records: Records, at: Offsets, digits: int) -> npt.NDArray[np.int64]:
+def fraction(records: Records, at: Offsets, digits: int) -> npt.NDArray[np.int64]:
     """Microseconds out of the (digits + 1) // 2 bytes at the cursors."""
     size = (digits + 1) // 2
     if not size:
@@ -122,8 +141,8 @@ def _image_datetimes(
     months = packed >> 22
     year_month = ((months // 13) << 4) + months % 13
     seconds = ((packed >> 12 & 31) * 60 + (packed >> 6 & 63)) * 60 + (packed & 63)
-    days = _days(np.maximum(year_month, 0), packed >> 17 & 31, null, column)
-    value = days * _DAY_US + _time(seconds, _fraction(records, at + 5, mapped.metadata[0]), null, column)
+    days, null = _days(np.maximum(year_month, 0), packed >> 17 & 31, null, records, column)
+    value = days * _DAY_US + _time(seconds, fraction(records, at + 5, mapped.metadata[0]), null, column)
     return pa.array(value, mask=null).view(pa.timestamp("us")), after
 
 
@@ -132,16 +151,15 @@ def _image_timestamps(
 ) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 4 + (mapped.metadata[0] + 1) // 2, null), column)
     seconds = records.big_endian(at, 4).view(np.int64)
-    us = _fraction(records, at + 4, mapped.metadata[0])
+    us = fraction(records, at + 4, mapped.metadata[0])
     # 0 is '0000-00-00 00:00:00'; the type's first instant is one second later.
-    zero = (seconds == 0) if null is None else (seconds == 0) & ~null
-    if zero.any():
-        raise fail(
-            column,
-            "the timestamp 0000-00-00 00:00:00 does not exist",
-            "Correct the value in the source (UPDATE … SET … = NULL).",
-        )
+    null = _without_wrong(seconds == 0, lambda _: "0000-00-00 00:00:00", null, records, column)
     return pa.array(seconds * 1_000_000 + us, mask=null).view(pa.timestamp("us", "UTC")), after
+
+
+def fraction_fits(column: Column, mapped: Mapped) -> bool:
+    """Whether the table map announces the column's own digits after the second."""
+    return mapped.metadata == bytes((column.fraction,))
 
 
 TYPES = {
@@ -158,6 +176,7 @@ TYPES = {
         image=_image_datetimes,
         protocol=frozenset({12}),
         binlog=frozenset({18}),
+        fits=fraction_fits,
     ),
     "timestamp": ValueType(
         arrow=lambda _: pa.timestamp("us", "UTC"),
@@ -165,5 +184,6 @@ TYPES = {
         image=_image_timestamps,
         protocol=frozenset({7}),
         binlog=frozenset({17}),
+        fits=fraction_fits,
     ),
 }

@@ -15,8 +15,9 @@ from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Column, Table, arrow_schema, table_from_dict
 from engine.decode.types import TYPES, fault
 from engine.errors import DecodeError, TableStoppedError
+from tests.unit.cells import lenenc, protocol_code
 from tests.unit.values import LATIN1_CHARACTERS, MAKERS, expected, tables
-from tests.unit.wire import TRAILER, laid_out, lenenc, protocol_code, row_payload
+from tests.unit.wire import TRAILER, laid_out, row_payload
 
 
 def decoded(columns: tuple[Column, ...], payloads: list[bytes]) -> pa.RecordBatch:
@@ -164,10 +165,10 @@ def test_text_that_is_not_utf8_stops_the_table() -> None:
 
 def test_an_unsupported_type_names_the_column() -> None:
     """A type or a character set that is not decoded is an error with the column's name, never a NULL."""
-    assert fault(Column("where", "geometry")) == "Column 'where': type GEOMETRY is not supported."
-    assert "character set big5" in str(fault(Column("c", "char", charset="big5")))
+    assert fault(Column("where", "geography")) == "Column 'where': type GEOGRAPHY is not supported."
+    assert "character set klingon" in str(fault(Column("c", "char", charset="klingon")))
     with pytest.raises(TableStoppedError, match="where"):
-        decoded((Column("where", "geometry"),), [])
+        decoded((Column("where", "geography"),), [])
     with pytest.raises(DecodeError, match="announced type 8"):
         check_types([Column("a", "int")], [8])
 

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_statements_table_maps_and_rotations_are_read() -> None:
     log.rotate("bin.000002")
     bodies = [payload[20:] for payload in log.payloads[2:]]
     assert (read_query(bodies[0]).database, read_query(bodies[0]).statement) == ("shop", "UPDATE `ü` SET a = 1")
-    mapped = read_table_map(bodies[1])
+    mapped = read_table_map(bodies[1], mariadb=False)
     assert (mapped.table_id, mapped.database, mapped.table, mapped.names) == (0x0102030405, "shop", "orders", ("id",))
     assert read_rotate(bodies[2]) == ("bin.000002", 4)
     assert np.array_equal(read_headers(*laid_out(log.payloads)).kind, [4, 15, 2, 19, 4])
@@ -102,11 +103,16 @@ def test_statements_table_maps_and_rotations_are_read() -> None:
 def test_damaged_bodies_are_refused_or_read(seed: int) -> None:
     """Cut and changed bytes of table maps and statements: an error of ours or a value."""
     rng = random.Random(seed)
-    columns = tuple(Column(f"c{n}", "decimal", precision=9, scale=1) for n in range(5))
+    facts = [
+        {"type": "decimal", "precision": 9, "scale": 1},
+        {"type": "enum", "labels": ("a", "bc"), "charset": "utf8mb4"},
+    ]
+    facts += [{"type": "varchar", "charset": "latin1"}, {"type": "set", "labels": ("x",), "charset": "latin1"}]
+    columns = tuple(Column(f"c{n}", **fact) for n, fact in enumerate(facts))
     log = Binlog(checksum=False)
     log.query("UPDATE t SET a = 1")
     for body, read in (
-        (table_map(Table("d", "t", columns, ()), 1), read_table_map),
+        (table_map(Table("d", "t", columns, ()), 1), partial(read_table_map, mariadb=rng.random() < 0.5)),
         (log.payloads[2][20:], read_query),
     ):
         changed = bytearray(body[: rng.randrange(len(body) + 1)] if rng.random() < 0.5 else body)

@@ -1,0 +1,75 @@
+"""GEOMETRY and its kinds, and VECTOR: binaries with a length of four bytes in front.
+
+A geometry arrives as the server keeps it and gives it to every client: the SRID in four little-endian bytes, then WKB ("Geometry
+storage format", MySQL manual). So the SRID is kept, whatever the reader makes of it.
+
+A vector is a list of 32-bit floats, which is what its bytes are.
+"""
+
+import numpy as np
+import pyarrow as pa
+
+from engine.decode.framing import Offsets
+from engine.decode.schema import Column
+from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail
+from engine.decode.types.strings import image_binaries, prefix_fits, row_binaries
+
+_GEOMETRY, _VECTOR = 255, 242
+_FLOAT_BYTES = 4
+
+
+def _floats(value: pa.Array, column: Column) -> pa.Array:
+    """Vectors out of their bytes. Raises DecodeError for a length that is none of a vector."""
+    offsets = np.frombuffer(value.buffers()[1], np.int32)[: len(value) + 1] if len(value) else np.zeros(1, np.int32)
+    if (offsets % _FLOAT_BYTES).any():
+        raise fail(column, "a vector is not a sequence of 32-bit floats", "Report this with the server's version.")
+    data = value.buffers()[2] if len(value) else None
+    numbers = pa.array(np.frombuffer(data, np.float32)[: offsets[-1] // _FLOAT_BYTES] if data else [], pa.float32())
+    nulls = value.is_null() if value.null_count else None
+    return pa.ListArray.from_arrays(pa.array(offsets // _FLOAT_BYTES), numbers, mask=nulls)
+
+
+def _row_vectors(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+    value, after = row_binaries(records, at, null, column)
+    return _floats(value, column), after
+
+
+def _image_vectors(
+    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
+    value, after = image_binaries(records, at, null, column, mapped)
+    return _floats(value, column), after
+
+
+_KINDS = (
+    "geometry",
+    "point",
+    "linestring",
+    "polygon",
+    "multipoint",
+    "multilinestring",
+    "multipolygon",
+    "geomcollection",
+    "geometrycollection",
+)
+TYPES = {
+    **{
+        kind: ValueType(
+            arrow=lambda _: pa.binary(),
+            row=row_binaries,
+            image=image_binaries,
+            protocol=frozenset({_GEOMETRY}),
+            binlog=frozenset({_GEOMETRY}),
+            fits=prefix_fits,
+        )
+        for kind in _KINDS
+    },
+    "vector": ValueType(
+        arrow=lambda _: pa.list_(pa.float32()),
+        row=_row_vectors,
+        image=_image_vectors,
+        protocol=frozenset({_VECTOR}),
+        binlog=frozenset({_VECTOR}),
+        fits=prefix_fits,
+    ),
+}

@@ -1,0 +1,179 @@
+"""Columns that a `SELECT *` does not show, tables of thousands of columns, and what a server or a session can do to values."""
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from engine.errors import DecodeError, TableStoppedError
+from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
+from tests.live.every_type import session
+from tests.servers import Server
+
+ServerFactory = Callable[..., Server]
+DatabaseFactory = Callable[[Server], str]
+
+
+def statements(server: Server, *lines: str) -> Callable[[], None]:
+    """What runs these statements in one session that takes any date."""
+
+    def run() -> None:
+        with closing(session(server)) as connection, connection.cursor() as cursor:
+            for line in lines:
+                cursor.execute(line)
+
+    return run
+
+
+def test_generated_and_invisible_columns_arrive(server: Server, database: str) -> None:
+    """Stored and virtual generated columns and invisible ones are in rows and images; all are captured."""
+    hidden = "INVISIBLE" if server.flavor == "mysql" else "DEFAULT 7 INVISIBLE"
+    server.execute(
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a INT, s INT GENERATED ALWAYS AS (a * 2) STORED,"
+        f" v VARCHAR(40) GENERATED ALWAYS AS (CONCAT('a=', a)) VIRTUAL, h INT {hidden}, z VARCHAR(9))"
+    )
+    fill = [f"INSERT INTO `{database}`.t (id, a, h, z) VALUES ({n}, {n}, {n}, 'z')" for n in range(5)]
+    fill.append(f"INSERT INTO `{database}`.t (id, a) VALUES (9, NULL)")
+    table = assert_both_ways(server, database, "t", statements(server, *fill))
+    assert [column.name for column in table.columns] == ["id", "a", "s", "v", "h", "z"]
+
+
+@pytest.mark.parametrize("shown", ["ON", "OFF"])
+def test_the_generated_invisible_primary_key_is_the_key(
+    private_server: ServerFactory, new_database: DatabaseFactory, shown: str
+) -> None:
+    """MySQL adds `my_row_id` to a table without key; it is in every image, also where the server hides it from the catalogue."""
+    server = private_server(
+        "mysql",
+        sql_generate_invisible_primary_key="ON",
+        show_gipk_in_create_table_and_information_schema=shown,
+    )
+    database = new_database(server)
+    server.execute(f"CREATE TABLE `{database}`.t (v VARCHAR(9), n INT)")
+    begin = position_of(server)
+    server.execute(f"INSERT INTO `{database}`.t VALUES ('a', 1), ('b', 2)")
+    server.execute(f"UPDATE `{database}`.t SET n = 3 WHERE v = 'b'")
+    table = table_of(server, database, "t")
+    assert (table.key, [c.name for c in table.columns]) == (("my_row_id",), ["my_row_id", "v", "n"])
+    images = logged(server, table, begin).drop_columns("kind").to_pylist()
+    keys = [(row["my_row_id"], row["v"], row["n"]) for row in images]
+    assert [(int(key), v, n) for key, v, n in keys] == [(1, "a", 1), (2, "b", 2), (2, "b", 2), (2, "b", 3)]
+
+
+def test_4096_columns(server: Server, database: str) -> None:
+    """As many columns as a table can have, NULLs among them. (MariaDB's definition files end at some 3 000.)"""
+    count = 4096 if server.flavor == "mysql" else 3000
+    names = [chr(0x4E00 + n) for n in range(count - 1)]  # short, as the definition's size is limited
+    columns = ", ".join(f"`{name}` TINYINT" for name in names)
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, {columns}) ENGINE = MyISAM")
+    fill = [
+        f"INSERT INTO `{database}`.t VALUES ({row}, "
+        + ", ".join("NULL" if (n + row) % 3 == 0 else str((n * row) % 100) for n in range(count - 1))
+        + ")"
+        for row in range(4)
+    ]
+    table = assert_both_ways(server, database, "t", statements(server, *fill))
+    assert len(table.columns) == count
+    assert not table.transactional
+
+
+def test_padding_and_blanks(flavor: str, private_server: ServerFactory, new_database: DatabaseFactory) -> None:
+    """A server whose default is to pad CHAR to its length changes nothing: both ways give CHAR without trailing blanks."""
+    server = private_server(flavor, sql_mode="PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES,ANSI_QUOTES")
+    database = new_database(server)
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, c CHAR(6), v VARCHAR(6), b BINARY(6))")
+    with closing(session(server)) as connection, connection.cursor() as cursor:
+        begin = position_of(server)
+        cursor.execute(
+            f"INSERT INTO `{database}`.t VALUES (1, 'ab  ', 'ab  ', 'ab'), (2, '', '', ''), (3, NULL, NULL, NULL)"
+        )
+    table = table_of(server, database, "t")
+    want = [(1, "ab", "ab  ", b"ab\0\0\0\0"), (2, "", "", bytes(6)), (3, None, None, None)]
+    images = [tuple(row.values()) for row in logged(server, table, begin).drop_columns("kind").to_pylist()]
+    assert images == want
+    rows = selected(endpoint_of(server), table).to_pylist()
+    assert [tuple(row.values()) for row in rows] == want
+
+
+def test_labels_of_rows_in_flight_are_those_they_were_written_with(server: Server, database: str) -> None:
+    """Rows logged before an ALTER gave a number another label keep their label: the table map carries it (metadata FULL)."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, e ENUM('a','b'), s SET('x','y'))")
+    begin = position_of(server)
+    server.execute(f"INSERT INTO `{database}`.t VALUES (1, 'b', 'x,y')")
+    before = position_of(server)
+    server.execute(f"ALTER TABLE `{database}`.t MODIFY e ENUM('new','a','b'), MODIFY s SET('y','x')")
+    behind = position_of(server)
+    server.execute(f"INSERT INTO `{database}`.t VALUES (2, 'b', 'y')")
+    table = table_of(server, database, "t")
+    assert before.order < behind.order
+    (old, *_) = logged(server, table, begin, before).to_pylist()
+    (new,) = logged(server, table, behind).to_pylist()
+    assert ((old["e"], old["s"]), (new["e"], new["s"])) == (("b", "x,y"), ("b", "y"))
+
+
+def test_a_definition_that_the_images_do_not_have_stops_the_table(
+    flavor: str, server_with: ServerFactory, new_database: DatabaseFactory
+) -> None:
+    """Images from before an ALTER of signs, digits or character set are never read by the new definition, not with MINIMAL either."""
+    server = server_with(flavor, row_metadata="MINIMAL")
+    database = new_database(server)
+    for name, old, new in (
+        ("signs", "INT UNSIGNED", "INT"),
+        ("charsets", "VARCHAR(20) CHARACTER SET latin1", "VARCHAR(20) CHARACTER SET cp1251"),
+        ("labels", "ENUM('a') CHARACTER SET latin1", f"ENUM({','.join(repr(f'l{n}') for n in range(300))})"),
+        ("digits", "DATETIME(3)", "DATETIME(6)"),
+        ("bits", "BIT(7)", "BIT(9)"),
+    ):
+        server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v {old})")
+        begin = position_of(server)
+        server.execute(f"INSERT INTO `{database}`.{name} VALUES (1, NULL)")
+        end = position_of(server)
+        server.execute(f"ALTER TABLE `{database}`.{name} MODIFY v {new}")
+        with pytest.raises(TableStoppedError, match="other columns than"):
+            logged(server, table_of(server, database, name), begin, end)
+
+
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_a_session_that_logs_less_than_whole_rows_stops_the_table(server: Server, database: str, image: str) -> None:
+    """Missing values are not guessed."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT, b BLOB)")
+    server.execute(f"INSERT INTO `{database}`.t VALUES (1, 1, 'x')")
+    begin = position_of(server)
+    change = f"UPDATE `{database}`.t SET v = 2"
+    statements(server, f"SET SESSION binlog_row_image = '{image}'", change)()
+    with pytest.raises(TableStoppedError, match="lacks columns"):
+        logged(server, table_of(server, database, "t"), begin)
+
+
+DATES = (
+    "'0000-00-00'", "'2024-00-10'", "'2024-02-00'", "'2024-02-30'", "'2023-02-29'", "'2024-02-29'", "'0000-01-01'", "NULL",
+)  # fmt: skip
+
+
+def test_dates_that_do_not_exist(server: Server, database: str) -> None:
+    """They stop the table with the value's text, or become NULL and are counted, by both ways alike."""
+    server.execute(f"""
+        CREATE TABLE `{database}`.t (id INT PRIMARY KEY, d DATE, t0 DATETIME, t6 DATETIME(6), ts TIMESTAMP(3) NULL)""")
+    zero = "'0000-00-00 00:00:00'"
+    fill = [f"INSERT INTO `{database}`.t VALUES ({n}, {d}, {d}, {d}, {zero})" for n, d in enumerate(DATES)]
+    table = assert_both_ways(server, database, "t", statements(server, *fill), null_dates=True)
+    assert all(column.null_dates and column.nullable for column in table.columns[1:])
+    begin = position_of(server)
+    statements(server, *fill)()
+    nulled: dict[str, int] = {}
+    images = logged(server, table, begin, nulled=nulled)
+    assert nulled == {"d": 5, "t0": 5, "t6": 5, "ts": 8}
+    assert images["d"].null_count == 6
+    strict = table_of(server, database, "t")
+    with pytest.raises(DecodeError, match=r"Column 'd'.*the date 0000-00-00 does not exist"):
+        logged(server, strict, begin)
+
+
+def test_a_date_of_the_key_is_never_null(server: Server, database: str) -> None:
+    """Rows must stay told apart: a zero date in the key stops the table whatever the setting."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT, d DATE, PRIMARY KEY (id, d))")
+    begin = position_of(server)
+    statements(server, f"INSERT INTO `{database}`.t VALUES (1, '0000-00-00')")()
+    table = table_of(server, database, "t", null_dates=True)
+    with pytest.raises(DecodeError, match="never for a column of the key"):
+        logged(server, table, begin)
