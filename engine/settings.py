@@ -191,14 +191,19 @@ def password(source: Source) -> str:
     return ""
 
 
+def _matches(glob: str, database: str, table: str) -> bool:
+    """Whether the glob, cut at one of its dots, matches both names; either may hold dots itself."""
+    dots = [n for n, character in enumerate(glob) if character == "."]
+    return any(fnmatch.fnmatchcase(database, glob[:n]) and fnmatch.fnmatchcase(table, glob[n + 1 :]) for n in dots)
+
+
 def select_tables(globs: Iterable[str], tables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The (database, table) pairs that the globs choose; a later glob wins over an earlier one."""
     chosen = []
     for database, table in tables:
         take = False
         for glob in globs:
-            pattern_database, _, pattern_table = glob.removeprefix("!").partition(".")
-            if fnmatch.fnmatchcase(database, pattern_database) and fnmatch.fnmatchcase(table, pattern_table):
+            if _matches(glob.removeprefix("!"), database, table):
                 take = not glob.startswith("!")
         if take:
             chosen.append((database, table))

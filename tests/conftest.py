@@ -12,7 +12,7 @@ import pytest
 from tests.servers import FLAVORS, Pool, Server, start
 
 ServerFactory = Callable[..., Server]
-DatabaseFactory = Callable[[Server], str]
+DatabaseFactory = Callable[..., str]
 _numbers = count(1)
 
 
@@ -58,12 +58,12 @@ def private_server() -> Iterator[ServerFactory]:
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest) -> Iterator[DatabaseFactory]:
-    """``new_database(server)``: a fresh, empty database there, dropped after the test; its name."""
+    """``new_database(server, ending)``: a fresh, empty database there, dropped after the test; its name, which ends so."""
     made: list[tuple[Server, str]] = []
 
-    def factory(server: Server) -> str:
+    def factory(server: Server, ending: str = "") -> str:
         words = re.sub(r"[^a-z0-9]+", "_", request.node.name.lower()).strip("_")[:40]
-        name = f"{words}_{next(_numbers)}"
+        name = f"{words}_{next(_numbers)}{ending}"
         server.execute(f"CREATE DATABASE `{name}`")
         made.append((server, name))
         return name

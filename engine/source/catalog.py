@@ -1,6 +1,7 @@
 """The catalogue: which tables the source has, their columns and keys, and what the server estimates of them."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -59,6 +60,14 @@ def captured_tables(connection: Connection, globs: Sequence[str], *, null_dates:
             f"No table matches source.tables = {list(globs)}.",
             detail="Only tables that the user may SELECT from are seen.",
             hint="Check the globs (database.table) and the user's grants.",
+        )
+    names = Counter(f"{database}.{table}" for database, table in chosen)
+    if len(names) < len(chosen):
+        twice = sorted(name for name, count in names.items() if count > 1)
+        raise SpecError(
+            f"Two tables have the same full name: {', '.join(twice)} (dots in their names are cut in two ways).",
+            detail="They could not be told apart in the ledger and the journal; nothing was started.",
+            hint="Give each a pipeline of its own, with globs that match only one of them.",
         )
     return [read_table(connection, database, table, null_dates=null_dates) for database, table in chosen]
 

@@ -48,7 +48,8 @@ def source_table(server: Server, database: str, table: str) -> pa.Table:
     expressions = ", ".join(_expression(*row[:3]) for row in columns)
     with closing(server.connect(conv={}, init_command="SET time_zone = '+00:00'")) as connection:
         cursor = connection.cursor(SSCursor)
-        cursor.execute(f"SELECT {expressions} FROM `{database}`.`{table}`")
+        where = ".".join("`" + name.replace("`", "``") + "`" for name in (database, table))
+        cursor.execute(f"SELECT {expressions} FROM {where}")
         batches = [_batch(rows, schema) for rows in _fetched(cursor)]
     return _sorted(pa.Table.from_batches(batches, schema), key)
 

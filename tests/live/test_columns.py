@@ -114,7 +114,7 @@ def test_labels_of_rows_in_flight_are_those_they_were_written_with(server: Serve
 def test_a_definition_that_the_images_do_not_have_stops_the_table(
     flavor: str, server_with: ServerFactory, new_database: DatabaseFactory
 ) -> None:
-    """Images from before an ALTER of signs, digits or character set are never read by the new definition, not with MINIMAL either."""
+    """Images from before an ALTER of signs, digits or character set are never read by the new definition, even with MINIMAL."""
     server = server_with(flavor, row_metadata="MINIMAL")
     database = new_database(server)
     for name, old, new in (

@@ -76,7 +76,11 @@ def _fits(marker: int, column: Column, mapped: Mapped) -> bool:
 
 
 def _fault(column: Column) -> str | None:
-    return None if column.charset in CHARSETS else f"{column.type.upper()} in the character set {column.charset}"
+    return (
+        None
+        if column.charset in CHARSETS
+        else f"{column.type.upper()} in the {column.charset or 'binary'} character set"
+    )
 
 
 TYPES = {

@@ -1,0 +1,124 @@
+"""A column of encoded texts to an Arrow array of strings, for any set that can split bytes into characters.
+
+The column's bytes are decoded in windows: numpy's intermediate arrays stay in the processor's cache, and a LONGTEXT of a gigabyte
+does not need twenty of them. A window may end inside a character, so its last two are left to the next one (two,
+because a set of up to four bytes a character may see such an end as two characters).
+"""
+
+import codecs
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+Points = npt.NDArray[np.uint32]
+
+NOT_TEXT = 0xFFFFFFFF
+"""The code point of bytes that are no character; so is everything else that UTF-8 cannot encode."""
+_WINDOW = 1 << 16
+_LONGEST = (1 << 31) - 1
+
+
+class Characters(NamedTuple):
+    """The characters of some bytes: their code points, and at which byte each starts, ascending.
+
+    Two may start at the same byte, when the server makes two characters of one.
+    """
+
+    points: Points
+    starts: Offsets
+
+
+Split = Callable[[Bytes], Characters]
+
+
+class _Window(NamedTuple):
+    """Whole characters of a column: where in its data they start, their bytes, and one start more: their end."""
+
+    at: int
+    data: Bytes
+    points: Points
+    starts: Offsets
+
+    def refused(self, charset: str, character: int, reason: str) -> UnicodeDecodeError:
+        """The error for a character that is none."""
+        start, end = self.starts[character : character + 2]
+        code = self.data[start:end].tobytes()
+        return UnicodeDecodeError(charset, code, 0, len(code), reason)
+
+
+def is_ascii(values: pa.Array) -> bool:
+    """Whether no byte of the values, those under NULLs included, is above 0x7F."""
+    data, _ = _region(values)
+    return not len(data) or int(data.max()) < 0x80
+
+
+def decode(values: pa.Array, charset: str, split: Split) -> pa.Array:
+    """The values as strings. Raises UnicodeDecodeError and pyarrow.ArrowCapacityError."""
+    data, bounds = _region(values)
+    valid = None
+    if values.null_count:
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        if np.diff(bounds)[~valid].any():  # Arrow allows bytes under NULLs; a copy has none
+            data, bounds = _region(values.take(pa.array(np.arange(len(values)))))
+    texts, ends = [], np.zeros(len(bounds), np.int64)
+    size = done = 0
+    for window in _windows(data, split):
+        until = window.at + len(window.data)
+        last = len(bounds) if until == len(data) else int(np.searchsorted(bounds, until))
+        text, offsets = _encode(window, bounds[done:last] - window.at, charset)
+        ends[done:last] = offsets + size
+        size, done = size + len(text), last
+        texts.append(text)
+    if size > _LONGEST:
+        raise pa.ArrowCapacityError(f"{size} bytes of text do not fit into one Arrow array; read fewer rows at once")
+    bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [bitmap, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(pa.string(), len(values), buffers)
+
+
+def _region(values: pa.Array) -> tuple[Bytes, Offsets]:
+    """The bytes that the array uses of its buffer, and where in them each value starts and the last one ends."""
+    _, offsets, content = values.buffers()
+    if not len(values):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    data = np.frombuffer(content or b"", np.uint8)[bounds[0] : bounds[-1]]
+    return data, bounds - bounds[0]
+
+
+def _windows(data: Bytes, split: Split) -> Iterator[_Window]:
+    """All characters."""
+    at = 0
+    while at < len(data):
+        window = data[at : at + _WINDOW]
+        points, starts = split(window)
+        if at + len(window) < len(data):
+            window = window[: starts[-2]]
+            points = points[: np.searchsorted(starts, len(window))]
+        yield _Window(at, window, points, np.append(starts[: len(points)], len(window)))
+        at += len(window)
+
+
+def _encode(window: _Window, bounds: Offsets, charset: str) -> tuple[bytes, Offsets]:
+    """The characters as UTF-8, and where in that the values start that start at `bounds`.
+
+    Raises UnicodeDecodeError for what is no character, and when a value starts inside of one.
+    """
+    points, starts = window.points, window.starts
+    try:
+        text, _ = codecs.utf_32_le_decode(points.data, "strict", True)
+    except UnicodeDecodeError as error:
+        raise window.refused(charset, error.start // 4, "no character of this set") from None
+    ends = np.zeros(len(points) + 1, np.int64)
+    np.cumsum((points >= 0x80).view(np.uint8) + (points >= 0x800) + (points >= 0x10000) + np.uint8(1), out=ends[1:])
+    # Where all characters are single bytes, a byte's number is its character's.
+    index = bounds if len(points) == len(window.data) else np.searchsorted(starts, bounds)
+    inside = np.flatnonzero(starts[index] != bounds)
+    if len(inside):
+        raise window.refused(charset, int(index[inside[0]]) - 1, "a text ends inside a character")
+    return text.encode(), ends[index]
