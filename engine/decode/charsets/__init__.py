@@ -17,6 +17,8 @@ codes that are not quite characters, and we do too:
 * bytes over 0x7F in ascii, which only MariaDB's columns hold, arrive as "?";
 * 8E A0 in ujis and eucjpms, which only MySQL's columns hold, arrives as "??".
 
+utf8mb4 and utf8mb3 are checked by Arrow, which does not mind four bytes in utf8mb3: no column holds them.
+
 Refused is what no column holds, and one thing that some do: surrogates (in ucs2; on MariaDB also in utf8mb3, utf8mb4 and
 utf32), which the servers send as three bytes that are not UTF-8. No Arrow string may have them; the row decoder refuses them, too.
 """
