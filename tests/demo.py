@@ -108,11 +108,11 @@ def prepare(server: Server, home: Path, rows: int) -> Path:
 
 
 @contextmanager
-def console(home: Path, port: int = 0) -> Iterator[str]:
+def console(home: Path, port: int = 0, module: str = "streamlit") -> Iterator[str]:
     """The console on the pipelines of `home`, with the demo's password in its environment; its address."""
     port = port or free_port(8501)
     options = ["--server.address=127.0.0.1", f"--server.port={port}", "--server.headless=true"]
-    command = [sys.executable, "-m", "streamlit", "run", "app/main.py", *options]
+    command = [sys.executable, "-m", module, "run", "app/main.py", *options]
     environment = os.environ | {"TIDEMARK_HOME": str(home), PASSWORD_VARIABLE: PASSWORD}
     log = home / "console.log"
     with log.open("wb") as out:

@@ -4,6 +4,7 @@ import streamlit as st
 
 from app.parts import home, messages
 from app.parts.chunk_map import chunk_map
+from app.parts.refresh import refreshing
 from app.view import drawer, words
 from app.view.looks import CHUNK
 from app.view.tiles import MOST_TILES, legend, tile_size, tiles
@@ -43,7 +44,7 @@ def show(name: str) -> None:
         _facts(name, table, chosen, planned[table].chunk_key)
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None) -> None:
     if st.session_state.pop(_MOVED, False):
         st.rerun()
@@ -71,7 +72,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     st.caption(note or "A tile is a chunk. Arrow keys move, Enter chooses.")
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def _facts(name: str, table: str, chosen: int, key: str) -> None:
     found = chunks.chunk(home.fresh(), name, table, chosen)
     with st.container(border=True):

@@ -5,6 +5,7 @@ from datetime import timedelta
 import streamlit as st
 
 from app.parts import controls, home, messages, places
+from app.parts.refresh import refreshing
 from app.view import words
 from app.view.fleet import Summary, order, summary
 from app.view.health import layers
@@ -25,7 +26,7 @@ _STEPS = (
 )
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def fleet() -> None:
     """Every pipeline; those that need someone first."""
     cursor, now = home.fresh(), clock.utc_now()

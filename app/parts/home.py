@@ -16,8 +16,6 @@ from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.runs import latest_run
 
-REFRESH_S = 2.0
-"""How often a live part asks again."""
 LAUNCH_GRACE_S = 60.0
 """A runner that was launched longer ago than this and never gave a sign is not starting any more."""
 

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import home, messages
+from app.parts.refresh import REFRESH_S, refreshing
 from app.view import binlog, curves, factor, happenings, lanes, words
 from app.view.progress import rows_per_s
 from engine import clock, settings
@@ -44,7 +45,7 @@ def overview(name: str) -> None:
     _curves(name, SPANS[chosen or "5 min"])
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def _tables(name: str) -> None:
     cursor, now = home.fresh(), clock.utc_now()
     found = tables.progress(cursor, name)
@@ -84,7 +85,7 @@ def _tables(name: str) -> None:
     )
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def _curves(name: str, span_s: int) -> None:
     cursor, now = home.fresh(), clock.utc_now()
     run = runs.latest_run(cursor, name)
@@ -116,7 +117,7 @@ def readers(name: str) -> None:
     _lanes(name, spans[chosen or "1 min"])
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def _lanes(name: str, span_s: int | None) -> None:
     cursor, now = home.fresh(), clock.utc_now()
     run = runs.latest_run(cursor, name)
@@ -180,7 +181,7 @@ def watermarks(name: str, names: list[str]) -> None:
     _windows(name, None if table == "all tables" else table, most or 20)
 
 
-@st.fragment(run_every=5 * home.REFRESH_S)
+@refreshing(5 * REFRESH_S)
 def _windows(name: str, table: str | None, most: int) -> None:
     cursor = home.fresh()
     run = runs.latest_run(cursor, name)
@@ -253,7 +254,7 @@ def events(name: str) -> None:
     _events(name, tuple(kinds), text or "")
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
     cursor = home.fresh()
     found = happenings.happenings(log.events(cursor, name, happenings.names(kinds), text=text, limit=1000))

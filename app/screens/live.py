@@ -5,6 +5,7 @@ from datetime import timedelta
 import streamlit as st
 
 from app.parts import chunk_section, controls, home, messages, places, sections, situation, strip
+from app.parts.refresh import refreshing
 from app.view import commands, words
 from app.view.health import layers
 from app.view.progress import copy_of, status_line
@@ -15,7 +16,7 @@ from engine.history import chunks, log, runs, series, tables
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Spec")
 
 
-@st.fragment(run_every=home.REFRESH_S)
+@refreshing()
 def top(where: Directory, drawn_state: str) -> None:
     """The strip and the status line. When the state changes, the whole page is drawn anew: its buttons depend on it."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()

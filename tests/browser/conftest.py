@@ -1,7 +1,7 @@
-"""A real chromium, and the console on simulated pipelines."""
+"""A real chromium, the console on simulated pipelines, and the evidence of what went wrong."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from tests.browser.evidence import Witness, log_tails
 from tests.browser.journals import SPEC, SimulatedTable, Simulation, real_now
 from tests.demo import console
 
@@ -30,6 +31,7 @@ CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM", "/usr/bin/chromium")
 expect.set_options(timeout=20_000)
 
 OpenPage = Callable[..., Page]
+_WITNESSES = pytest.StashKey[list[Witness]]()
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,21 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put what the pages went through, and the ends of the logs, below a failure."""
+    report = yield
+    if report.when == "call" and report.failed:
+        for number, witness in enumerate(item.stash.get(_WITNESSES, []), 1):
+            report.sections.append((f"page {number}", witness.report()))
+        report.sections.extend(log_tails(getattr(item, "funcargs", {})).items())
+    return report
+
+
 @pytest.fixture
-def open_page(browser: Browser) -> Iterator[OpenPage]:
-    """``open_page(address, width=1280, theme="light")``: a fresh profile on that address."""
+def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
+    """``open_page(address, width=1280, theme="light")``: a fresh profile on that address, which must stay without errors."""
+    witnesses = request.node.stash.setdefault(_WITNESSES, [])
     with ExitStack() as stack:
 
         def factory(address: str, width: int = 1280, theme: str = "light") -> Page:
@@ -61,11 +75,14 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
             stack.callback(context.close)
             context.set_default_timeout(20_000)
             page = context.new_page()
+            witnesses.append(Witness(page))
             page.goto(address)
             page.get_by_test_id("stMain").wait_for()
             return page
 
         yield factory
+        errors = [error for witness in witnesses for error in witness.errors]
+    assert not errors, errors
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,61 @@
+"""What a page went through, kept so that a failure on a machine that is gone can be understood from its output."""
+
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Error, Page, WebSocket
+
+LAST = 40
+"""How many messages of a page are kept."""
+LOG_TAIL = 3000
+
+
+class Witness:
+    """Sees everything of one page from its first request on."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.errors: list[str] = []
+        self._began = time.monotonic()
+        self._sockets: list[WebSocket] = []
+        self._messages: deque[str] = deque(maxlen=LAST)
+        page.on("pageerror", self._failed)
+        page.on("crash", lambda _: self._note("the page's process crashed"))
+        page.on("console", lambda message: self._note(f"console {message.type}: {message.text}"))
+        page.on("requestfailed", lambda request: self._note(f"request failed: {request.url} {request.failure}"))
+        page.on("framenavigated", lambda frame: self._note(f"at {frame.url}"))
+        page.on("websocket", self._connected)
+
+    def report(self) -> str:
+        """The connection, the errors, the last messages, and the page as a screen reader has it."""
+        states = ["closed" if socket.is_closed() else "open" for socket in self._sockets]
+        lines = [f"websockets: {', '.join(states) or 'none'}", *self._messages, "", self._as_read()]
+        return "\n".join(lines)
+
+    def _note(self, text: str) -> None:
+        self._messages.append(f"{time.monotonic() - self._began:7.2f} s {text}")
+
+    def _failed(self, error: Error) -> None:
+        self.errors.append(str(error))
+        self._note(f"page error: {error}\n{error.stack or ''}")
+
+    def _connected(self, socket: WebSocket) -> None:
+        self._sockets.append(socket)
+        self._note("websocket opened")
+        socket.on("close", lambda _: self._note("websocket closed"))
+        socket.on("socketerror", lambda error: self._note(f"websocket error: {error}"))
+
+    def _as_read(self) -> str:
+        try:
+            return self.page.locator("body").aria_snapshot(timeout=5000)
+        except Error as problem:
+            return f"the page could not be read: {problem}"
+
+
+def log_tails(fixtures: dict[str, Any]) -> dict[str, str]:
+    """The ends of the console's and the runners' logs in the homes of a test's fixtures, by path."""
+    homes = {home for value in fixtures.values() if isinstance(home := getattr(value, "home", None), Path)}
+    logs = [log for home in sorted(homes) for pattern in ("*.log", "*/*.log") for log in sorted(home.glob(pattern))]
+    return {str(log): log.read_text(encoding="utf-8", errors="replace")[-LOG_TAIL:] for log in logs}
