@@ -110,5 +110,6 @@ def _repeating(rows: pa.Table) -> list[str]:
     return [
         name
         for name in rows.column_names
-        if not pa.types.is_floating(rows[name].type) and pc.count_distinct(sample[name]).as_py() * 4 < sample.num_rows
+        if not (pa.types.is_floating(rows[name].type) or pa.types.is_nested(rows[name].type))
+        and pc.count_distinct(sample[name]).as_py() * 4 < sample.num_rows
     ]

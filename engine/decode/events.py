@@ -64,18 +64,17 @@ class Kind(IntEnum):
 
 
 ROWS_V1 = (Kind.WRITE_ROWS_V1, Kind.UPDATE_ROWS_V1, Kind.DELETE_ROWS_V1)
-ROWS_V2 = (Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS)
-UPDATES = (Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS)
+ROWS_V2 = (Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS, Kind.PARTIAL_UPDATE_ROWS)
+UPDATES = (Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS, Kind.PARTIAL_UPDATE_ROWS)
 DELETES = (Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS)
 BEGINS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIA_GTID)
 IGNORABLE_FLAG = 0x80
 """LOG_EVENT_IGNORABLE_F: a reader that does not know the event may pass over it."""
 
-_UNDERSTOOD = frozenset(Kind) - {Kind.INCIDENT, Kind.GTID_TAGGED, Kind.PARTIAL_UPDATE_ROWS, Kind.TRANSACTION_PAYLOAD}
+_UNDERSTOOD = frozenset(Kind) - {Kind.INCIDENT, Kind.GTID_TAGGED, Kind.TRANSACTION_PAYLOAD}
 _HINTS = {
     Kind.GTID_TAGGED: "Tagged GTIDs are not followed yet: let applications use untagged ones, then copy the tables again.",
     Kind.INCIDENT: "The server itself says that its binlog has a gap: copy the tables again.",
-    Kind.PARTIAL_UPDATE_ROWS: "SET GLOBAL binlog_row_value_options = ''; then copy the tables again.",
     Kind.TRANSACTION_PAYLOAD: "SET GLOBAL binlog_transaction_compression = OFF; then copy the tables again.",
 }
 

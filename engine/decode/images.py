@@ -20,8 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, TableMap
+from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap
 from engine.decode.framing import Bytes, Offsets, words
+from engine.decode.partial import PartialDocuments
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
 from engine.decode.types.base import Mapped, Records
@@ -86,24 +87,62 @@ def decode_images(
     """
     at, updates = _first_images(buffer, headers, chosen, table)
     records = Records.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
-    event, place = chosen, np.zeros(len(chosen), np.int64)
     kind = np.where(updates, BEFORE, np.where(np.isin(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
-    batches, events, places, kinds = [], [], [], []
-    while len(at):
-        batch, at = _decode_round(records, at, table.columns, mapped.columns)
-        batches.append(batch)
-        events.append(event)
-        places.append(place)
-        kinds.append(kind)
-        more = at < records.end
-        if (~more & (kind == BEFORE)).any():
-            raise DecodeError(
-                f"{table.full_name}: an update in the binlog has no after-image.", detail="Nothing of it was used."
-            )
-        records, at, event, place = records.rows(more), at[more], event[more], place[more] + 1
-        kind = kind[more]
-        kind = np.where(kind == BEFORE, AFTER, np.where(kind == AFTER, BEFORE, kind)).astype(np.int8)
-    return _ordered(batches, events, places, kinds)
+    partial = headers.kind[chosen] == Kind.PARTIAL_UPDATE_ROWS
+    rounds = _Rounds(table, mapped)
+    for some, documents in ((~partial, None), (partial, PartialDocuments(table.columns))):
+        if some.any():
+            rounds.decode(records.rows(some), at[some], chosen[some], kind[some], documents)
+    return rounds.ordered()
+
+
+class _Rounds:
+    """The images of a table's row events, collected round by round."""
+
+    def __init__(self, table: Table, mapped: TableMap) -> None:
+        self._table, self._mapped = table, mapped
+        self._batches: list[list[pa.Array]] = []
+        self._events: list[Offsets] = []
+        self._places: list[Offsets] = []
+        self._kinds: list[npt.NDArray[np.int8]] = []
+
+    def decode(
+        self,
+        records: Records,
+        at: Offsets,
+        event: Offsets,
+        kind: npt.NDArray[np.int8],
+        documents: PartialDocuments | None,
+    ) -> None:
+        """All images of some events, with the cursors on their first ones. documents: for partial updates, which come alone."""
+        place = np.zeros(len(at), np.int64)
+        while len(at):
+            if documents is not None:
+                at = documents.open(records, at, after=bool(kind[0] == AFTER))
+            batch, at = _decode_round(records, at, self._table.columns, self._mapped.columns, documents)
+            self._batches.append(batch)
+            self._events.append(event)
+            self._places.append(place)
+            self._kinds.append(kind)
+            more = at < records.end
+            if (~more & (kind == BEFORE)).any():
+                raise DecodeError(
+                    f"{self._table.full_name}: an update in the binlog has no after-image.",
+                    detail="Nothing of it was used.",
+                )
+            records, at, event, place = records.rows(more), at[more], event[more], place[more] + 1
+            kind = kind[more]
+            kind = np.where(kind == BEFORE, AFTER, np.where(kind == AFTER, BEFORE, kind)).astype(np.int8)
+
+    def ordered(self) -> Images:
+        """The images in the binlog's order."""
+        event, place, kind = np.concatenate(self._events), np.concatenate(self._places), np.concatenate(self._kinds)
+        if len(self._batches) == 1:
+            return Images(self._batches[0], event, place, kind)
+        order = np.lexsort((place, event))
+        slots = pa.array(order)
+        arrays = [pa.concat_arrays(column).take(slots) for column in zip(*self._batches, strict=True)]
+        return Images(arrays, event[order], place[order], kind[order])
 
 
 def _first_images(
@@ -150,7 +189,11 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
 
 
 def _decode_round(
-    records: Records, at: Offsets, columns: tuple[Column, ...], mapped: tuple[Mapped, ...]
+    records: Records,
+    at: Offsets,
+    columns: tuple[Column, ...],
+    mapped: tuple[Mapped, ...],
+    documents: PartialDocuments | None,
 ) -> tuple[list[pa.Array], Offsets]:
     """The image at every cursor, and the cursors behind them."""
     start, arrays = at, []
@@ -160,19 +203,9 @@ def _decode_round(
     for n, (column, announced) in enumerate(zip(columns, mapped, strict=True)):
         bit = records.buffer[start + (n >> 3)] >> np.uint8(n & 7) & np.uint8(1)
         null = bit.astype(bool) if bit.any() else None
-        array, at = value_type(column).image(records, at, null, column, announced)
+        if documents is not None and column.type == "json":
+            array, at = documents.decode(n, records, at, null, column, announced)
+        else:
+            array, at = value_type(column).image(records, at, null, column, announced)
         arrays.append(array)
     return arrays, at
-
-
-def _ordered(
-    rounds: list[list[pa.Array]], events: list[Offsets], places: list[Offsets], kinds: list[npt.NDArray[np.int8]]
-) -> Images:
-    event, place, kind = np.concatenate(events), np.concatenate(places), np.concatenate(kinds)
-    arrays = rounds[0] if len(rounds) == 1 else [pa.concat_arrays(column) for column in zip(*rounds, strict=True)]
-    if len(rounds) > 1:
-        order = np.lexsort((place, event))
-        event, place, kind = event[order], place[order], kind[order]
-        slots = pa.array(order)
-        arrays = [array.take(slots) for array in arrays]
-    return Images(arrays, event, place, kind)

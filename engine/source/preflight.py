@@ -156,13 +156,6 @@ def _metadata(context: Context) -> Check:
     return Check("binlog_row_metadata", "ok" if good else "warn", "FULL", actual, why, fix)
 
 
-def _partial_json(context: Context) -> Check:
-    actual = context.variables.get("binlog_row_value_options", "")
-    why = "Partial JSON updates are not decoded by this version."
-    fix = "SET GLOBAL binlog_row_value_options = '';" if actual else ""
-    return Check("binlog_row_value_options", "fail" if actual else "ok", "(empty)", actual or "(empty)", why, fix)
-
-
 def _monitoring(context: Context) -> Check:
     why = "The position of the binlog's end is read all the time."
     user = context.source.user
@@ -275,7 +268,6 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _variable("binlog_format", "ROW", _IMAGES),
     _variable("binlog_row_image", "FULL", _IMAGES),
     _metadata,
-    _partial_json,
     _variable("binlog_transaction_compression", "OFF", "Compressed transactions are not decoded by this version."),
     _variable("log_bin_compress", "OFF", "Compressed events are not decoded by this version."),
     _monitoring,

@@ -5,8 +5,10 @@ from contextlib import closing
 
 import pytest
 
+from engine.decode.images import AFTER, DELETE
 from engine.errors import DecodeError, TableStoppedError
 from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
+from tests.live.compare import source_table
 from tests.live.every_type import session
 from tests.servers import Server
 
@@ -143,6 +145,36 @@ def test_a_session_that_logs_less_than_whole_rows_stops_the_table(server: Server
     statements(server, f"SET SESSION binlog_row_image = '{image}'", change)()
     with pytest.raises(TableStoppedError, match="lacks columns"):
         logged(server, table_of(server, database, "t"), begin)
+
+
+def test_partial_updates_of_documents_are_applied(server_with: ServerFactory, new_database: DatabaseFactory) -> None:
+    """With binlog_row_value_options=PARTIAL_JSON an update logs what it changes; the after-images hold the whole documents."""
+    server = server_with("mysql")
+    database = new_database(server)
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a JSON, n INT, b JSON, v VARCHAR(20))")
+    long = "x" * 300
+    server.execute(
+        f"INSERT INTO `{database}`.t WITH RECURSIVE k(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < 40)"
+        f" SELECT n, JSON_OBJECT('k', n, 'l', JSON_ARRAY(1, '{long}', n)), n, IF(n % 5, JSON_OBJECT('x', '{long}'), NULL), 'v'"
+        " FROM k"
+    )
+    begin, table = position_of(server), table_of(server, database, "t")
+    statements(
+        server,
+        "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
+        f"UPDATE `{database}`.t SET a = JSON_SET(a, '$.k', n + 1000), v = 'w' WHERE id <= 30",
+        f"UPDATE `{database}`.t SET n = n + 1",
+        f"UPDATE `{database}`.t SET a = JSON_REMOVE(a, '$.l[0]'), b = JSON_REPLACE(b, '$.x', 'short') WHERE id % 2",
+        f"UPDATE `{database}`.t SET a = JSON_SET(a, '$.ü', JSON_ARRAY()), b = JSON_OBJECT('whole', 1) WHERE id > 20",
+        f"UPDATE `{database}`.t SET a = NULL WHERE id = 7",
+        f"DELETE FROM `{database}`.t WHERE id = 8",
+    )()
+    images = logged(server, table, begin)
+    assert (images["kind"].to_numpy() == AFTER).sum() == 30 + 40 + 20 + 20 + 1
+    last = {row["id"]: row for row in images.to_pylist()}
+    assert last.pop(8)["kind"] == DELETE
+    rows = {row["id"]: row for row in source_table(server, database, "t").to_pylist()}
+    assert {key: {**row, "kind": AFTER} for key, row in rows.items()} == last
 
 
 DATES = (

@@ -107,13 +107,13 @@ def row_value(column: Column, value: Any) -> bytes:
 
 def _fraction(value: datetime, digits: int) -> bytes:
     size = (digits + 1) // 2
-    return (value.microsecond // 100 ** (3 - size)).to_bytes(size, "big")
+    return int(value.microsecond // 100 ** (3 - size)).to_bytes(size, "big")
 
 
 def _image_datetime(column: Column, value: datetime) -> bytes:
     day = (value.year * 13 + value.month) << 5 | value.day
     packed = day << 17 | value.hour << 12 | value.minute << 6 | value.second
-    return (packed + (1 << 39)).to_bytes(5, "big") + _fraction(value, column.fraction)
+    return int(packed + (1 << 39)).to_bytes(5, "big") + _fraction(value, column.fraction)
 
 
 def _image_timestamp(column: Column, value: datetime) -> bytes:
@@ -124,7 +124,7 @@ def _image_time(column: Column, text: str) -> bytes:
     minus, hours, minutes, seconds, us = _time_parts(text)
     size = (column.fraction + 1) // 2
     packed = (hours << 12 | minutes << 6 | seconds) << 8 * size | us // 100 ** (3 - size)
-    return ((0x800000 << 8 * size) + (-packed if minus else packed)).to_bytes(3 + size, "big")
+    return int((0x800000 << 8 * size) + (-packed if minus else packed)).to_bytes(3 + size, "big")
 
 
 def _packed_decimal(column: Column, value: Any) -> bytes:
@@ -181,7 +181,7 @@ IMAGE: dict[str, Encoder] = {
     "float": _floating,
     "double": _floating,
     "decimal": _packed_decimal,
-    "date": lambda _, v: (v.year << 9 | v.month << 5 | v.day).to_bytes(3, "little"),
+    "date": lambda _, v: int(v.year << 9 | v.month << 5 | v.day).to_bytes(3, "little"),
     "datetime": _image_datetime,
     "timestamp": _image_timestamp,
     "time": _image_time,

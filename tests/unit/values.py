@@ -60,8 +60,7 @@ def _timestamps(column: Column) -> st.SearchStrategy[datetime]:
 
 
 def _floats(column: Column) -> st.SearchStrategy[float]:
-    width = 32 if column.type == "float" else 64
-    return st.floats(allow_nan=False, allow_infinity=False, width=width)
+    return st.floats(allow_nan=False, allow_infinity=False, width=32 if column.type == "float" else 64)
 
 
 def _texts(column: Column) -> st.SearchStrategy[str]:

@@ -3,20 +3,58 @@
 MariaDB's JSON is a LONGTEXT in every respect and does not come here. The binary form is read a value at a time: it is a tree.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from engine.decode.binary_json import text_of
+from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType
+from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail
 from engine.decode.types.strings import image_binaries, prefix_fits, row_texts
+from engine.errors import DecodeError
 
 _JSON = 245
 
 
+def texts(documents: Sequence[bytes | None], column: Column) -> pa.Array:
+    """Binary documents as the server prints them. Raises DecodeError for what is none."""
+    try:
+        return pa.array([None if document is None else text_of(document) for document in documents], pa.string())
+    except DecodeError as error:
+        raise fail(column, error.message.rstrip("."), error.hint) from None
+
+
+def changed_texts(
+    before: Sequence[bytes | None],
+    shown: pa.Array,
+    after: Sequence[bytes | None],
+    partial: npt.NDArray[np.bool_],
+    column: Column,
+) -> pa.Array:
+    """Documents after an update that logged, where `partial`, what it changed in the document before.
+
+    shown: the texts of `before`. Raises DecodeError where differences do not fit the document.
+    """
+    out: list[str | None] = []
+    try:
+        for old, text, new, differs in zip(before, shown.to_pylist(), after, partial.tolist(), strict=True):
+            if new is None or not differs:
+                out.append(None if new is None else text_of(new))
+            elif old is None:
+                raise fail(column, "the binlog changes a part of a document that is NULL", "Copy the table again.")
+            else:
+                out.append(apply_diffs(old, new) if new else text)
+    except DecodeError as error:
+        raise fail(column, error.message.rstrip("."), error.hint) from None
+    return pa.array(out, pa.string())
+
+
 def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
     value, after = image_binaries(records, at, null, column, mapped)
-    return pa.array([v if v is None else text_of(v) for v in value.to_pylist()], pa.string()), after
+    return texts(value.to_pylist(), column), after
 
 
 TYPES = {

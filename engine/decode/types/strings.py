@@ -81,6 +81,8 @@ def _image_texts(
         return to_utf8(value, column.charset or ""), after
     except (pa.ArrowInvalid, UnicodeDecodeError):
         raise fail(column, "a text is not valid in its character set", "Correct the value in the source.") from None
+    except pa.ArrowCapacityError:
+        raise fail(column, "its texts in one stretch of the binlog take more than 2 GiB", "Report this.") from None
 
 
 def image_padded(
