@@ -1,6 +1,7 @@
 """Start, pause, resume and stop. Each command goes through the pipeline's inbox; the journal answers."""
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from app.parts import home, messages
 from app.view.commands import Sent
@@ -45,18 +46,29 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
         if runner.alive and runner.state in ("running", "starting"):
             _ask("pause", where, "Pause", key)
         if runner.alive and runner.state == "paused":
-            st.button(
-                "Resume",
-                icon=":material/play_arrow:",
-                type="primary",
-                key=f"{key}-resume",
-                on_click=_send,
-                args=(where, "resume", ""),
-            )
+            with _place():
+                st.button(
+                    "Resume",
+                    icon=":material/play_arrow:",
+                    type="primary",
+                    key=f"{key}-resume",
+                    on_click=_send,
+                    args=(where, "resume", ""),
+                )
         if runner.alive and runner.state in ("running", "starting", "paused"):
             _ask("stop", where, "Stop", key)
         if not runner.alive:
-            start_button(where, runner, key=key)
+            with _place():
+                start_button(where, runner, key=key)
+
+
+def _place() -> DeltaGenerator:
+    """Room for a button that a popover may replace, or that may replace one.
+
+    A bare button would stand beside its successor for a tenth of a second, and the click of a quick hand would meet what has
+    moved under it.
+    """
+    return st.container(width="content")
 
 
 def start_button(where: Directory, runner: Runner, *, key: str) -> None:
