@@ -14,8 +14,8 @@ from engine.source.connect import Connection, query
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
 _TABLES = """
-SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t FROM information_schema.TABLES
-WHERE TABLE_TYPE = 'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, TABLE_TYPE AS kind FROM information_schema.TABLES
+WHERE TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
 ORDER BY TABLE_SCHEMA, TABLE_NAME"""
 _COLUMNS = """
 SELECT COLUMN_NAME AS name, LOWER(DATA_TYPE) AS type, IS_NULLABLE = 'YES' AS nullable, COLUMN_TYPE AS full_type,
@@ -33,6 +33,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
 _ENGINE = """
 SELECT t.ENGINE AS engine, e.TRANSACTIONS AS transactions FROM information_schema.TABLES t
 LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s"""
+_BASE_TABLE = "BASE TABLE"
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _DATES = ("date", "datetime", "timestamp")
 
@@ -49,7 +50,13 @@ class Statistics:
 
 def list_tables(connection: Connection) -> list[tuple[str, str]]:
     """All base tables that the user may see, as (database, table), without the server's own."""
-    return [(row["d"], row["t"]) for row in query(connection, _TABLES)]
+    return [(row["d"], row["t"]) for row in query(connection, _TABLES) if row["kind"] == _BASE_TABLE]
+
+
+def passed_over(connection: Connection, globs: Sequence[str]) -> dict[str, str]:
+    """What the globs choose and Tidemark does not capture: full name to kind (VIEW, SYSTEM VERSIONED, SEQUENCE)."""
+    kinds = {(row["d"], row["t"]): row["kind"] for row in query(connection, _TABLES) if row["kind"] != _BASE_TABLE}
+    return {f"{database}.{name}": kinds[database, name] for database, name in select_tables(globs, kinds)}
 
 
 def captured_tables(connection: Connection, globs: Sequence[str], *, null_dates: bool = False) -> list[Table]:

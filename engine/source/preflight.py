@@ -12,7 +12,7 @@ from engine.decode.schema import Table
 from engine.decode.types import fault
 from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
 from engine.settings import Source
-from engine.source.catalog import captured_tables
+from engine.source.catalog import captured_tables, passed_over
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
@@ -200,6 +200,16 @@ def _server_ids(context: Context) -> Check:
     return Check("server ids", "fail" if clash else "ok", expected, f"in use: {', '.join(map(str, used))}", why, fix)
 
 
+def _passed_over(context: Context) -> Check:
+    others = passed_over(context.connection, context.source.tables)
+    why = (
+        "Views, sequences and system-versioned tables have no rows of their own in the binlog, or more than they show."
+    )
+    actual = ", ".join(f"{name} ({kind.lower()})" for name, kind in others.items()) or "none"
+    fix = "Exclude them in source.tables: " + ", ".join(f'"!{name}"' for name in others) if others else ""
+    return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
+
+
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
     why = "What a low watermark names must be visible to the read that follows (see the README)."
@@ -274,5 +284,6 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _replication,
     _server_ids,
     _watermarks,
+    _passed_over,
 ]
 _TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _engine, _folder]

@@ -3,10 +3,13 @@
 from collections.abc import Callable
 from contextlib import closing
 
+import pyarrow.compute as pc
 import pytest
 
 from engine.decode.images import AFTER, DELETE
 from engine.errors import DecodeError, TableStoppedError
+from engine.source.catalog import captured_tables, passed_over
+from engine.source.connect import open_connection
 from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
 from tests.live.compare import source_table
 from tests.live.every_type import session
@@ -209,3 +212,30 @@ def test_a_date_of_the_key_is_never_null(server: Server, database: str) -> None:
     table = table_of(server, database, "t", null_dates=True)
     with pytest.raises(DecodeError, match="never for a column of the key"):
         logged(server, table, begin)
+
+
+def test_values_beyond_the_packet_limit(flavor: str, private_server: ServerFactory) -> None:
+    """64 MiB arrive by both ways, also where the server's `max_allowed_packet` was lowered after they were written."""
+    server = private_server(flavor, max_allowed_packet=128 << 20)
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, b LONGBLOB)")
+    begin = position_of(server)
+    server.execute(f"INSERT INTO d.t VALUES (1, REPEAT('x', {64 << 20})), (2, 'small')")
+    server.execute(f"SET GLOBAL max_allowed_packet = {4 << 20}")
+    table = table_of(server, "d", "t")
+    for read in (selected(endpoint_of(server), table), logged(server, table, begin)):
+        assert pc.binary_length(read["b"]).to_pylist() == [64 << 20, 5]
+
+
+def test_views_and_their_like_are_named(server: Server, database: str) -> None:
+    """What a glob matches and Tidemark does not capture is a warning of the preflight, never passed over in silence."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
+    server.execute(f"CREATE VIEW `{database}`.v AS SELECT id FROM `{database}`.t")
+    kinds = {f"{database}.v": "VIEW"}
+    if server.flavor == "mariadb":
+        server.execute(f"CREATE TABLE `{database}`.history (id INT PRIMARY KEY) WITH SYSTEM VERSIONING")
+        server.execute(f"CREATE SEQUENCE `{database}`.s")
+        kinds |= {f"{database}.history": "SYSTEM VERSIONED", f"{database}.s": "SEQUENCE"}
+    with closing(open_connection(endpoint_of(server))) as connection:
+        assert passed_over(connection, [f"{database}.*"]) == kinds
+        assert [table.name for table in captured_tables(connection, [f"{database}.*"])] == ["t"]
