@@ -24,6 +24,9 @@ _CONF = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
+    # The JVM only carries tasks and reports to and fro: without its optimising compiler and parallel collector it is up in about
+    # half the processor time (measured on two busy cores: 53 and 35 s to warm readers, 74 and 85 s with them).
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }

@@ -141,7 +141,7 @@ class Pipeline:
         """The ledger's epoch records that are still there, in order."""
         return [json.loads(path.read_text()) for path in sorted((self.home / "ledger").glob("epoch-*.json"))]
 
-    def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 90.0) -> None:
+    def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 240.0) -> None:
         """Wait until `found` is true while the runner lives."""
         deadline = time.monotonic() + timeout_s
         while not found():
