@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.decode.charsets import CHARSETS, decode_text, east_asian, single, tables, to_utf8
+from engine.decode.charsets import CHARSETS, east_asian, single, tables, to_utf8
 from tests.servers import Server
 
 BATCH = 2048
@@ -41,7 +41,7 @@ def test_every_code_alone_and_beside_others(server: Server, charset: str) -> Non
     assert set(refused) == _surrogates(charset) & stored.keys()
     for code in refused:
         with pytest.raises((UnicodeDecodeError, pa.ArrowInvalid)):
-            decode_text(code, charset)
+            to_utf8(pa.array([code], pa.binary()), charset)
     codes = sorted(held - _surrogates(charset))
     random.Random(1).shuffle(codes)
     long = [b"".join(codes[n : n + BATCH]) for n in range(0, len(codes), BATCH)]

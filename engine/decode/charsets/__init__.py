@@ -51,9 +51,3 @@ def to_utf8(values: pa.Array, charset: str) -> pa.Array:
     if charset in _UTF8 or (charset not in _NOT_ASCII and is_ascii(values)):
         return values.cast(pa.string())
     return decode(values, charset, _SPLITS[charset])
-
-
-def decode_text(raw: bytes, charset: str) -> str:
-    """One text, such as the label of an ENUM. Raises what `to_utf8` raises."""
-    text: str = to_utf8(pa.array([raw], pa.binary()), charset)[0].as_py()
-    return text
