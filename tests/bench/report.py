@@ -1,0 +1,52 @@
+"""The figures of a run as the text that `make bench` prints."""
+
+from tests.bench.measure import Figures
+from tests.bench.schemas import Schema
+
+
+def report(flavor: str, schema: Schema, figures: dict[str, Figures]) -> str:
+    """The tables of a schema."""
+    lines = [*_rows(flavor, schema, figures["rows"])]
+    if "changes" in figures:
+        lines += _changes(flavor, schema, figures["changes"])
+    return "\n".join(lines)
+
+
+def _rows(flavor: str, schema: Schema, rows: Figures) -> list[str]:
+    drained, python, pipeline = (float(rows[name]) for name in ("drained", "pymysql", "pipeline"))
+    lines = [f"\n{rows['rows']:,} {schema.name} rows of {schema.columns} columns, {flavor}, two slots; rows a second"]
+    for label, speed in (
+        ("server, undecoded", drained),
+        ("PyMySQL's cursor", python),
+        ("pipeline to mirror", pipeline),
+    ):
+        lines.append(f"  {label:<28}{speed:>14,.0f}   {speed / drained:.3f} of the drain")
+    lines.append(f"  {'pipeline / PyMySQL':<28}{pipeline / python:>14.1f}")
+    return [*lines, _memory(rows)]
+
+
+def _changes(flavor: str, schema: Schema, log: Figures) -> list[str]:
+    lines = [
+        f"\n{log['changes']:,} single-row transactions of {schema.columns} columns, {flavor}, two slots; changes a second"
+    ]
+    python = float(log["mysql_replication"])
+    labels = {
+        "undecoded": "dump, undecoded",
+        "mysql_replication": "mysql-replication",
+        "committed": "pipeline to committed files",
+        "pipeline": "pipeline to merged mirror",
+    }
+    for name, label in labels.items():
+        speed = float(log[name])
+        ratio = f"{speed / python:>8.1f} × mysql-replication" if python else ""
+        lines.append(f"  {label:<28}{speed:>14,.0f}   {speed / float(log['undecoded']):.3f} of the dump{ratio}")
+    if "mysql_replication_failed" in log:
+        lines.append(f"  mysql-replication cannot decode this log: {log['mysql_replication_failed']}")
+    if log["mysql_replication_wrong"]:
+        lines.append(f"  mysql-replication gives other values than the server for: {log['mysql_replication_wrong']}")
+    return [*lines, _memory(log)]
+
+
+def _memory(figures: Figures) -> str:
+    runner, reader = (float(figures[name]) / 2**20 for name in ("runner_bytes", "reader_bytes"))
+    return f"  peak memory: runner {runner:.0f} MiB, reader {reader:.0f} MiB"
