@@ -10,7 +10,7 @@ from engine import clock, settings
 from engine.directory import Directory, send_command
 from engine.errors import TidemarkError
 
-_SENT = "sent commands"
+_SENT, _CLICKS = "sent commands", "clicks acted on"
 
 _ASKING = {
     "pause": (
@@ -36,8 +36,27 @@ def sent(name: str) -> list[Sent]:
     return everything.setdefault(name, [])
 
 
+def clicks(name: str) -> int:
+    """How many clicks of this browser on a pipeline's buttons were acted on: the number of the next one, and part of its key."""
+    acted_on: dict[str, int] = st.session_state.setdefault(_CLICKS, {})
+    return acted_on.setdefault(name, 0)
+
+
+def first_time(name: str, click: int) -> bool:
+    """Whether this click is new; from now on it is not.
+
+    The browser sends a click a moment after it was made. A refresh that falls into that moment, which a busy browser makes
+    long, carries the click as well, and Streamlit calls the callback for each: one click paused a pipeline three times.
+    """
+    if clicks(name) != click:
+        return False
+    st.session_state[_CLICKS][name] += 1
+    return True
+
+
 def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False) -> None:
     """The buttons that make sense in the runner's state, in one row."""
+    click = clicks(where.root.name)
     with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         if spark and runner.spark_ui:
             st.link_button(
@@ -51,9 +70,9 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
                     "Resume",
                     icon=":material/play_arrow:",
                     type="primary",
-                    key=f"{key}-resume",
+                    key=f"{key}-resume-{click}",
                     on_click=_send,
-                    args=(where, "resume", ""),
+                    args=(where, click, "resume", ""),
                 )
         if runner.alive and runner.state in ("running", "starting", "paused"):
             _ask("stop", where, "Stop", key)
@@ -73,19 +92,22 @@ def _place() -> DeltaGenerator:
 
 def start_button(where: Directory, runner: Runner, *, key: str) -> None:
     """Start, or start again. A callback: it is carried out even when the next click leaves the page at once."""
+    click = clicks(where.root.name)
     st.button(
         "Start" if runner.state in ("new", "starting") else "Start again",
         icon=":material/play_arrow:",
         type="secondary" if runner.state == "ended" else "primary",
-        key=f"{key}-start",
+        key=f"{key}-start-{click}",
         disabled=runner.state == "starting",
         on_click=start,
-        args=(where,),
+        args=(where, click),
     )
 
 
-def start(where: Directory) -> None:
+def start(where: Directory, click: int) -> None:
     """Check what can be checked at once, then launch; `refusal` shows why not."""
+    if not first_time(where.root.name, click):
+        return
     try:
         settings.password(settings.load(where.spec).source)
         home.launch(where)
@@ -112,18 +134,24 @@ def _ask(verb: str, where: Directory, label: str, key: str) -> None:
     """
     name = f"{key}-{verb}"
     meaning, confirm = _ASKING[verb]
+    click = clicks(where.root.name)
     with st.popover(label, icon=f":material/{verb}:", key=name):
         st.markdown(meaning, width=380)
         st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{name}-reason")
         st.button(
-            confirm, type="primary", key=f"{name}-confirm", on_click=_confirmed, args=(where, verb, f"{name}-reason")
+            confirm,
+            type="primary",
+            key=f"{name}-confirm-{click}",
+            on_click=_confirmed,
+            args=(where, click, verb, f"{name}-reason"),
         )
 
 
-def _confirmed(where: Directory, verb: str, reason_key: str) -> None:
-    _send(where, verb, st.session_state.get(reason_key) or "")
+def _confirmed(where: Directory, click: int, verb: str, reason_key: str) -> None:
+    _send(where, click, verb, st.session_state.get(reason_key) or "")
 
 
-def _send(where: Directory, verb: str, reason: str) -> None:
-    identity = send_command(where, verb, reason=reason.strip())
-    sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
+def _send(where: Directory, click: int, verb: str, reason: str) -> None:
+    if first_time(where.root.name, click):
+        identity = send_command(where, verb, reason=reason.strip())
+        sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
