@@ -180,7 +180,7 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
         need = last if n % bitmap == bitmap - 1 else 0xFF
         there = sets > n // bitmap
         if ((buffer[at[there] + n] & need) != need).any():
-            raise TableStoppedError(
+            raise DecodeError(
                 f"{table.full_name}: the binlog holds a row image that lacks columns.",
                 detail="A session wrote with binlog_row_image other than FULL; the missing values cannot be known, "
                 "and none was guessed.",

@@ -1,10 +1,12 @@
 """What the decoders know of a table: its columns, in the server's order."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
+
+_DATES = ("date", "datetime", "timestamp")
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Table:
     """A table of the source with its columns and its identity.
 
     key: the columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
-    empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none).
+    empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none). unfit:
+    why its row images cannot be followed although its columns could, or empty.
     """
 
     database: str
@@ -42,6 +45,7 @@ class Table:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     transactional: bool = True
+    unfit: str = ""
 
     @property
     def full_name(self) -> str:
@@ -49,6 +53,14 @@ class Table:
 
     def column(self, name: str) -> Column:
         return next(column for column in self.columns if column.name == name)
+
+    def with_null_dates(self, null_dates: bool) -> "Table":
+        """The table whose dates that do not exist are NULL, or errors; those of the key, which tells rows apart, always errors."""
+        columns = (
+            replace(c, null_dates=null_dates and c.name not in self.key) if c.type in _DATES else c
+            for c in self.columns
+        )
+        return replace(self, columns=tuple(columns))
 
     def as_dict(self) -> dict[str, Any]:
         """For the ledger; `table_from_dict` is the inverse."""
@@ -58,11 +70,11 @@ class Table:
 def table_from_dict(record: Mapping[str, Any]) -> Table:
     """The inverse of `Table.as_dict`."""
     columns = tuple(Column(**{**column, "labels": tuple(column.get("labels", ()))}) for column in record["columns"])
-    return Table(record["database"], record["name"], columns, tuple(record["key"]), record.get("transactional", True))
+    return Table(**{**record, "columns": columns, "key": tuple(record["key"])})
 
 
 def arrow_schema(table: Table) -> pa.Schema:
     """The Arrow schema of the table's rows (DESIGN 12)."""
     from engine.decode.types import value_type
 
-    return pa.schema([pa.field(c.name, value_type(c).arrow(c), c.nullable) for c in table.columns])
+    return pa.schema([pa.field(c.name, value_type(c).arrow(c), c.nullable or c.null_dates) for c in table.columns])

@@ -5,7 +5,6 @@ so it is seen in the log.
 """
 
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine import clock
@@ -19,6 +18,7 @@ from engine.settings import Spec
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, check_identity
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, check_available, current
+from engine.source.preflight import refused
 from engine.source.watermarks import WatermarkClass
 
 FOLLOW_ONLY = ("latest", "earliest")
@@ -39,18 +39,19 @@ def first_epoch(
     endpoint: Endpoint,
     server: Server,
     watermarks: WatermarkClass,
-    refused: Mapping[str, TidemarkError],
     run: str,
 ) -> Begun:
-    """The record of epoch 0 for a pipeline that has no ledger yet. refused: tables that stop before they begin."""
+    """The record of epoch 0 for a pipeline that has no ledger yet. Tables that cannot be captured stop in it."""
     position = _start(spec, connection, server)
     if watermarks == "gtid":
         position = Position(position.file, position.offset, gtids_at(endpoint, position, spec.first_server_id()))
     tables: dict[str, Record] = {}
     plans = []
-    for table in captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null"):
-        if table.full_name in refused:
-            tables[table.full_name] = _refused(table, refused[table.full_name])
+    captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
+    unfit = refused(captured)
+    for table in captured:
+        if table.full_name in unfit:
+            tables[table.full_name] = _refused(table, unfit[table.full_name])
             continue
         plan = plan_table(connection, table, spec.snapshot)
         if spec.source.startup in FOLLOW_ONLY:

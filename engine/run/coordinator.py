@@ -24,6 +24,7 @@ from engine.decode.images import KINDS
 from engine.decode.schema import table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
+from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import Record, State, nulled, ranges
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
@@ -33,7 +34,6 @@ from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
 from engine.run.snapshot import Finished, Snapshot
 from engine.settings import Spec
-from engine.sink.layout import changes_folder, mirror_folder
 from engine.source.connect import Connection, Endpoint, Server, open_connection, query
 from engine.source.positions import Position, binlog_files, current, file_number, latest, position_from_dict
 from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
@@ -74,7 +74,10 @@ class Coordinator:
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._connection: Connection = open_connection(source.endpoint)
-        self._tables = {name: table_from_dict(t.table) for name, t in ledger.state.tables.items()}
+        null_dates = spec.source.invalid_dates == "null"  # the spec decides, not what it said when the pipeline began
+        self._tables = {
+            name: table_from_dict(t.table).with_null_dates(null_dates) for name, t in ledger.state.tables.items()
+        }
         self._plans = {name: plan_from_dict(t.plan) for name, t in ledger.state.tables.items()}
         self._gtids = self.position.gtids
         if source.watermarks == "gtid" and self._gtids is None:  # the server had no GTIDs when the pipeline began
@@ -313,6 +316,9 @@ class Coordinator:
                     self._stop_table(name, from_dict(error))
                     tables.setdefault(name, {})["stopped"] = error
                     stopped.add(name)
+        for name in stopped:
+            # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
+            tables[name].pop("chunks", None)
         return {
             "epoch": self.state.epoch + 1,
             "run": self._journal.run,

@@ -161,9 +161,7 @@ class _Run:
                 check_source(ledger.state, connection, preflight.server, position_from_dict(ledger.state.position))
                 check_tables(ledger.state, preflight.tables)
                 return source, ledger.state
-            begun = first_epoch(
-                self._spec, connection, endpoint, preflight.server, kind, preflight.refused, self._journal.run
-            )
+            begun = first_epoch(self._spec, connection, endpoint, preflight.server, kind, self._journal.run)
             state = ledger.commit(begun.record)
         finally:
             connection.close()

@@ -8,8 +8,8 @@ destination's earlier versions may hold them.
 from pathlib import Path
 
 from engine.decode.schema import table_from_dict
+from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import State
-from engine.sink.layout import changes_folder, mirror_folder
 
 _PREFIXES = ("chunk-", "changes-")
 
@@ -20,7 +20,7 @@ def delete_unpublished(published: set[str], state: State, root: Path, ledger: Pa
     if committed is None:
         return 0
     deleted = 0
-    for table in (table_from_dict(t.table) for t in state.tables.values()):
+    for table in (table_from_dict(t.table) for t in state.tables.values() if t.begun):
         for folder in (
             mirror_folder(root, table.database, table.name),
             changes_folder(root, table.database, table.name),

@@ -31,7 +31,7 @@ from engine.capture.changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import SpecError
-from engine.sink.layout import changes_folder, make_readable, mirror_folder
+from engine.layout import changes_folder, make_readable, mirror_folder
 
 _DELETES = ("-U", "-D")
 # Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
@@ -77,6 +77,12 @@ class DeltaTables:
             (self.mirror, mirror_schema(self.table)),
             (self.changes, log_schema(arrow_schema(self.table))),
         ):
+            if folder.is_symlink() or folder.parent.is_symlink():
+                raise SpecError(
+                    f"The destination {folder} is a link, which is how another table's folder is read.",
+                    detail="Two tables would be mixed; nothing was written.",
+                    hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
+                )
             if not DeltaTable.is_deltatable(str(folder)):
                 if expected:
                     raise SpecError(
@@ -204,7 +210,11 @@ def _marked(newest: pa.Table) -> pa.Table:
 def _reduced(parts: list[pa.Table], key: Sequence[str]) -> pa.Table:
     """The last row of each key in the parts, in their order."""
     rows = pa.concat_tables(part for part in parts if part.num_rows)
-    return rows.take(pa.array(last_of_each(rows.select(key))))
+    keys = rows.select(key)
+    for n, column in enumerate(keys.columns):
+        if pa.types.is_floating(column.type):
+            keys = keys.set_column(n, key[n], pc.add(column, 0.0))  # -0.0 is the same key as 0.0, for the merge too
+    return rows.take(pa.array(last_of_each(keys)))
 
 
 def _bounds(newest: pa.Table, table: Table) -> str:

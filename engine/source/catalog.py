@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from engine.decode.schema import Column, Table
@@ -35,7 +35,11 @@ SELECT t.ENGINE AS engine, e.TRANSACTIONS AS transactions FROM information_schem
 LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s"""
 _BASE_TABLE = "BASE TABLE"
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_DATES = ("date", "datetime", "timestamp")
+_HASHED = """
+SELECT s.INDEX_NAME FROM information_schema.STATISTICS s JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND s.INDEX_TYPE = 'HASH' AND t.ENGINE <> 'MEMORY'"""
+_LONG_UNIQUE = "a unique index on long values, for which MariaDB logs hidden columns"
+_OLD_FORMAT = "mariadb-5.3"
 
 
 @dataclass(frozen=True)
@@ -86,12 +90,10 @@ def read_table(connection: Connection, database: str, table: str, *, null_dates:
     """
     columns = tuple(_column(row) for row in query(connection, _COLUMNS, (database, table)))
     key = _identity(query(connection, _KEYS, (database, table)))
-    if null_dates:
-        columns = tuple(
-            replace(c, null_dates=True, nullable=True) if c.type in _DATES and c.name not in key else c for c in columns
-        )
     engine = query(connection, _ENGINE, (database, table))
-    return Table(database, table, columns, key, all(row["transactions"] == "YES" for row in engine))
+    transactional = all(row["transactions"] == "YES" for row in engine)
+    unfit = _LONG_UNIQUE if query(connection, _HASHED, (database, table)) else ""
+    return Table(database, table, columns, key, transactional, unfit).with_null_dates(null_dates)
 
 
 def _labels(full_type: str) -> tuple[str, ...]:
@@ -107,7 +109,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 def _column(row: dict[str, Any]) -> Column:
     return Column(
         name=row["name"],
-        type=row["type"],
+        type=f"{row['type']} ({_OLD_FORMAT} format)" if _OLD_FORMAT in row["full_type"] else row["type"],
         nullable=bool(row["nullable"]),
         unsigned="unsigned" in row["full_type"].lower(),
         length=int(row["length"] or 0),

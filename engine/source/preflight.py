@@ -11,6 +11,7 @@ from typing import Literal
 from engine.decode.schema import Table
 from engine.decode.types import fault
 from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
+from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import captured_tables, passed_over
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
@@ -63,29 +64,13 @@ class Preflight:
     def passed(self) -> bool:
         return not any(check.outcome == "fail" for check in self.checks)
 
-    @property
-    def refused(self) -> dict[str, TableStoppedError]:
-        """The tables that cannot be captured, and why."""
-        tables: dict[str, list[Check]] = {}
-        for check in self.checks:
-            if check.table and check.outcome == "fail":
-                tables.setdefault(check.table, []).append(check)
-        return {
-            name: TableStoppedError(
-                f"{name} is not captured: " + " ".join(check.actual.rstrip(".") + "." for check in checks),
-                detail=" ".join(dict.fromkeys(check.why for check in checks)),
-                hint="\n".join(check.fix for check in checks if check.fix),
-            )
-            for name, checks in tables.items()
-        }
-
     def require(self) -> None:
         """Raises PreflightError that lists what failed, when no table can be captured.
 
         What is wrong with one table stops that table alone.
         """
         failed = [check for check in self.checks if check.outcome == "fail"]
-        if any(not check.table for check in failed) or len(self.refused) == len(self.tables):
+        if any(not check.table for check in failed) or len(refused(self.tables)) == len(self.tables):
             lines = [f"  {c.name}: expected {c.expected}; is {c.actual}. {c.why}" for c in failed]
             raise PreflightError(
                 f"The source does not fulfil what the pipeline needs ({len(failed)} of {len(self.checks)} checks failed):\n"
@@ -93,6 +78,25 @@ class Preflight:
                 detail="Nothing was started.",
                 hint="\n".join(c.fix for c in failed if c.fix) or "Correct what is listed.",
             )
+
+
+def refused(tables: Sequence[Table]) -> dict[str, TableStoppedError]:
+    """The tables that cannot be captured, and why."""
+    failed = {table.full_name: [check for check in table_checks(table) if check.outcome == "fail"] for table in tables}
+    return {
+        name: TableStoppedError(
+            f"{name} is not captured: " + " ".join(check.actual.rstrip(".") + "." for check in checks),
+            detail=" ".join(dict.fromkeys(check.why for check in checks)),
+            hint="\n".join(check.fix for check in checks if check.fix),
+        )
+        for name, checks in failed.items()
+        if checks
+    }
+
+
+def table_checks(table: Table) -> list[Check]:
+    """What is checked of one table."""
+    return [replace(check(table), table=table.full_name) for check in _TABLE_CHECKS]
 
 
 def minimal_grants(user: str, server: Server, globs: Sequence[str]) -> list[str]:
@@ -119,7 +123,7 @@ def run_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> P
         checks = [check(context) for check in _SERVER_CHECKS]
         tables = captured_tables(connection, source.tables, null_dates=source.invalid_dates == "null")
         for table in tables:
-            checks += [replace(check(table), table=table.full_name) for check in _TABLE_CHECKS]
+            checks += table_checks(table)
     finally:
         connection.close()
     return Preflight(checks, server, tables)
@@ -151,9 +155,11 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
 def _metadata(context: Context) -> Check:
     actual = context.variables.get("binlog_row_metadata", "MINIMAL")
     good = actual.upper() == "FULL"
-    why = "With FULL the binlog carries column names, so that a changed table is always recognised."
+    why = "With FULL the binlog carries column names and labels, so that a changed table is always recognised."
+    # What is older than the catalogue must say itself what it is.
+    bad: Outcome = "fail" if context.source.startup == "earliest" else "warn"
     fix = "" if good else "SET GLOBAL binlog_row_metadata = 'FULL';"
-    return Check("binlog_row_metadata", "ok" if good else "warn", "FULL", actual, why, fix)
+    return Check("binlog_row_metadata", "ok" if good else bad, "FULL", actual, why, fix)
 
 
 def _monitoring(context: Context) -> Check:
@@ -242,7 +248,7 @@ def _columns(table: Table) -> Check:
     faults += [
         f"Column {c.name!r}: names that begin with _tm_ are Tidemark's own."
         for c in table.columns
-        if c.name.startswith("_tm_")
+        if c.name.casefold().startswith("_tm_")
     ]
     why = "A value that cannot be decoded exactly never becomes NULL."
     fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if faults else ""
@@ -262,13 +268,20 @@ def _engine(table: Table) -> Check:
     )
 
 
+def _own_columns(table: Table) -> Check:
+    why = "Such images cannot be read; the table would stop at its first change."
+    fix = f'Change the index, or exclude the table: tables = […, "!{table.full_name}"]' if table.unfit else ""
+    outcome: Outcome = "fail" if table.unfit else "ok"
+    expected = "only the table's own columns in its row images"
+    return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "so it is", why, fix)
+
+
 def _folder(table: Table) -> Check:
-    """Whether the table's folders in the destination are its own: `x__changes` is the change log of `x`."""
-    free = not table.name.endswith("__changes") and not {table.database, table.name} & {".", ".."}
-    expected = "a name that does not end in __changes and is not of dots alone"
-    why = "The name becomes a folder of the destination, where __changes is a change log's."
-    fix = "" if free else f'Exclude the table: tables = […, "!{table.full_name}"]'
-    return Check(f"{table.full_name}: name", "ok" if free else "fail", expected, table.full_name, why, fix)
+    fault = folder_fault(table.database, table.name)
+    fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if fault else ""
+    outcome: Outcome = "fail" if fault else "ok"
+    why = "The names become folders of the destination."
+    return Check(f"{table.full_name}: name", outcome, "names for folders", fault or table.full_name, why, fix)
 
 
 _IMAGES = "Changes are copied from complete row images."
@@ -286,4 +299,4 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _watermarks,
     _passed_over,
 ]
-_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _engine, _folder]
+_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _own_columns, _engine, _folder]

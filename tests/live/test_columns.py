@@ -10,6 +10,7 @@ from engine.decode.images import AFTER, DELETE
 from engine.errors import DecodeError, TableStoppedError
 from engine.source.catalog import captured_tables, passed_over
 from engine.source.connect import open_connection
+from engine.source.preflight import refused
 from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
 from tests.live.compare import source_table
 from tests.live.every_type import session
@@ -146,7 +147,7 @@ def test_a_session_that_logs_less_than_whole_rows_stops_the_table(server: Server
     begin = position_of(server)
     change = f"UPDATE `{database}`.t SET v = 2"
     statements(server, f"SET SESSION binlog_row_image = '{image}'", change)()
-    with pytest.raises(TableStoppedError, match="lacks columns"):
+    with pytest.raises(DecodeError, match="lacks columns"):
         logged(server, table_of(server, database, "t"), begin)
 
 
@@ -239,3 +240,31 @@ def test_views_and_their_like_are_named(server: Server, database: str) -> None:
     with closing(open_connection(endpoint_of(server))) as connection:
         assert passed_over(connection, [f"{database}.*"]) == kinds
         assert [table.name for table in captured_tables(connection, [f"{database}.*"])] == ["t"]
+
+
+def test_mariadb_tables_whose_images_cannot_be_read_are_refused_at_once(
+    private_server: ServerFactory, new_database: DatabaseFactory
+) -> None:
+    """Hidden hash columns of long unique indexes and dates of the format before 5.6: refused before a row is copied."""
+    server = private_server("mariadb", mysql56_temporal_format="OFF")
+    database = new_database(server)
+    server.execute(f"CREATE TABLE `{database}`.hashed (id INT PRIMARY KEY, v TEXT, UNIQUE (v))")
+    server.execute(f"CREATE TABLE `{database}`.old (id INT PRIMARY KEY, v DATETIME)")
+    server.execute(f"CREATE TABLE `{database}`.fine (id INT PRIMARY KEY, v INT)")
+    with closing(open_connection(endpoint_of(server))) as connection:
+        errors = refused(captured_tables(connection, [f"{database}.*"]))
+    assert set(errors) == {f"{database}.hashed", f"{database}.old"}
+    assert "hidden columns" in errors[f"{database}.hashed"].message
+    assert "DATETIME (MARIADB-5.3 FORMAT)" in errors[f"{database}.old"].message
+
+
+def test_an_image_that_lacks_columns_leaves_no_half_transaction(server: Server, database: str) -> None:
+    """It is an error of decoding, for which a segment discards what it wrote of the table: whole transactions or nothing."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT, b LONGBLOB)")
+    server.execute(f"INSERT INTO `{database}`.t VALUES (1, 1, NULL)")
+    begin = position_of(server)
+    inserts = [f"INSERT INTO `{database}`.t VALUES ({n}, 1, REPEAT('x', 4000000))" for n in range(2, 6)]
+    change = f"UPDATE `{database}`.t SET v = 2 WHERE id = 1"
+    statements(server, "BEGIN", *inserts, "SET SESSION binlog_row_image = 'MINIMAL'", change, "COMMIT")()
+    with pytest.raises(DecodeError, match="lacks columns"):
+        logged(server, table_of(server, database, "t"), begin)

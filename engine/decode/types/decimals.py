@@ -38,7 +38,7 @@ def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[p
     if pa.types.is_string(type_):
         if pc.any(pc.invert(pc.match_substring_regex(text, _pattern(column)))).as_py():
             raise _not_a_decimal(column)
-        return text, after
+        return pc.replace_substring_regex(text, r"^(-?)0+([0-9])", r"\1\2"), after  # ZEROFILL pads, images do not
     try:
         return text.cast(type_), after
     except pa.ArrowInvalid:

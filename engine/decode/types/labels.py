@@ -23,6 +23,8 @@ ENUM, SET = 247, 248
 _STRING = 254
 _TWO_BYTES, _MOST_PACKED = 256, 4
 """From so many labels on an ENUM takes two bytes; a SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
+_BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
+_FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog carries them; then copy the table again."
 _UNKNOWN = "Report this with the server's version; SET GLOBAL binlog_row_metadata = 'FULL' makes such values certain."
 
 
@@ -38,6 +40,9 @@ def _numbers(
 
 def _labels(column: Column, mapped: Mapped) -> list[str]:
     if mapped.labels is None:
+        # The catalogue is utf8mb3: it shows what lies beyond as "?".
+        if column.charset in _BEYOND_UTF8MB3 and any("?" in label for label in column.labels):
+            raise fail(column, "the server's catalogue may not show its labels as they are", _FULL)
         return list(column.labels)
     try:
         return list(to_utf8(pa.array(mapped.labels, pa.binary()), column.charset or "").to_pylist())

@@ -152,8 +152,8 @@ def _image_timestamps(
     after = records.inside(advance(at, 4 + (mapped.metadata[0] + 1) // 2, null), column)
     seconds = records.big_endian(at, 4).view(np.int64)
     us = fraction(records, at + 4, mapped.metadata[0])
-    # 0 is '0000-00-00 00:00:00'; the type's first instant is one second later.
-    null = _without_wrong(seconds == 0, lambda _: "0000-00-00 00:00:00", null, records, column)
+    # 0 is '0000-00-00 00:00:00'. MariaDB also keeps the fractions of 1970's first second; MySQL begins with the next.
+    null = _without_wrong((seconds == 0) & (us == 0), lambda _: "0000-00-00 00:00:00", null, records, column)
     return pa.array(seconds * 1_000_000 + us, mask=null).view(pa.timestamp("us", "UTC")), after
 
 

@@ -177,6 +177,28 @@ def test_an_image_that_lacks_columns_stops_the_table() -> None:
         decoded(table, [*payloads[:3], bytes(lacking)])
 
 
+@pytest.mark.parametrize("kind", ["enum", "set"])
+def test_labels_that_the_catalogue_cannot_show_stop_the_table(kind: str) -> None:
+    """Without labels in the table map, and with a "?" in the catalogue's, nobody knows the label."""
+    table = Table("d", "t", (Column("a", kind, labels=("?", "b"), charset="utf8mb4"),), ("a",))
+    log = Binlog(checksum=False)
+    log.add(19, table_map(table, 5, names=False))
+    log.rows(table, 5, "insert", [["b"]])
+    with pytest.raises(DecodeError, match="may not show its labels"):
+        decoded(table, log.payloads)
+    narrow = Table("d", "t", (Column("a", kind, labels=("?", "b"), charset="latin1"),), ("a",))
+    images, _ = decoded(narrow, log.payloads)
+    assert images.rows[0].to_pylist() == ["b"]
+
+
+def test_the_first_second_of_1970_is_no_zero_date() -> None:
+    """MariaDB stores its fractions."""
+    table = Table("d", "t", (Column("a", "timestamp", fraction=6, null_dates=True),), ("a",))
+    first = datetime(1970, 1, 1, 0, 0, 0, 500000, tzinfo=UTC)
+    images, _ = decoded(table, log_of(table, [("insert", 2, [[first]])]).payloads)
+    assert images.rows[0].to_pylist() == [first]
+
+
 def test_an_update_without_after_image_is_refused() -> None:
     """A pair that is not one."""
     table = Table("d", "t", (Column("a", "int"),), ("a",))

@@ -1,7 +1,9 @@
 """Rows of the binary protocol come back as the values that were encoded; anything else is an error of ours."""
 
 import random
+from collections import Counter
 from contextlib import suppress
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -137,6 +139,9 @@ def test_a_zerofilled_decimal_is_read() -> None:
     """ZEROFILL prints zeros in front, up to the precision."""
     column = Column("c", "decimal", precision=5, scale=2)
     assert decoded((column,), [b"\0\0" + lenenc(6) + b"001.20"]).to_pylist() == [{"c": Decimal("1.20")}]
+    wide = Column("c", "decimal", precision=40, scale=2)
+    for sent, text in (("0" * 37 + "1.50", "1.50"), ("0" * 38 + ".00", "0.00"), ("-0.10", "-0.10")):
+        assert decoded((wide,), [b"\0\0" + lenenc(len(sent)) + sent.encode()]).to_pylist() == [{"c": text}]
 
 
 @pytest.mark.parametrize(
@@ -155,6 +160,16 @@ def test_a_date_that_does_not_exist_stops_the_table(kind: str, sent: bytes, said
     """Zero dates and 31 February have no Arrow value and never become NULL."""
     with pytest.raises(DecodeError, match=said):
         decoded((Column("c", kind),), [b"\0\0" + sent])
+
+
+def test_dates_that_do_not_exist_are_null_where_the_column_says_so() -> None:
+    """And are counted; a NULL is not."""
+    column = Column("c", "datetime", fraction=0, null_dates=True)
+    buffer, start, end = laid_out([b"\0\0\0", b"\0\4", b"\0\0\4\xe8\7\2\x1e", b"\0\0\4\xe8\7\2\x1d"])
+    nulled: Counter[str] = Counter()
+    batch = decode_rows(buffer, start, end, (column,), nulled)
+    assert batch.columns[0].to_pylist() == [None, None, None, datetime(2024, 2, 29)]  # noqa: DTZ001
+    assert nulled == {"c": 2}
 
 
 def test_text_that_is_not_utf8_stops_the_table() -> None:

@@ -52,6 +52,30 @@ def delta(tmp_path: Path) -> DeltaTables:
     return tables
 
 
+def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
+    """The source holds one of them: the newest image decides, and keeps its sign."""
+    table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
+    delta = DeltaTables(tmp_path, "l", table)
+    delta.create(expected=False)
+    schema = log_schema(arrow_schema(table))
+    rows = [("+I", 0.0, 1, 1), ("-U", 0.0, 1, 2), ("+U", -0.0, 1, 3)]
+    names = ("_tm_kind", "k", "v", "_tm_seq")
+    with FileWriter(delta.changes, "changes", schema, ("_tm_seq",)) as writer:
+        writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
+        files = writer.close()
+    delta.append("changes", 1, files)
+    delta.merge(1, files)
+    (key,) = DeltaTable(str(delta.mirror)).to_pyarrow_table()["k"].to_pylist()
+    assert str(key) == "-0.0"
+
+
+def test_a_link_is_never_taken_for_a_table(tmp_path: Path) -> None:
+    """The plain name beside an encoded folder leads to another table's rows."""
+    DeltaTables(tmp_path, "l", Table("shop", "a%2Bb", TABLE.columns, TABLE.key)).create(expected=False)
+    with pytest.raises(SpecError, match="is a link"):
+        DeltaTables(tmp_path, "l", Table("shop", "a+b", TABLE.columns, TABLE.key)).create(expected=False)
+
+
 def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: DeltaTables) -> None:
     """Random histories over several epochs, keys of two columns, one of them beyond 2^63; each step applied twice."""
     rng, source, seq = Random(7), {}, 0
