@@ -1,5 +1,6 @@
 """Every type that a column can have, with values at its bounds, as the SQL that makes them."""
 
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -259,3 +260,14 @@ def insert(server: Server, database: str, table: str, chosen: list[Kind], first:
 def session(server: Server) -> "pymysql.connections.Connection[Any]":
     """A session in UTC that keeps dates as they are given."""
     return server.connect(init_command="SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'")
+
+
+def statements(server: Server, *lines: str) -> Callable[[], None]:
+    """What runs these statements in one session that takes any date."""
+
+    def run() -> None:
+        with closing(session(server)) as connection, connection.cursor() as cursor:
+            for line in lines:
+                cursor.execute(line)
+
+    return run

@@ -13,22 +13,11 @@ from engine.source.connect import open_connection
 from engine.source.preflight import refused
 from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
 from tests.live.compare import source_table
-from tests.live.every_type import session
+from tests.live.every_type import session, statements
 from tests.servers import Server
 
 ServerFactory = Callable[..., Server]
 DatabaseFactory = Callable[[Server], str]
-
-
-def statements(server: Server, *lines: str) -> Callable[[], None]:
-    """What runs these statements in one session that takes any date."""
-
-    def run() -> None:
-        with closing(session(server)) as connection, connection.cursor() as cursor:
-            for line in lines:
-                cursor.execute(line)
-
-    return run
 
 
 def test_generated_and_invisible_columns_arrive(server: Server, database: str) -> None:

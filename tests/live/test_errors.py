@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.live.compare import assert_equal, source_table
+from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
+from tests.live.every_type import statements
 from tests.live.pipeline import Pipeline
 from tests.servers import Server, create_user
 
@@ -109,11 +110,16 @@ def test_plan_and_status_keep_the_contract(pipeline: Pipeline, database: str) ->
 
 
 def test_a_changed_table_stops_alone(pipeline: Pipeline, server: Server, database: str) -> None:
-    """A table that is altered or truncated stops with a named error; the others go on, and nothing is guessed."""
+    """A table that is altered or truncated, or holds what cannot be read, stops with a named error; the others go on."""
+    server.execute(f"CREATE TABLE `{database}`.bad (id INT PRIMARY KEY, d DATE)")
+    statements(server, f"INSERT INTO `{database}`.bad VALUES (1, '2024-02-30')")()
+    server.execute(f"CREATE TABLE `{database}`.dated (id INT PRIMARY KEY, d DATE)")
     for name in ("u", "w"):
         server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
-    pipeline.run("snapshot")
+    assert pipeline.command("run", "--until", "snapshot").returncode == 1  # `bad` cannot be copied
     server.execute(f"INSERT INTO `{database}`.u VALUES (1, 1)")
+    day = f"INSERT INTO `{database}`.dated VALUES (1, '2024-02-28'), (2, '0000-00-00')"
+    statements(server, "BEGIN", f"INSERT INTO `{database}`.t VALUES (4, 4)", day, "COMMIT")()
     server.execute(f"ALTER TABLE `{database}`.u ADD COLUMN x INT")
     server.execute(f"INSERT INTO `{database}`.u VALUES (2, 2, 2)")
     server.execute(f"TRUNCATE `{database}`.w")
@@ -121,8 +127,13 @@ def test_a_changed_table_stops_alone(pipeline: Pipeline, server: Server, databas
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 1
     assert f"{database}.u" in result.stderr
-    states = {table["table"]: table["state"] for table in pipeline.status()["tables"]}
-    assert states == {f"{database}.t": "streaming", f"{database}.u": "stopped", f"{database}.w": "stopped"}
+    tables = {table["table"].rpartition(".")[2]: table for table in pipeline.status()["tables"]}
+    stopped = dict.fromkeys(("bad", "dated", "u", "w"), "stopped")
+    assert {name: table["state"] for name, table in tables.items()} == {**stopped, "t": "streaming"}
+    assert "'d' (DATE): the date 2024-02-30 does not exist" in tables["bad"]["error"]
+    assert "'d' (DATE): the date 0000-00-00 does not exist" in tables["dated"]["error"]
+    assert pipeline.mirror("dated").exists()
+    assert not lake_table(pipeline.mirror("dated")).num_rows  # nothing of the transaction that cannot be read whole
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
 
 
