@@ -10,6 +10,10 @@ from playwright.sync_api import Error, Page, WebSocket
 LAST = 40
 """How many messages of a page are kept."""
 LOG_TAIL = 3000
+# A click whose element was replaced between the press and the release never happens: both are told.
+_TELL_CLICKS = """for (const kind of ["pointerdown", "click"])
+    addEventListener(kind, event => console.debug(`${kind} on ${event.target.innerText?.slice(0, 40)}`), true)
+"""
 
 
 class Witness:
@@ -20,7 +24,9 @@ class Witness:
         self.errors: list[str] = []
         self._began = time.monotonic()
         self._sockets: list[WebSocket] = []
+        self._frames = {"sent": (0, 0.0), "received": (0, 0.0)}
         self._messages: deque[str] = deque(maxlen=LAST)
+        page.add_init_script(_TELL_CLICKS)
         page.on("pageerror", self._failed)
         page.on("crash", lambda _: self._note("the page's process crashed"))
         page.on("console", lambda message: self._note(f"console {message.type}: {message.text}"))
@@ -31,11 +37,18 @@ class Witness:
     def report(self) -> str:
         """The connection, the errors, the last messages, and the page as a screen reader has it."""
         states = ["closed" if socket.is_closed() else "open" for socket in self._sockets]
-        lines = [f"websockets: {', '.join(states) or 'none'}", *self._messages, "", self._as_read()]
-        return "\n".join(lines)
+        lines = [f"websockets: {', '.join(states) or 'none'}; now it is {self._now_s():.2f} s"]
+        lines += [f"frames {way}: {number}, the last at {at_s:.2f} s" for way, (number, at_s) in self._frames.items()]
+        return "\n".join([*lines, *self._messages, "", self._as_read()])
+
+    def _now_s(self) -> float:
+        return time.monotonic() - self._began
 
     def _note(self, text: str) -> None:
-        self._messages.append(f"{time.monotonic() - self._began:7.2f} s {text}")
+        self._messages.append(f"{self._now_s():7.2f} s {text}")
+
+    def _count(self, way: str) -> None:
+        self._frames[way] = (self._frames[way][0] + 1, self._now_s())
 
     def _failed(self, error: Error) -> None:
         self.errors.append(str(error))
@@ -44,6 +57,8 @@ class Witness:
     def _connected(self, socket: WebSocket) -> None:
         self._sockets.append(socket)
         self._note("websocket opened")
+        socket.on("framesent", lambda _: self._count("sent"))
+        socket.on("framereceived", lambda _: self._count("received"))
         socket.on("close", lambda _: self._note("websocket closed"))
         socket.on("socketerror", lambda error: self._note(f"websocket error: {error}"))
 

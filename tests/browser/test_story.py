@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, TimeoutError, expect  # noqa: A004
 
 from engine.directory import Directory, read_runner
 from tests.browser.conftest import OpenPage
@@ -47,13 +47,24 @@ def section(page: Page, name: str) -> None:
     expect(page.get_by_role("tab", name=name)).to_have_attribute("aria-selected", "true")
 
 
+def follow(page: Page, pipeline: str) -> None:
+    """Click the link to a pipeline; once more when the first click met a page that was being drawn anew and was lost."""
+    link = page.get_by_test_id("stPageLink").get_by_text(pipeline)
+    link.click()
+    try:
+        page.wait_for_url(re.compile("/live"))
+    except TimeoutError:
+        link.click()
+        page.wait_for_url(re.compile("/live"))
+
+
 def test_launch_watch_pause_resume_stop(demo: Demo, open_page: OpenPage) -> None:
     """From the first button to the end, by mouse, while the source is written to."""
     where = Directory(demo.spec.parent)
     page = open_page(demo.url)
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_text(re.compile("starting|running")).first).to_be_visible(timeout=START_MS)
-    page.get_by_test_id("stPageLink").get_by_text("shop").click()
+    follow(page, "shop")
     expect(page.get_by_role("heading", name="Running").first).to_be_visible(timeout=START_MS)
     line = page.get_by_test_id("stCode").filter(has_text="Copy:")
     expect(line).to_contain_text("State: snapshotting", timeout=START_MS)
