@@ -25,7 +25,7 @@ from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.partial import PartialDocuments
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
-from engine.decode.types.base import Mapped, Records
+from engine.decode.types.base import Mapped, Records, null_bits
 from engine.errors import DecodeError, TableStoppedError
 
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
@@ -200,9 +200,8 @@ def _decode_round(
     at = at + (len(columns) + 7) // 8
     if (at > records.end).any():
         raise DecodeError("A row image is shorter than its NULL bitmap.", detail="Nothing of it was used.")
-    for n, (column, announced) in enumerate(zip(columns, mapped, strict=True)):
-        bit = records.buffer[start + (n >> 3)] >> np.uint8(n & 7) & np.uint8(1)
-        null = bit.astype(bool) if bit.any() else None
+    nulls = null_bits(records.buffer, start, len(columns))
+    for n, (column, announced, null) in enumerate(zip(columns, mapped, nulls, strict=True)):
         if documents is not None and column.type == "json":
             array, at = documents.decode(n, records, at, null, column, announced)
         else:

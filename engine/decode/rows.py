@@ -9,13 +9,12 @@ value of a type is in `engine.decode.types`.
 from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from engine.decode.framing import Bytes, Offsets
 from engine.decode.schema import Column
 from engine.decode.types import value_type
-from engine.decode.types.base import Records
+from engine.decode.types.base import Records, null_bits
 from engine.errors import DecodeError
 
 
@@ -46,9 +45,7 @@ def decode_rows(
     if (at > end).any():
         raise DecodeError("A row is shorter than its NULL bitmap.", hint="Report this with the server's version.")
     arrays = []
-    for n, column in enumerate(columns):
-        bit = buffer[start + 1 + (n + 2 >> 3)] >> np.uint8(n + 2 & 7) & np.uint8(1)
-        null = bit.astype(bool) if bit.any() else None
+    for column, null in zip(columns, null_bits(buffer, start + 1, len(columns), unused=2), strict=True):
         array, at = value_type(column).row(records, at, null, column)
         arrays.append(array)
     if (at != end).any():

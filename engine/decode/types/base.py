@@ -6,7 +6,7 @@ of a record, which `framing.PADDING` makes safe; that no cursor leaves its recor
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -136,6 +136,16 @@ class ValueType:
     binlog: frozenset[int]
     fits: Callable[[Column, Mapped], bool] = lambda _column, _mapped: True
     fault: Callable[[Column], str | None] = lambda _: None
+
+
+def null_bits(buffer: Bytes, at: Offsets, columns: int, unused: int = 0) -> Iterator[Nulls]:
+    """Of each column which values are NULL, out of the bitmaps at the cursors, whose first `unused` bits belong to no column."""
+    byte = buffer[at]
+    for bit in range(unused, unused + columns):
+        if not bit & 7:
+            byte = buffer[at + (bit >> 3)]
+        null = (byte & np.uint8(1 << (bit & 7))).astype(bool)
+        yield null if null.any() else None
 
 
 def advance(at: Offsets, width: int | Offsets, null: Nulls) -> Offsets:
