@@ -20,7 +20,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "run.state": ("state", "reason"),
     "run.ended": ("outcome", "exit_code", "error"),
     "error": ("error", "message", "detail", "hint", "attempt", "retry_in_s"),
-    # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null when open.
+    # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null when open; all chunks of a table that is
+    # cut evenly into at most 10 000 of them, else empty: they follow in `chunk.planned` as the walk comes to them.
+    # `chunk_rows`: rows a chunk by plan. `estimated_chunks`: how many chunks it will be, from the server's statistics.
     "table.planned": (
         "table",
         "approx_rows",
@@ -31,7 +33,12 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "strategy",
         "reason",
         "chunks",
+        "chunk_rows",
+        "estimated_chunks",
     ),
+    # Chunks that were cut since: [[number, lower, upper], …]. A number that was planned before has got these bounds instead (it was
+    # split because it was larger than planned). `complete`: no more will follow for this table, but for splits.
+    "chunk.planned": ("table", "chunks", "complete"),
     # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
     "table.resumed": ("table", "chunks"),
     "table.state": ("table", "state", "reason"),
