@@ -1,11 +1,12 @@
 """A run as a person sees it in a terminal: live progress on a screen, plain lines elsewhere. Fed by the journal's events."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 Event = dict[str, Any]
 
@@ -13,6 +14,12 @@ Event = dict[str, Any]
 def _connected(e: Event) -> str:
     source, spark = e["source"], e["spark"]
     return f"source {source['server']} (watermarks: {source['watermark_class']}); Spark {spark['version']} on {spark['master']}"
+
+
+def _planned(e: Event) -> str:
+    about = "" if e["chunks"] else "about "
+    chunks = len(e["chunks"]) or e["estimated_chunks"]
+    return f"{e['table']}: {about}{chunks:,} chunks, {e['reason']}" if chunks else f"{e['table']}: {e['reason']}"
 
 
 def _chunk(e: Event) -> str:
@@ -43,7 +50,7 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
     "run.state": lambda e: f"{e['state']}" + (f" ({e['reason']})" if e["reason"] else ""),
     "run.ended": lambda e: f"run ended: {e['outcome']}",
     "error": lambda e: f"{e['message']} Trying again in {e['retry_in_s']:.0f} s (attempt {e['attempt']}).",
-    "table.planned": lambda e: f"{e['table']}: {len(e['chunks'])} chunks, {e['reason']}",
+    "table.planned": _planned,
     "table.state": lambda e: f"{e['table']}: {e['state']}" + (f": {e['reason']}" if e["reason"] else ""),
     "chunk.finished": _chunk,
     "chunk.failed": _chunk_failed,
@@ -72,6 +79,24 @@ class Lines:
             self._console.print(f"{event['ts'][:19]}Z {text}", markup=False, soft_wrap=True)
 
 
+@dataclass
+class _Bar:
+    """A table's progress. `known`: numbers of the chunks that are cut. `whole`: no more follow, but for splits."""
+
+    task: TaskID
+    known: set[int]
+    estimated: int | None
+    whole: bool
+    rows: int = 0
+
+    @property
+    def total(self) -> int | None:
+        """Chunks in the end; more than are known before the last is cut, so that the bar is not full too early."""
+        if self.whole:
+            return len(self.known)
+        return None if self.estimated is None else max(self.estimated, len(self.known) + 1)
+
+
 class Screen:
     """A progress bar a table and one line on the log, while a person watches."""
 
@@ -87,8 +112,7 @@ class Screen:
         )
         self._progress = Progress(SpinnerColumn(), *columns, console=console)
         self._console = self._progress.console
-        self._bars: dict[str, Any] = {}
-        self._rows: dict[str, int] = {}
+        self._bars: dict[str, _Bar] = {}
         self._log = self._progress.add_task(f"{escape(name)}: log", total=None, note="starting")
         self._changes = 0
 
@@ -102,13 +126,13 @@ class Screen:
     def hear(self, event: Event) -> None:
         """Show an event."""
         kind = event["event"]
+        bar = self._bars.get(event.get("table", ""))
         if kind == "table.planned":
-            self._bars[event["table"]] = self._progress.add_task(
-                escape(event["table"]), total=len(event["chunks"]), note=""
-            )
-        elif kind == "chunk.finished" and event["table"] in self._bars:
-            self._rows[event["table"]] = self._rows.get(event["table"], 0) + event["rows"]
-            self._progress.update(self._bars[event["table"]], advance=1, note=f"{self._rows[event['table']]:,} rows")
+            self._planned(event)
+        elif kind == "chunk.planned" and bar:
+            self._cut(bar, event)
+        elif kind == "chunk.finished" and bar:
+            self._finished(bar, event)
         elif kind == "epoch.committed":
             self._changes += event["changes"]
         elif kind == "source.lag":
@@ -117,3 +141,19 @@ class Screen:
         text = None if kind in self._QUIET else line(event)
         if text is not None:
             self._console.print(text, markup=False)
+
+    def _planned(self, event: Event) -> None:
+        known = set(range(len(event["chunks"])))
+        task = self._progress.add_task(escape(event["table"]), total=None, note="")
+        bar = _Bar(task, known, event["estimated_chunks"], whole=bool(known))
+        self._bars[event["table"]] = bar
+        self._progress.update(task, total=bar.total)
+
+    def _cut(self, bar: _Bar, event: Event) -> None:
+        bar.known |= {number for number, _, _ in event["chunks"]}
+        bar.whole = bar.whole or event["complete"]
+        self._progress.update(bar.task, total=bar.total)
+
+    def _finished(self, bar: _Bar, event: Event) -> None:
+        bar.rows += event["rows"]
+        self._progress.update(bar.task, advance=1, note=f"{bar.rows:,} rows")
