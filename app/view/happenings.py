@@ -15,7 +15,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Errors": ("error", "chunk.failed"),
     "Commands": ("command.accepted", "command.refused", "command.done"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
-    "Chunks": ("chunk.assigned", "chunk.finished"),
+    "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished"),
     "Epochs": ("epoch.committed", "sink.applied"),
     "Source": ("source.event",),
 }
@@ -43,7 +43,7 @@ def names(kinds: Iterable[str]) -> list[str]:
 
 
 def happenings(events: Sequence[Event]) -> list[Happening]:
-    """Newest first. A command's lines are one, and so are the lines of a group of chunks."""
+    """Newest first. One line for all that belongs to a command, to a group of chunks, to the cutting of a table in a run."""
     lines: list[Happening] = []
     groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
     for event in sorted(events, key=lambda event: (event.ts, event.seq)):
@@ -53,7 +53,7 @@ def happenings(events: Sequence[Event]) -> list[Happening]:
             lines.append(_single(event, body))
         else:
             groups.setdefault(key, []).append((event, body))
-    lines += [_command(group) if key[0] == "command" else _chunks(group) for key, group in groups.items()]
+    lines += [_GROUPS[kind](group) for (kind, _), group in groups.items()]
     return sorted(lines, key=lambda line: (line.ts, line.seq), reverse=True)
 
 
@@ -70,6 +70,8 @@ def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
         return "command", str(body["id"])
     if event.event in ("chunk.assigned", "chunk.finished") and body.get("group"):
         return "group", f"{event.run} {body['group']}"
+    if event.event == "chunk.planned":
+        return "cut", f"{event.run} {event.table}"
     return None
 
 
@@ -98,6 +100,27 @@ def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
         text += f", {words.plural(missing, 'chunk')} to go"
     seconds = (group[-1][0].ts - first.ts).total_seconds() if finished and len(group) > 1 else None
     return Happening(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+
+
+def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+    first, body = group[0]
+    named = [number for _, fields in group for number in _cut_numbers(fields)]
+    numbers = sorted(set(named))
+    text = f"Cut chunk {_ranges(numbers)}" if numbers else "Cut no chunk"
+    if again := len(named) - len(numbers):
+        text += f"; split {words.plural(again, 'chunk')} larger than planned"
+    text += "; all are cut" if any(fields.get("complete") is True for _, fields in group) else ""
+    seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
+    return Happening(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+
+
+def _cut_numbers(body: Mapping[str, Any]) -> list[int]:
+    chunks = body.get("chunks")
+    items = chunks if isinstance(chunks, list) else []
+    return [item[0] for item in items if isinstance(item, list) and item and isinstance(item[0], int)]
+
+
+_GROUPS = {"command": _command, "group": _chunks, "cut": _cut}
 
 
 def _numbers(body: Mapping[str, Any]) -> list[int]:
@@ -165,6 +188,14 @@ def _values_of(columns: Any) -> str:
     return ", ".join(f"{words.plural(count, 'value')} of {column}" for column, count in known.items())
 
 
+def _planned(body: Mapping[str, Any]) -> str:
+    """How many chunks; when none is listed, they are cut while the copy runs."""
+    if body.get("chunks"):
+        return words.plural(len(body["chunks"]), "chunk")
+    about = body.get("estimated_chunks")
+    return f"about {words.plural(about, 'chunk')}" if isinstance(about, int) else "chunks as they are read"
+
+
 def _reason(body: Mapping[str, Any]) -> str:
     return f" – {body['reason']}" if body.get("reason") else ""
 
@@ -174,7 +205,7 @@ _PLAIN: dict[str, Any] = {
     "run.connected": _connected,
     "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
-    "table.planned": lambda b: f"Planned {words.plural(len(b.get('chunks') or ()), 'chunk')}: {b.get('reason')}",
+    "table.planned": lambda b: f"Planned {_planned(b)}: {b.get('reason')}",
     "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
     "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
     "epoch.committed": lambda b: (

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.happenings import KINDS, happenings, names
+from app.view.happenings import KINDS, USUAL, happenings, names
 from engine.events import EVENTS
 from engine.history.log import Event
 from tests.unit.app.support import ago
@@ -41,6 +41,32 @@ def test_a_group_of_chunks_is_one_line() -> None:
     (line,) = happenings(lines)
     assert line.text == "Chunk 3–5, 9 read: 3k rows, 1 chunk to go"
     assert line.duration_s == 5
+
+
+def test_the_cutting_of_a_table_is_one_line() -> None:
+    """Thousands of lines of the journal; splits are counted, and so is the end."""
+    cuts = [event(n, "chunk.planned", 60 - n, table="d.t", chunks=[[n, "1", "2"]], complete=False) for n in range(50)]
+    (line,) = happenings(cuts)
+    assert (line.text, line.kind, line.table, line.duration_s) == ("Cut chunk 0–49", "Chunks", "d.t", 49)
+    split = event(50, "chunk.planned", 5, table="d.t", chunks=[[7, "1", "1a"], [50, "1a", "2"]], complete=False)
+    last = event(51, "chunk.planned", 4, table="d.t", chunks=[], complete=True)
+    other = event(52, "chunk.planned", 4, table="d.u", chunks=[[0, None, None]], complete=True)
+    one, two = sorted(happenings([*cuts, split, last, other]), key=lambda line: line.table)
+    assert one.text == "Cut chunk 0–50; split 1 chunk larger than planned; all are cut"
+    assert (two.text, two.duration_s) == ("Cut chunk 0; all are cut", None)
+    assert "chunk.planned" not in names(USUAL)
+
+
+def test_a_plan_says_how_many_chunks_there_will_be() -> None:
+    """Those that are listed, else about how many."""
+
+    def said(**fields: object) -> str:
+        (line,) = happenings([event(1, "table.planned", table="d.t", reason="because", **fields)])
+        return line.text
+
+    assert said(chunks=[[None, "5"], ["5", None]], estimated_chunks=9) == "Planned 2 chunks: because"
+    assert said(chunks=[], estimated_chunks=400) == "Planned about 400 chunks: because"
+    assert said(chunks=[], estimated_chunks=None) == "Planned chunks as they are read: because"
 
 
 def test_colour_says_who_must_act() -> None:
