@@ -5,9 +5,9 @@ import streamlit as st
 from app.parts import home, messages
 from app.parts.chunk_map import chunk_map
 from app.parts.refresh import refreshing
-from app.view import drawer, words
+from app.view import cutting, drawer, words
 from app.view.looks import CHUNK
-from app.view.tiles import MOST_TILES, legend, tile_size, tiles
+from app.view.tiles import legend, note, tiles
 from engine.history import chunks, tables
 
 _OPEN, _MOVED = "open tile", "chunk was picked"
@@ -15,18 +15,19 @@ _OPEN, _MOVED = "open tile", "chunk was picked"
 
 def show(name: str) -> None:
     """Table and chunk are chosen outside the part that refreshes, and are part of the address."""
-    by_size = sorted(tables.plans(home.fresh(), name), key=lambda plan: (-plan.chunks, plan.table))
+    # By rows, not by chunks: while tables are being cut, the number of their chunks changes and the first would change with it.
+    by_size = sorted(tables.plans(home.fresh(), name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
     planned = {plan.table: plan for plan in by_size}
     if not planned:
-        messages.nothing("No chunk planned yet", "The map appears as soon as the runner has planned a table.")
+        messages.nothing("No table planned yet", "The map appears as soon as the runner has planned a table.")
         return
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
     table = left.selectbox("Table", list(planned), key="table", bind="query-params") or next(iter(planned))
-    last = max(planned[table].chunks - 1, 0)
-    if st.session_state.get("chunk") is not None and st.session_state["chunk"] > last:
+    last = max(planned[table].chunks - 1, 0) if planned[table].complete else None
+    if last is not None and (st.session_state.get("chunk") or 0) > last:
         st.session_state["chunk"] = None
     chosen = middle.number_input(
-        f"Chunk, 0 to {last:,}",
+        "Chunk, from 0" if last is None else f"Chunk, 0 to {last:,}",
         0,
         last,
         value=None,
@@ -48,7 +49,8 @@ def show(name: str) -> None:
 def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None) -> None:
     if st.session_state.pop(_MOVED, False):
         st.rerun()
-    states = chunks.chunk_states(home.fresh(), name, table)
+    cursor = home.fresh()
+    states = chunks.chunk_states(cursor, name, table)
     with st.container(horizontal=True, gap="small"):
         for state, number in legend(states):
             look = CHUNK[state]
@@ -63,13 +65,8 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
         st.session_state[_MOVED] = True
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
-    size = tile_size(len(states) if window is None else window[1] - window[0] + 1, MOST_TILES)
-    note = (
-        f"A tile stands for {size} chunks and shows the most urgent of them; choose it to open it." if size > 1 else ""
-    )
-    if window:
-        note = f"Chunks {window[0]:,} to {window[1]:,}. {note}"
-    st.caption(note or "A tile is a chunk. Arrow keys move, Enter chooses.")
+    (plan,) = tables.plans(cursor, name, table) or [None]
+    st.caption(" ".join(part for part in (cutting.follow(plan), note(len(states), window)) if part))
 
 
 @refreshing()

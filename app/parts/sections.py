@@ -7,19 +7,18 @@ import streamlit as st
 
 from app.parts import home, messages
 from app.parts.refresh import REFRESH_S, refreshing
-from app.view import binlog, curves, factor, happenings, lanes, words
-from app.view.progress import rows_per_s
+from app.view import binlog, curves, cutting, factor, happenings, lanes, words
+from app.view.progress import rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import chunks, log, runs, series, tables
-from engine.history.fetch import Cursor
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
 _TABLE_COLUMNS = {
     "Table": st.column_config.TextColumn(width="medium", pinned=True),
     "Copied": st.column_config.ProgressColumn(
-        format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of those planned"
+        format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of those expected"
     ),
     "Rows": st.column_config.TextColumn(
         help="Rows read; the source's own estimate of the table's rows", width="medium"
@@ -60,29 +59,30 @@ def _tables(name: str) -> None:
     live = run is not None and run.ended is None and run.state == "running"
     reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
     strategies = {plan.table: plan.strategy for plan in tables.plans(cursor, name)}
-    rows = [
-        {
-            "Table": one.table,
-            "State": one.state or words.NOTHING,
-            "Copied": 100 * one.done / one.chunks if one.chunks else None,
-            "Rows": f"{words.count(one.rows)} of about {words.count(one.approx_rows)}" if one.chunks else words.NOTHING,
-            "Chunks": f"{one.done:,} of {one.chunks:,}" if one.chunks else words.NOTHING,
-            "Retrying": f"{one.failed:,}" if one.failed else "",
-            "Rows/s": words.count(rows_per_s(reads, now, table=one.table))
-            if live and one.done < one.chunks
-            else words.NOTHING,
-            "Changes": words.count(one.changes),
-            "Chunking": strategies.get(one.table) or words.NOTHING,
-        }
-        for one in found
-    ]
+    rates = {one.table: rows_per_s(reads, now, table=one.table) for one in found if live and not one.copied}
     st.dataframe(
-        pd.DataFrame(rows),
+        pd.DataFrame([_table_row(one, rates.get(one.table), strategies.get(one.table)) for one in found]),
         hide_index=True,
         key="tables",
         column_config=_TABLE_COLUMNS,
         alt="Progress per table",
     )
+
+
+def _table_row(one: tables.Progress, rows_s: float | None, strategy: str | None) -> dict[str, object]:
+    rows = f"{words.count(one.rows)} of about {words.count(one.approx_rows)}"
+    done = share([one])
+    return {
+        "Table": one.table,
+        "State": cutting.state(one),
+        "Copied": None if done is None else 100 * done,
+        "Rows": rows if one.planned else words.NOTHING,
+        "Chunks": cutting.read(one),
+        "Retrying": f"{one.failed:,}" if one.failed else "",
+        "Rows/s": words.count(rows_s),
+        "Changes": words.count(one.changes),
+        "Chunking": strategy or words.NOTHING,
+    }
 
 
 @refreshing()
@@ -196,9 +196,10 @@ def _windows(name: str, table: str | None, most: int) -> None:
     plot(binlog.figure(found), "windows", f"Watermark windows, the widest {words.size(found[0].gap_bytes)}")
 
 
-def plan(where: Directory, cursor: Cursor) -> None:
-    """Why each table is cut as it is."""
-    found = tables.plans(cursor, where.root.name)
+@refreshing(5 * REFRESH_S)
+def plan(where: Directory) -> None:
+    """Why each table is cut as it is, and how far it is cut."""
+    found = tables.plans(home.fresh(), where.root.name)
     if not found:
         messages.nothing("No plan yet", "The plan is made when the runner has connected.")
         return
@@ -210,28 +211,37 @@ def plan(where: Directory, cursor: Cursor) -> None:
             "factor",
             f"Distribution factor of each table against {lower:g} to {upper:g}",
         )
-    rows = [
-        {
-            "Table": one.table,
-            "Strategy": one.strategy,
-            "Why": one.reason,
-            "Key": one.chunk_key or words.NOTHING,
-            "Smallest": one.min or words.NOTHING,
-            "Largest": one.max or words.NOTHING,
-            "Factor": words.NOTHING if one.distribution_factor is None else f"{one.distribution_factor:.4g}",
-            "Rows": words.count(one.approx_rows),
-            "Chunks": one.chunks,
-        }
-        for one in found
-    ]
     st.dataframe(
-        pd.DataFrame(rows),
+        pd.DataFrame([_plan_row(one) for one in found]),
         hide_index=True,
         key="plans",
         alt="Plan per table",
-        column_config={"Why": st.column_config.TextColumn(width="large")},
+        column_config={
+            "Strategy": st.column_config.TextColumn(
+                help="even: equal steps of the key; uneven: bounds found by walking along the key; one: a single chunk"
+            ),
+            "Why": st.column_config.TextColumn(width="large"),
+            "Rows a chunk": st.column_config.TextColumn(
+                help="By plan; the chunks that are read tell how many there were"
+            ),
+        },
     )
     st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
+
+
+def _plan_row(one: tables.Plan) -> dict[str, object]:
+    return {
+        "Table": one.table,
+        "Strategy": one.strategy or words.NOTHING,
+        "Why": one.reason or words.NOTHING,
+        "Chunks": cutting.cut(one),
+        "Rows a chunk": words.count(one.chunk_rows),
+        "Rows": words.count(one.approx_rows),
+        "Key": one.chunk_key or words.NOTHING,
+        "Smallest": one.min or words.NOTHING,
+        "Largest": one.max or words.NOTHING,
+        "Factor": words.NOTHING if one.distribution_factor is None else f"{one.distribution_factor:.4g}",
+    }
 
 
 def _bounds(where: Directory) -> tuple[float, float]:

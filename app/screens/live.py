@@ -75,7 +75,7 @@ def body(where: Directory) -> None:
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
         "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in tables.plans(home.fresh(), name)]),
-        "Plan": lambda: sections.plan(where, home.fresh()),
+        "Plan": lambda: sections.plan(where),
         "Events": lambda: sections.events(name),
         "Spec": lambda: spec_section(where),
     }

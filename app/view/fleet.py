@@ -6,7 +6,7 @@ from datetime import datetime
 
 from app.view import words
 from app.view.health import Layer, Runner, phase_words
-from app.view.progress import rows_per_s
+from app.view.progress import rows_per_s, share
 from engine.history.chunks import Read
 from engine.history.series import Epoch, Lag
 from engine.history.tables import Progress
@@ -52,11 +52,11 @@ def summary(
     """The card of one pipeline; `epochs`: those of the last minute."""
     _, keeping_up, source = layers
     stale = "" if runner.alive else "gray"
-    done, chunks = sum(t.done for t in tables), sum(t.chunks for t in tables)
     live = runner.alive and runner.state == "running"
-    rows_s = rows_per_s(reads, now) if live and done < chunks else None
+    copying = live and not all(t.copied for t in tables)
+    rows_s = rows_per_s(reads, now) if copying else None
     facts = (
-        Fact("Copied", _copied(done, chunks), stale),
+        Fact("Copied", words.percent(share(tables)), stale),
         Fact("Reading", words.rate(rows_s, "rows"), stale),
         Fact("Changes", words.rate(_changes_per_s(epochs, now) if live else None, "changes"), stale),
         Fact("Lag", words.duration(lag.lag_s) if lag else words.NOTHING, _colour(keeping_up)),
@@ -66,12 +66,6 @@ def summary(
     return Summary(
         name, runner, phase_words(runner) if live else "", facts, _trouble(runner, tables, keeping_up, source)
     )
-
-
-def _copied(done: int, chunks: int) -> str:
-    if not chunks:
-        return words.NOTHING
-    return words.percent(done / chunks)
 
 
 def _changes_per_s(epochs: Sequence[Epoch], now: datetime) -> float:

@@ -11,6 +11,7 @@ from engine.history.tables import Progress
 
 RECENT_S = 30.0
 """Rates are taken over this much of the immediate past."""
+_ALMOST = 0.999
 
 
 @dataclass(frozen=True)
@@ -21,36 +22,56 @@ class Copy:
     expected_rows: int | None
     chunks_done: int
     chunks: int
+    """Those expected in the end: an estimate until all tables are `cut`."""
+    cut: bool
+    share: float | None
     changes: int
     rows_s: float | None
     eta: str | None
     """A range such as `50–65 s`; None while there is too little to go by."""
 
     @property
-    def share(self) -> float | None:
-        """Done share by chunks: row counts of a source are estimates, chunks are not."""
-        return self.chunks_done / self.chunks if self.chunks else None
+    def done(self) -> bool:
+        """Whether there was something to copy and nothing of it is left."""
+        return self.cut and 0 < self.chunks == self.chunks_done
 
 
 def copy_of(
     tables: Sequence[Progress], reads: Sequence[Read], totals: EpochTotals, now: datetime, *, live: bool
 ) -> Copy:
-    """The copy so far; rates and the estimate only while the runner is live and copying."""
-    chunks, done = sum(t.chunks for t in tables), sum(t.done for t in tables)
-    known = [t.rows if t.chunks and t.done == t.chunks else t.approx_rows for t in tables if t.chunks]
-    expected = (
-        sum(max(n or 0, t.rows) for n, t in zip(known, (t for t in tables if t.chunks), strict=True)) if known else None
-    )
-    copying = live and done < chunks
+    """The copy so far; rates and the estimate only while the runner is live and copying.
+
+    No estimate when a table is cut into more chunks than were expected: no one knows then how many follow.
+    """
+    chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
+    planned = [t for t in tables if t.planned]
+    known = [t.rows if t.copied else t.approx_rows for t in planned]
+    expected = sum(max(n or 0, t.rows) for n, t in zip(known, planned, strict=True)) if known else None
+    copying = live and not all(t.copied for t in tables)
+    foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in tables)
     return Copy(
         rows=sum(t.rows for t in tables),
         expected_rows=None if None in known else expected,
         chunks_done=done,
         chunks=chunks,
+        cut=all(t.complete for t in tables),
+        share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s(reads, now) if copying else None,
-        eta=estimate(done, chunks, reads, now) if copying else None,
+        eta=estimate(done, chunks, reads, now) if copying and foreseen else None,
     )
+
+
+def share(tables: Sequence[Progress]) -> float | None:
+    """Read share of the chunks expected, 0 to 1: row counts of a source are estimates, chunks that are cut are not.
+
+    Below 1 as long as a table is being cut; None while no one knows how many chunks there will be.
+    """
+    chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
+    growing = [t for t in tables if not t.complete]
+    if not chunks or any(t.estimated_chunks is None for t in growing):
+        return None
+    return min(done / chunks, _ALMOST) if growing else done / chunks
 
 
 def rows_per_s(
@@ -109,10 +130,10 @@ def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None) -> s
     )
     expected = f"/{words.count(copy.expected_rows)}" if copy.expected_rows is not None else ""
     lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
-    finished = bool(copy.chunks) and copy.chunks_done == copy.chunks
-    eta = copy.eta or ("copy done" if finished else "not known yet" if state == "running" else words.NOTHING)
+    chunks = f"{copy.chunks_done}/{'' if copy.cut else '~'}{copy.chunks} chunks"
+    eta = copy.eta or ("copy done" if copy.done else "not known yet" if state == "running" else words.NOTHING)
     parts = (
-        f"Copy: {words.count(copy.rows)}{expected} rows, {copy.chunks_done}/{copy.chunks} chunks {words.percent(copy.share)}",
+        f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",
         f"Changes: {words.count(copy.changes)}",
         f"Lag: {lag_text}",
         (lag.position if lag else None) or "no position yet",

@@ -55,6 +55,19 @@ def _tile(chunks: Sequence[ChunkState]) -> Tile:
     return Tile(chunks[0].chunk, chunks[-1].chunk, state, done)
 
 
+def note(chunks: int, window: tuple[int, int] | None = None) -> str:
+    """What a tile of this map is, and how to use it; empty for a map without a tile."""
+    if not chunks:
+        return ""
+    size = tile_size(chunks if window is None else window[1] - window[0] + 1)
+    said = (
+        f"A tile stands for {size} chunks and shows the most urgent of them; choose it to open it." if size > 1 else ""
+    )
+    if window:
+        return f"Chunks {window[0]:,} to {window[1]:,}. {said}".rstrip()
+    return said or "A tile is a chunk. Arrow keys move, Enter chooses."
+
+
 def payload(shown: Sequence[Tile]) -> list[list[int | float]]:
     """Tiles for the browser, small: first, last, number of the state, done share."""
     return [[tile.first, tile.last, STATES.index(tile.state), round(tile.done, 3)] for tile in shown]

@@ -6,6 +6,9 @@ watermark; or when a later run says that it found it committed, or follows the t
 runner that was killed between the ledger and the journal leaves no line of its last epoch). `finished` and `reading` are
 true only of the newest run, because an uncommitted file of an earlier one is thrown away. Only what came after the newest
 plan counts, and only for the same range: what an older plan read does not fill a new one.
+
+The chunks of a table are those of its newest `table.planned` and of every `chunk.planned` after it, in whatever run. A chunk
+that was planned again has the bounds that came last; what was read by the earlier ones does not fill it.
 """
 
 from dataclasses import dataclass
@@ -94,23 +97,36 @@ class Window:
     changes: int
 
 
-PROGRESS = """
-WITH newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
+PLAN = """
+WITH latest AS (
+    SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
+    QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
+followed AS (
+    SELECT tbl, max(ts) AS ts FROM event
+    WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
+whole AS (SELECT tbl, max((ts, seq)) AS at FROM cut WHERE pipeline = $pipeline GROUP BY tbl),
+extent AS (
+    SELECT l.*, coalesce(l.chunks > 0 OR whole.at >= (l.ts, l.seq) OR followed.ts >= l.ts, FALSE) AS complete
+    FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN followed ON followed.tbl = l.tbl),
 plan AS (
-    SELECT c.tbl, c.chunk, c.lower, c.upper, p.ts AS planned_at FROM planned_chunk c
-    JOIN (SELECT tbl, arg_max(run, (ts, seq)) AS run, arg_max(seq, (ts, seq)) AS seq, max(ts) AS ts
-          FROM planned WHERE pipeline = $pipeline GROUP BY tbl) p
-    ON c.pipeline = $pipeline AND c.tbl = p.tbl AND c.run = p.run AND c.seq = p.seq
-    WHERE $table IS NULL OR c.tbl = $table),
+    SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (
+        SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({'lower': c.lower, 'upper': c.upper}, (c.ts, c.seq)) AS bounds
+        FROM planned_chunk c JOIN latest l ON c.pipeline = $pipeline AND c.tbl = l.tbl AND (c.ts, c.seq) >= (l.ts, l.seq)
+        GROUP BY ALL))
+"""
+"""Common table expressions: `extent`, a row a table with its newest plan and whether all of it is cut (a table that is followed
+was copied whole); `plan`, a row a chunk with its newest bounds."""
+
+PROGRESS = (
+    PLAN
+    + """
+, newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
 reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
 read AS (
     SELECT f.*, r.seq IS NOT NULL AS committed FROM finished f
     LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
     WHERE f.pipeline = $pipeline AND ($table IS NULL OR f.tbl = $table)),
 done AS (SELECT tbl, chunk, lower, upper, arg_max(read, (committed, ts, seq)) AS last FROM read GROUP BY ALL),
-followed AS (
-    SELECT tbl, max(ts) AS ts FROM event
-    WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
 taken AS (
     SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
@@ -133,7 +149,8 @@ progress AS (
     LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
     LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk)
 """
-"""Common table expressions that end in `progress`: one row a chunk of the newest plan."""
+)
+"""`PLAN` and more, which end in `progress`: a row a chunk with its state."""
 
 _STATES = PROGRESS + "SELECT chunk, state, d.rows, coalesce(b.attempt, d.attempt) FROM progress ORDER BY chunk"
 
@@ -164,7 +181,7 @@ ORDER BY gap_bytes DESC NULLS FIRST, coalesce(backfill_changes, 0) DESC, tbl, ch
 
 
 def chunk_states(cursor: Cursor, pipeline: str, table: str) -> list[ChunkState]:
-    """A tile for each chunk of the table's newest plan, in their order."""
+    """A tile for each chunk of the table that is known now, by number."""
     return fetch(cursor, ChunkState, _STATES, {"pipeline": pipeline, "table": table})
 
 

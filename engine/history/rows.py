@@ -44,11 +44,24 @@ def _planned(body: Row) -> Iterator[Placed]:
             "strategy": _text(body.get("strategy")),
             "reason": _text(body.get("reason")),
             "chunks": len(chunks),
+            "chunk_rows": _int(body.get("chunk_rows")),
+            "estimated_chunks": _int(body.get("estimated_chunks")),
         },
     )
     for index, bounds in enumerate(chunks):
         lower, upper = [*_list(bounds), None, None][:2]
         yield "planned_chunk", {"tbl": table, "chunk": index, "lower": _text(lower), "upper": _text(upper)}
+
+
+def _cut(body: Row) -> Iterator[Placed]:
+    table = _text(body.get("table"))
+    items = ([*_list(item), None, None, None][:3] for item in _list(body.get("chunks")))
+    bounds = {_int(number): (lower, upper) for number, lower, upper in items}
+    for number, (lower, upper) in bounds.items():
+        if number is not None:
+            yield "planned_chunk", {"tbl": table, "chunk": number, "lower": _text(lower), "upper": _text(upper)}
+    if body.get("complete") is True:
+        yield "cut", {"tbl": table}
 
 
 def _resumed(body: Row) -> Iterator[Placed]:
@@ -132,6 +145,7 @@ def _lag(body: Row) -> Iterator[Placed]:
 
 _MAPPERS: dict[str, Callable[[Row], Iterator[Placed]]] = {
     "table.planned": _planned,
+    "chunk.planned": _cut,
     "table.resumed": _resumed,
     "chunk.assigned": _assigned,
     "chunk.failed": _failed,

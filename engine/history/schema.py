@@ -7,7 +7,7 @@ journal line. `run` ids are unique within a pipeline only, hence the pipeline in
 
 import pyarrow as pa
 
-VERSION = 2
+VERSION = 3
 """Raise it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -27,10 +27,15 @@ TABLES: dict[str, pa.Schema] = {
             ("factor", pa.float64()),
             ("strategy", pa.string()),
             ("reason", pa.string()),
-            ("chunks", pa.int64()),
+            ("chunks", pa.int64()),  # how many were listed: 0 when they are cut while the copy runs
+            ("chunk_rows", pa.int64()),
+            ("estimated_chunks", pa.int64()),
         ]
     ),
+    # Of table.planned and of chunk.planned: a number may come again, with new bounds.
     "planned_chunk": pa.schema([*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string())]),
+    # A table of which no more chunks will be cut, but for splits.
+    "cut": pa.schema([*_KEY, ("tbl", pa.string())]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
     "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
     "failed": pa.schema(

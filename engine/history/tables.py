@@ -1,9 +1,13 @@
-"""Tables: plan, state and progress."""
+"""Tables: plan, state and progress.
+
+Chunks of a table may be cut while it is copied. Then `chunks` are those known now, `estimated_chunks` is what the server's
+statistics said there would be, and `complete` says that no more will be cut, but for splits.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.history.chunks import PROGRESS
+from engine.history.chunks import PLAN, PROGRESS
 from engine.history.fetch import Cursor, fetch
 
 
@@ -21,11 +25,22 @@ class Plan:
     strategy: str | None
     reason: str | None
     chunks: int
+    chunk_rows: int | None
+    estimated_chunks: int | None
+    complete: bool
+
+    @property
+    def expected_chunks(self) -> int:
+        """How many chunks it will be, as far as one can tell."""
+        return expected(self.chunks, self.estimated_chunks, complete=self.complete)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a table is. `chunks` are those of its newest plan; `rows` those of finished and published chunks."""
+    """How far a table is by its newest plan. `rows`: those of finished and published chunks.
+
+    A table without a plan has no chunks and is `complete`: none will come.
+    """
 
     table: str
     state: str | None
@@ -34,6 +49,8 @@ class Progress:
     """Why it stopped."""
     approx_rows: int | None
     chunks: int
+    estimated_chunks: int | None
+    complete: bool
     waiting: int
     reading: int
     failed: int
@@ -49,11 +66,35 @@ class Progress:
         """Chunks whose rows are read."""
         return self.finished + self.published
 
+    @property
+    def expected_chunks(self) -> int:
+        """How many chunks it will be, as far as one can tell."""
+        return expected(self.chunks, self.estimated_chunks, complete=self.complete)
 
-_PLANS = """
-SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, chunks FROM planned
-WHERE pipeline = $pipeline QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1 ORDER BY tbl
+    @property
+    def planned(self) -> bool:
+        """Whether there is anything to copy: chunks, or a plan whose chunks follow."""
+        return self.chunks > 0 or not self.complete
+
+    @property
+    def copied(self) -> bool:
+        """Whether nothing is left to read, known or yet to be cut."""
+        return self.complete and self.done == self.chunks
+
+
+def expected(known: int, estimated: int | None, *, complete: bool) -> int:
+    """The known chunks when all are cut, else the estimate, as long as it is not below them."""
+    return known if complete else max(known, estimated or 0)
+
+
+_PLANS = (
+    PLAN
+    + """
+SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, coalesce(n, 0), chunk_rows, estimated_chunks,
+       complete
+FROM extent LEFT JOIN (SELECT tbl, count(*) AS n FROM plan GROUP BY tbl) USING (tbl) ORDER BY tbl
 """
+)
 
 _PROGRESS = (
     PROGRESS
@@ -69,20 +110,20 @@ states AS (SELECT tbl, arg_max(body->>'$.state', (ts, seq)) AS state,
                   arg_max(body->>'$.reason', (ts, seq)) FILTER (body->>'$.state' = 'stopped') AS stopped FROM event
            WHERE pipeline = $pipeline AND event = 'table.state' GROUP BY tbl),
 sums AS (SELECT tbl, sum(changes)::BIGINT AS changes FROM changed WHERE pipeline = $pipeline GROUP BY tbl),
-sizes AS (SELECT tbl, arg_max(approx_rows, (ts, seq)) AS approx_rows FROM planned WHERE pipeline = $pipeline GROUP BY tbl),
-names AS (SELECT tbl FROM counted UNION SELECT tbl FROM states UNION SELECT tbl FROM sums)
-SELECT tbl, state, CASE WHEN state = 'stopped' THEN stopped END, approx_rows, coalesce(chunks, 0), coalesce(waiting, 0),
-       coalesce(reading, 0), coalesce(failed, 0), coalesce(finished, 0), coalesce(published, 0), coalesce(rows, 0),
-       coalesce(changes, 0), first_started, last_ended
+sizes AS (SELECT tbl, approx_rows, estimated_chunks, complete FROM extent),
+names AS (SELECT tbl FROM sizes UNION SELECT tbl FROM states UNION SELECT tbl FROM sums)
+SELECT tbl, state, CASE WHEN state = 'stopped' THEN stopped END, approx_rows, coalesce(chunks, 0), estimated_chunks,
+       coalesce(complete, TRUE), coalesce(waiting, 0), coalesce(reading, 0), coalesce(failed, 0), coalesce(finished, 0),
+       coalesce(published, 0), coalesce(rows, 0), coalesce(changes, 0), first_started, last_ended
 FROM names LEFT JOIN counted USING (tbl) LEFT JOIN states USING (tbl) LEFT JOIN sums USING (tbl) LEFT JOIN sizes USING (tbl)
 WHERE tbl IS NOT NULL ORDER BY tbl
 """
 )
 
 
-def plans(cursor: Cursor, pipeline: str) -> list[Plan]:
-    """The newest plan of each table."""
-    return fetch(cursor, Plan, _PLANS, {"pipeline": pipeline})
+def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]:
+    """The newest plan of each table, or of one."""
+    return fetch(cursor, Plan, _PLANS, {"pipeline": pipeline, "table": table})
 
 
 def progress(cursor: Cursor, pipeline: str) -> list[Progress]:

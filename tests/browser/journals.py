@@ -8,7 +8,7 @@ import json
 import random
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -47,12 +47,34 @@ def real_now() -> datetime:
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """A table of the model. `factor` None: no integer key, one chunk."""
+    """A table of the model. `factor` None: no integer key.
+
+    `estimated_chunks`: it is cut while it is copied, and this is what the statistics say; one chunk in `split_each` turns out
+    to be twice as large as planned and becomes two.
+    """
 
     name: str
     rows: int
     chunks: int
     factor: float | None = 1.0
+    estimated_chunks: int | None = None
+    split_each: int = 0
+
+    @property
+    def step(self) -> int:
+        """Keys a chunk."""
+        return max(int((self.factor or 1.0) * self.rows / self.chunks), 1)
+
+
+CUT_AHEAD = 8
+"""A table that is cut while it is copied has at most so many chunks that no reader has taken."""
+Bounds = tuple[str | None, str | None]
+
+
+def _bounds(table: SimulatedTable, number: int) -> Bounds:
+    """What the walk finds as its chunk `number`; open at the table's ends."""
+    lower = None if number == 0 else str(1 + table.step * number)
+    return lower, None if number == table.chunks - 1 else str(1 + table.step * (number + 1))
 
 
 @dataclass
@@ -95,9 +117,9 @@ class Simulation:
         if resume:
             self.file, self.position = resume.file, resume.position
         self.committed: set[tuple[str, int]] = set(resume.committed) if resume else set()
-        self.pending = [
-            (table, n) for table in tables for n in range(table.chunks) if (table.name, n) not in self.committed
-        ]
+        self.walked: dict[str, int] = dict(resume.walked) if resume else {}
+        self.bounds: dict[str, list[Bounds]] = {t: list(b) for t, b in resume.bounds.items()} if resume else {}
+        self.pending: list[tuple[SimulatedTable, int]] = []
         self.readers = [_Reader(f"reader-{n + 1}", 4200 + n, self.now) for n in range(readers)]
         self.finished = self.ticks = 0
         self._opening()
@@ -130,28 +152,64 @@ class Simulation:
         for table in self.tables:
             if not self.resumed:
                 self._plan(table)
+            known = range(len(self.bounds[table.name]))
+            self.pending += [(table, n) for n in known if (table.name, n) not in self.committed]
             self.write("table.state", table=table.name, state="copying", reason=None)
 
     def _plan(self, table: SimulatedTable) -> None:
-        step = max(int((table.factor or 1.0) * table.rows / table.chunks), 1)
         strategy, reason = "even", "integer key, factor within its bounds"
         if table.chunks == 1:
-            strategy, reason = "one chunk", "no more rows than one chunk holds"
+            strategy, reason = "one", "no more rows than one chunk holds"
         elif (table.factor or 0) > 1000:
             strategy, reason = "uneven", "factor above 1000: even steps would be nearly empty"
-        bounds = [None, *(str(1 + step * n) for n in range(1, table.chunks)), None]
+        elif table.factor is None:
+            strategy, reason = "uneven", "the key is no number: bounds are found by walking along it"
+        listed = table.estimated_chunks is None
+        self.walked[table.name] = table.chunks if listed else 0
+        self.bounds[table.name] = [_bounds(table, n) for n in range(self.walked[table.name])]
         self.write(
             "table.planned",
             table=table.name,
             approx_rows=table.rows,
             chunk_key=["id"],
             min="1",
-            max=str(step * table.chunks),
+            max=str(table.step * table.chunks),
             distribution_factor=table.factor,
             strategy=strategy,
             reason=reason,
-            chunks=[[bounds[n], bounds[n + 1]] for n in range(table.chunks)],
+            chunks=self.bounds[table.name],
+            chunk_rows=table.rows // table.chunks,
+            estimated_chunks=table.chunks if listed else table.estimated_chunks,
         )
+
+    def _walk(self, table: SimulatedTable) -> None:
+        """Cut on, as far as the walk may be ahead of the readers."""
+        waiting = sum(t is table for t, _ in self.pending)
+        begin, walked = self.walked[table.name], self.bounds[table.name]
+        end = min(begin + CUT_AHEAD - waiting, table.chunks)
+        if end <= begin:
+            return
+        self.walked[table.name] = end
+        first = len(walked)
+        walked += [_bounds(table, n) for n in range(begin, end)]
+        self._tell(table, range(first, len(walked)), complete=end == table.chunks)
+        self.pending += [(table, number) for number in range(first, len(walked))]
+
+    def _split(self, table: SimulatedTable, number: int) -> None:
+        """The rest of a chunk that is larger than planned becomes a chunk of its own; halves are not split."""
+        known = self.bounds[table.name]
+        lower, upper = known[number]
+        if upper is None or int(upper) - int(lower or 1) < table.step:
+            return
+        middle = str(int(lower or 1) + table.step // 2)
+        known[number] = (lower, middle)
+        known.append((middle, upper))
+        self._tell(table, (number, len(known) - 1), complete=False)
+        self.pending.append((table, len(known) - 1))
+
+    def _tell(self, table: SimulatedTable, numbers: Iterable[int], *, complete: bool) -> None:
+        chunks = [[number, *self.bounds[table.name][number]] for number in numbers]
+        self.write("chunk.planned", table=table.name, chunks=chunks, complete=complete)
 
     def advance(self, seconds: float, step_s: float = 0.5) -> "Simulation":
         """Let the model live for a while."""
@@ -168,6 +226,8 @@ class Simulation:
         return self
 
     def _read(self) -> None:
+        for table in self.tables:
+            self._walk(table)
         for reader in self.readers:
             while reader.free_at <= self.now and (reader.queue or self.pending):
                 if not reader.queue:
@@ -188,19 +248,21 @@ class Simulation:
         reader.queue = [(table, n, group) for n in numbers]
 
     def _finish(self, reader: _Reader, table: SimulatedTable, number: int, group: str) -> None:
+        if table.split_each and number % table.split_each == table.split_each - 1:
+            self._split(table, number)
         rows = table.rows // table.chunks + self.random.randrange(-40, 40)
         seconds = 0.25 + rows / 90_000 * self.random.lognormvariate(0, 0.25) * (5 if self.random.random() < 0.01 else 1)
         began = max(reader.free_at, self.now - timedelta(seconds=2))
         reader.free_at = began + timedelta(seconds=seconds)
         gap = int(self.changes_per_s * seconds * 64 * self.random.uniform(0.2, 1.4))
-        step = max(int((table.factor or 1.0) * table.rows / table.chunks), 1)
+        lower, upper = self.bounds[table.name][number]
         changes = gap // 6400
         self.write(
             "chunk.finished",
             table=table.name,
             chunk=number,
-            lower=None if number == 0 else str(1 + step * number),
-            upper=None if number == table.chunks - 1 else str(1 + step * (number + 1)),
+            lower=lower,
+            upper=upper,
             low=f"mysql-bin.{self.file:06d}:{self.position}",
             high=f"mysql-bin.{self.file:06d}:{self.position + gap}",
             gap_bytes=gap,
@@ -259,6 +321,7 @@ class Simulation:
         if (
             self.phase == "snapshot"
             and not self.pending
+            and all(self.walked[table.name] == table.chunks for table in self.tables)
             and not self.unpublished
             and not any(reader.queue for reader in self.readers)
         ):

@@ -1,11 +1,12 @@
 """Records as `engine.history` gives them, with what a test does not care about filled in."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from app.view.health import Runner
 from engine.history.chunks import Read
 from engine.history.series import Epoch, Lag, Mark
-from engine.history.tables import Progress
+from engine.history.tables import Plan, Progress
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
 
@@ -39,7 +40,18 @@ def mark(age: float, event: str, label: str = "", reason: str | None = None) -> 
 
 def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> Progress:
     """A table with so many chunks published."""
-    return Progress(name, "snapshotting", None, approx, chunks, chunks - done, 0, 0, 0, done, rows, 0, None, None)
+    waiting = chunks - done
+    return Progress(name, "snapshotting", None, approx, chunks, None, True, waiting, 0, 0, 0, done, rows, 0, None, None)
+
+
+def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") -> Progress:
+    """A table of which so many chunks are cut and so many of them published."""
+    return replace(table(chunks, done, name=name), estimated_chunks=estimated, complete=False)
+
+
+def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, name: str = "d.t") -> Plan:
+    """A plan of so many known chunks."""
+    return Plan(name, NOW, 100, "id", "1", "9", 1.0, "even", "because", chunks, 10, estimated, complete)
 
 
 def runner(

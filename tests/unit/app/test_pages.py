@@ -1,5 +1,6 @@
 """Cards, history lines, commands, drawer, factor and template: what the pages are filled with."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,17 +17,19 @@ from engine import settings
 from engine.history.chunks import Chunk
 from engine.history.log import Answer
 from engine.history.runs import Run, RunTotals
-from engine.history.tables import Plan
-from tests.unit.app.support import NOW, ago, epoch, lag, read, runner, table
+from engine.history.tables import Plan, Progress
+from tests.unit.app.support import NOW, ago, epoch, growing, lag, plan, read, runner, table
 
 
-def card(state: str = "running", *, alive: bool = True, message: str = "") -> dict[str, tuple[str, str]]:
-    """The facts of a pipeline's card."""
+def card(
+    state: str = "running", *, alive: bool = True, message: str = "", copied: Progress | None = None
+) -> dict[str, tuple[str, str]]:
+    """The facts of a pipeline's card; half of its table is copied if `copied` does not say otherwise."""
+    copied = copied or table(10, 5)
     who = runner(state, alive=alive, error={"message": message, "detail": "", "hint": ""} if message else None)
     reading = lag(0.4)
-    one = summary(
-        "p", who, layers(who, reading, [], NOW), reading, [table(10, 5)], [read(10, 0)], [epoch(10, 500)], NOW
-    )
+    shown = layers(who, reading, [], NOW)
+    one = summary("p", who, shown, reading, [copied], [read(10, 0)], [epoch(10, 500)], NOW)
     return {fact.label: (fact.value, fact.colour) for fact in one.facts} | {"trouble": (one.trouble, "")}
 
 
@@ -37,6 +40,14 @@ def test_a_card_shows_rates_only_of_a_runner_that_runs() -> None:
     assert card("paused")["Reading"] == ("—", "")
     assert card("lost", alive=False)["Copied"] == ("50.0%", "gray")
     assert card("lost", alive=False)["Lag"] == ("0.4 s", "gray")
+
+
+def test_a_card_does_not_call_a_table_copied_that_is_still_cut() -> None:
+    """All chunks that are known are read, and more follow."""
+    assert card(copied=growing(10, 10, 100))["Copied"] == ("10.0%", "")
+    assert card(copied=growing(10, 10, 100))["Reading"] == ("100 rows/s", "")
+    assert card(copied=growing(10, 10, None))["Copied"] == ("—", "")
+    assert card(copied=table(10, 10))["Reading"] == ("—", "")
 
 
 def test_trouble_is_named_and_comes_first() -> None:
@@ -109,10 +120,10 @@ def test_an_unread_chunk_has_facts_that_are_unknown() -> None:
 def test_a_factor_outside_its_bounds_looks_different() -> None:
     """By shape as well as by colour; a table without a factor is not drawn."""
 
-    def plan(name: str, value: float | None) -> Plan:
-        return Plan(name, NOW, 100, "id", "1", "9", value, "even", "because", 10)
+    def factored(name: str, value: float | None) -> Plan:
+        return replace(plan(10, name=name), distribution_factor=value)
 
-    found = factor.figure([plan("a", 1.0), plan("b", 5000.0), plan("c", None)], 0.05, 1000)
+    found = factor.figure([factored("a", 1.0), factored("b", 5000.0), factored("c", None)], 0.05, 1000)
     assert found["data"][0]["y"] == ["a", "b"]
     assert found["data"][0]["marker"]["symbol"] == ["circle", "x"]
 

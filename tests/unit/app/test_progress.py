@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.progress import between, copy_of, estimate, overlap_rows, rows_per_s, status_line
+from app.view.progress import between, copy_of, estimate, overlap_rows, rows_per_s, share, status_line
 from engine.history.series import EpochTotals
-from tests.unit.app.support import NOW, ago, lag, read, table
+from tests.unit.app.support import NOW, ago, growing, lag, read, table
 
 TOTALS = EpochTotals(10, 812_000, NOW, 10, "bin.000001:10")
 
@@ -82,3 +82,35 @@ def test_expected_rows_are_the_real_ones_of_a_finished_table() -> None:
     assert (copy.rows, copy.expected_rows, copy.chunks_done) == (1090, 2990, 11)
     unknown = copy_of([table(10, 1, 100, None)], [], TOTALS, NOW, live=False)
     assert unknown.expected_rows is None
+
+
+def test_the_share_is_that_of_the_chunks_expected() -> None:
+    """A table that is being cut is never all done, and without an estimate no one knows."""
+    assert share([growing(12, 10, 400)]) == 0.025
+    assert share([growing(12, 10, 400), table(100, 93, name="d.u")]) == 0.206
+    assert share([growing(12, 12, 12)]) == share([growing(15, 15, 12)]) == 0.999
+    assert share([growing(12, 12, None), table(100, 50, name="d.u")]) is None
+    assert share([growing(0, 0, 400)]) == 0
+    assert share([table(12, 12)]) == 1
+    assert share([]) is None
+
+
+def test_the_status_line_counts_chunks_that_are_not_cut_yet() -> None:
+    """About how many there will be, and no end before the last one is cut."""
+    copy = copy_of([growing(12, 12, 400), table(100, 100, 990, name="d.u")], [], TOTALS, NOW, live=True)
+    text = status_line(copy, None, "running", "snapshot")
+    assert text.startswith("Copy: 990/2k rows, 112/~500 chunks 22.4%; ")
+    assert text.endswith("; ETA: not known yet")
+    waiting = copy_of([growing(0, 0, 400)], [], TOTALS, NOW, live=True)
+    assert (waiting.chunks, waiting.expected_rows, waiting.done) == (400, 1000, False)
+
+
+def test_the_estimate_is_for_all_chunks_expected() -> None:
+    """One chunk a second: as many seconds as chunks are left, cut or not; none when more are cut than were expected."""
+    reads = [read(n + 1, n, chunk=n) for n in range(50)]
+    eta = copy_of([growing(60, 50, 100)], reads, TOTALS, NOW, live=True).eta
+    assert eta == copy_of([table(100, 50)], reads, TOTALS, NOW, live=True).eta
+    assert eta is not None
+    assert copy_of([growing(60, 50, 55)], reads, TOTALS, NOW, live=True).eta is None
+    assert copy_of([growing(60, 50, None)], reads, TOTALS, NOW, live=True).eta is None
+    assert copy_of([growing(50, 50, 100)], reads, TOTALS, NOW, live=True).rows_s is not None

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.view.looks import CHUNK
-from app.view.tiles import Tile, legend, payload, tile_size, tiles
+from app.view.tiles import Tile, legend, note, payload, tile_size, tiles
 from engine.history.chunks import STATES, ChunkState
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
@@ -57,3 +57,11 @@ def test_a_tile_says_what_it_is() -> None:
     assert payload([Tile(0, 9, "reading", 0.51234)]) == [[0, 9, STATES.index("reading"), 0.512]]
     assert len({look.letter for look in CHUNK.values()}) == len(CHUNK)
     assert set(CHUNK) == set(STATES)
+
+
+def test_a_map_says_what_its_tiles_are() -> None:
+    """One chunk or many, all or a part; a map without a tile says nothing of tiles."""
+    assert note(40) == "A tile is a chunk. Arrow keys move, Enter chooses."
+    assert note(10_000).startswith("A tile stands for 20 chunks")
+    assert note(10_000, (40, 59)) == "Chunks 40 to 59."
+    assert note(0) == ""

@@ -26,10 +26,10 @@ def contents(index: History) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A journal with everything in it: a failure, a pause, a torn line."""
-    simulation = Simulation(
-        tmp_path_factory.mktemp("source") / "shop", [SimulatedTable("shop.orders", 400_000, 40)], seed=3
-    )
+    """A journal with everything in it: a failure, a pause, a torn line, a table that is cut while it is copied."""
+    walked = SimulatedTable("shop.items", 40_000, 40, None, estimated_chunks=30, split_each=5)
+    tables = [SimulatedTable("shop.orders", 400_000, 40), walked]
+    simulation = Simulation(tmp_path_factory.mktemp("source") / "shop", tables, seed=3)
     simulation.advance(8).command("pause").advance(5).command("resume").advance(10).end()
     return simulation.journal.path.read_bytes().replace(b"\n", b"\n{torn\n", 1)
 
