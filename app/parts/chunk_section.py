@@ -23,7 +23,7 @@ def show(name: str) -> None:
         return
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
     table = left.selectbox("Table", list(planned), key="table", bind="query-params") or next(iter(planned))
-    last = max(planned[table].chunks - 1, 0) if planned[table].complete else None
+    last = planned[table].last_chunk if planned[table].complete else None
     if last is not None and (st.session_state.get("chunk") or 0) > last:
         st.session_state["chunk"] = None
     chosen = middle.number_input(
@@ -66,7 +66,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
     (plan,) = tables.plans(cursor, name, table) or [None]
-    st.caption(" ".join(part for part in (cutting.follow(plan), note(len(states), window)) if part))
+    st.caption(" ".join(part for part in (cutting.follow(plan), note(states, window)) if part))
 
 
 @refreshing()

@@ -43,7 +43,7 @@ def tile_size(chunks: int, most: int = MOST_TILES) -> int:
 
 def tiles(states: Sequence[ChunkState], window: tuple[int, int] | None = None, most: int = MOST_TILES) -> list[Tile]:
     """The tiles of a table, or of the chunks `window[0]` to `window[1]` only."""
-    chosen = [s for s in states if window is None or window[0] <= s.chunk <= window[1]]
+    chosen = _chosen(states, window)
     size = tile_size(len(chosen), most)
     return [_tile(chosen[start : start + size]) for start in range(0, len(chosen), size)]
 
@@ -55,11 +55,15 @@ def _tile(chunks: Sequence[ChunkState]) -> Tile:
     return Tile(chunks[0].chunk, chunks[-1].chunk, state, done)
 
 
-def note(chunks: int, window: tuple[int, int] | None = None) -> str:
+def _chosen(states: Sequence[ChunkState], window: tuple[int, int] | None) -> Sequence[ChunkState]:
+    return [s for s in states if window is None or window[0] <= s.chunk <= window[1]]
+
+
+def note(states: Sequence[ChunkState], window: tuple[int, int] | None = None) -> str:
     """What a tile of this map is, and how to use it; empty for a map without a tile."""
-    if not chunks:
+    if not states:
         return ""
-    size = tile_size(chunks if window is None else window[1] - window[0] + 1)
+    size = tile_size(len(_chosen(states, window)))
     said = (
         f"A tile stands for {size} chunks and shows the most urgent of them; choose it to open it." if size > 1 else ""
     )

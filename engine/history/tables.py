@@ -28,6 +28,8 @@ class Plan:
     chunk_rows: int | None
     estimated_chunks: int | None
     complete: bool
+    last_chunk: int | None
+    """The highest number of a chunk; numbers below it may not be cut yet."""
 
     @property
     def expected_chunks(self) -> int:
@@ -91,8 +93,8 @@ _PLANS = (
     PLAN
     + """
 SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, coalesce(n, 0), chunk_rows, estimated_chunks,
-       complete
-FROM extent LEFT JOIN (SELECT tbl, count(*) AS n FROM plan GROUP BY tbl) USING (tbl) ORDER BY tbl
+       complete, last_chunk
+FROM extent LEFT JOIN (SELECT tbl, count(*) AS n, max(chunk) AS last_chunk FROM plan GROUP BY tbl) USING (tbl) ORDER BY tbl
 """
 )
 

@@ -51,7 +51,7 @@ def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") ->
 
 def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, name: str = "d.t") -> Plan:
     """A plan of so many known chunks."""
-    return Plan(name, NOW, 100, "id", "1", "9", 1.0, "even", "because", chunks, 10, estimated, complete)
+    return Plan(name, NOW, 100, "id", "1", "9", 1.0, "even", "because", chunks, 10, estimated, complete, chunks - 1)
 
 
 def runner(

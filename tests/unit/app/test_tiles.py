@@ -61,7 +61,17 @@ def test_a_tile_says_what_it_is() -> None:
 
 def test_a_map_says_what_its_tiles_are() -> None:
     """One chunk or many, all or a part; a map without a tile says nothing of tiles."""
-    assert note(40) == "A tile is a chunk. Arrow keys move, Enter chooses."
-    assert note(10_000).startswith("A tile stands for 20 chunks")
-    assert note(10_000, (40, 59)) == "Chunks 40 to 59."
-    assert note(0) == ""
+    many = states(["published"] * 10_000)
+    assert note(many[:40]) == "A tile is a chunk. Arrow keys move, Enter chooses."
+    assert note(many).startswith("A tile stands for 20 chunks")
+    assert note(many, (40, 59)) == "Chunks 40 to 59."
+    assert note([]) == ""
+
+
+def test_numbers_may_be_missing_while_a_table_is_cut() -> None:
+    """What was split off has a number beyond those that are not cut yet; a tile is sized by the chunks that are there."""
+    some = [*states(["published"] * 599), ChunkState(12_000, "waiting", None, None)]
+    last = tiles(some)[-1]
+    assert (last.first, last.last, last.state) == (598, 12_000, "waiting")
+    assert [tile.first for tile in tiles(some, (last.first, last.last))] == [598, 12_000]
+    assert note(some, (last.first, last.last)) == "Chunks 598 to 12,000."

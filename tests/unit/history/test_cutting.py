@@ -79,6 +79,7 @@ def test_a_table_that_is_planned_and_not_cut_is_waiting(empty: Simulation) -> No
     assert not found.copied
     known = plan(empty)
     assert (known.chunks, known.expected_chunks, known.chunk_rows, known.complete) == (0, 50, 10_000, False)
+    assert known.last_chunk is None
     assert states(empty) == {}
 
 
@@ -86,7 +87,7 @@ def test_chunks_are_known_as_they_are_cut(empty: Simulation) -> None:
     """Until the last is cut the estimate counts, unless more are known than it says."""
     cut(empty, (0, None, "5"), (1, "5", "9"))
     assert states(empty) == {0: "waiting", 1: "waiting"}
-    assert (plan(empty).chunks, plan(empty).expected_chunks) == (2, 50)
+    assert (plan(empty).chunks, plan(empty).expected_chunks, plan(empty).last_chunk) == (2, 50, 1)
     cut(empty, *((n, str(n), str(n + 1)) for n in range(2, 60)))
     assert (progress(empty).expected_chunks, progress(empty).copied) == (60, False)
     cut(empty, complete=True)
