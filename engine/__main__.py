@@ -87,9 +87,14 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
 
 @app.command()
 @_guarded
-def plan(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Show how the tables would be cut into chunks, and why."""
-    from engine.plan.strategy import plan_table
+def plan(
+    spec_file: SpecFile,
+    *,
+    estimate: Annotated[bool, typer.Option("--estimate", help="From statistics alone: no table is touched.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how the tables would be cut into chunks, why, and how long the copy takes; --json lists every chunk."""
+    from engine.plan.show import json_parts, shown
     from engine.source.catalog import captured_tables
     from engine.source.connect import open_connection
     from engine.source.endpoint import endpoint_of
@@ -97,17 +102,15 @@ def plan(spec_file: SpecFile, *, as_json: Json = False) -> None:
     spec = load(spec_file)
     connection = open_connection(endpoint_of(spec.source))
     try:
-        plans = [plan_table(connection, t, spec.snapshot) for t in captured_tables(connection, spec.source.tables)]
+        null_dates = spec.source.invalid_dates == "null"
+        tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
+        if as_json:
+            for part in json_parts(connection, tables, spec.snapshot, exact=not estimate):
+                sys.stdout.write(part)
+        else:
+            out.print(shown(connection, tables, spec.snapshot, exact=not estimate))
     finally:
         connection.close()
-    if as_json:
-        _print({"tables": [p.as_dict() for p in plans]})
-        return
-    grid = Grid("table", "rows (about)", "key", "factor", "chunks", "why", box=None, pad_edge=False)
-    for p in plans:
-        factor = "" if p.factor is None else f"{p.factor:g}"
-        grid.add_row(p.table, f"{p.approx_rows:,}", ", ".join(p.chunk_key), factor, f"{len(p):,}", p.reason)
-    out.print(grid)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -63,6 +63,17 @@ class Source(_Section):
         return value
 
 
+class TableRules(_Section):
+    """What is set otherwise for some tables; None: as for all."""
+
+    chunk_rows: int | None = Field(None, ge=0)
+    target_bytes: int | None = Field(None, ge=1 << 10)
+    even_factor_lower: float | None = Field(None, ge=0)
+    even_factor_upper: float | None = Field(None, gt=0)
+    key: str | None = None
+    """The column by which the table is cut; by default the first of its key."""
+
+
 class Snapshot(_Section):
     """How tables are cut into chunks and copied."""
 
@@ -74,8 +85,36 @@ class Snapshot(_Section):
     readers: int = Field(0, ge=0)
     """Chunk tasks at once; 0: as many as Spark has slots."""
     chunk_key: dict[str, str] = Field(default_factory=dict)
+    """Full table name to the column by which it is cut."""
+    tables: dict[str, TableRules] = Field(default_factory=dict)
+    """Globs over database.table to what is set otherwise there; a later glob wins."""
+    priority: tuple[str, ...] = ()
+    """Globs over database.table: tables of the first one are copied first, and so on; all others after them."""
     max_chunk_memory_bytes: int = Field(192 << 20, ge=1 << 20)
     """A chunk whose rows need more than this in memory is spilled to the reader's disk."""
+
+    @field_validator("tables", "priority")
+    @classmethod
+    def _table_globs(cls, value: Any) -> Any:
+        for glob in value:
+            if not _GLOB.match(glob) or glob.startswith("!"):
+                raise ValueError(f"{glob!r} is not of the form database.table (globs allowed)")
+        return value
+
+    def rules(self, database: str, table: str) -> TableRules:
+        """What holds for a table, nothing left None but the key."""
+        names = ("chunk_rows", "target_bytes", "even_factor_lower", "even_factor_upper")
+        merged: dict[str, Any] = {name: getattr(self, name) for name in names}
+        for glob, rules in self.tables.items():
+            if _matches(glob, database, table):
+                merged |= {name: value for name, value in rules.model_dump().items() if value is not None}
+        if f"{database}.{table}" in self.chunk_key:
+            merged["key"] = self.chunk_key[f"{database}.{table}"]
+        return TableRules(**merged)
+
+    def rank(self, database: str, table: str) -> int:
+        """A table's place in the order of work, from 0."""
+        return next((n for n, glob in enumerate(self.priority) if _matches(glob, database, table)), len(self.priority))
 
 
 class Sink(_Section):
@@ -163,9 +202,10 @@ def _fault(error: dict[str, Any]) -> str:
     where = ".".join(str(part) for part in error["loc"])
     if error["type"] != "extra_forbidden":
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
-    model: type[BaseModel] = Spec
+    model: Any = Spec
     for part in error["loc"][:-1]:
-        model = model.model_fields[str(part)].annotation  # type: ignore[assignment]
+        # In a dictionary (snapshot.tables) the part is the user's own name.
+        model = get_args(model)[1] if get_origin(model) is dict else model.model_fields[str(part)].annotation
     known = list(model.model_fields)
     nearest = difflib.get_close_matches(str(error["loc"][-1]), known, 1, 0.0)[0]
     return f"{where}: unknown key; the nearest known key is {nearest!r}"

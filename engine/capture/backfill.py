@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 from engine.capture.changes import Changes
 from engine.decode.images import AFTER, INSERT
 from engine.plan.chunks import Range
+from engine.plan.keys import ChunkKey
+from engine.plan.places import Ask, inside
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,12 @@ class Reduced:
         return {"changes": self.changes, "deleted": int(self.touched.num_rows) - upserted, "upserted": upserted}
 
 
-def in_range(keys: pa.ChunkedArray, limits: Range) -> npt.NDArray[np.bool_]:
-    """Which chunk keys lie in `[lower, upper)`; NULL lies in the range that is open below."""
-    inside = pa.chunked_array([pa.array(np.ones(len(keys), bool))])
-    if limits.lower is not None:
-        inside = pc.and_(inside, pc.greater_equal(keys, pa.scalar(limits.lower, keys.type)))
-    if limits.upper is not None:
-        inside = pc.and_(inside, pc.less(keys, pa.scalar(limits.upper, keys.type)))
-    return np.asarray(pc.fill_null(inside, limits.lower is None).to_numpy())
-
-
-def reduce_changes(changes: Changes, identity: Sequence[str], chunk_key: str, limits: Range) -> Reduced:
-    """The effect of `changes` on the chunk with this range."""
-    inside = changes.take(in_range(changes.rows[chunk_key], limits))
-    last = inside.take(last_of_each(inside.rows.select(identity)))
+def reduce_changes(changes: Changes, identity: Sequence[str], key: ChunkKey | None, limits: Range, ask: Ask) -> Reduced:
+    """The effect of `changes` on the chunk with this range. key: None for a table that is one chunk."""
+    inside_range = changes.take(inside(changes.rows.select(key.names), limits, key, ask)) if key else changes
+    last = inside_range.take(last_of_each(inside_range.rows.select(identity)))
     exists = np.isin(last.fact("kind"), (INSERT, AFTER))
-    return Reduced(last.rows.select(identity), last.take(exists).rows, len(inside))
+    return Reduced(last.rows.select(identity), last.take(exists).rows, len(inside_range))
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:

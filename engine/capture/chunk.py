@@ -7,7 +7,7 @@ Rows stay columns from the socket to the file. Where a backfill may follow they 
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pyarrow as pa
 from engine import clock
 from engine.capture.backfill import Reduced, reduce_changes, without
 from engine.capture.binlog import BinlogStretch
-from engine.capture.changes import concatenate
+from engine.capture.changes import Changes, concatenate
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.segment import read_stretch
 from engine.capture.session import ReaderSession
@@ -23,6 +23,8 @@ from engine.decode.gtid import parse_gtid_set
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema
 from engine.plan.chunks import Range, predicate
+from engine.plan.keys import ChunkKey, bound_at
+from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint, quote
 from engine.source.packets import prepare
 from engine.source.positions import Position
@@ -33,21 +35,35 @@ from engine.source.watermarks import Candidate, Step, no_step, server_time_s
 class ChunkRequest:
     """One chunk to be read.
 
-    key: the chunk key, None for a table without. folder: of the mirror (or change log) that gets the file.
+    key: the chunk key, None for a table that has none. rows: how many a chunk has by plan; no more than twice as many are read.
+    folder: of the mirror (of the change log, for a table without identity) that gets the file.
     """
 
     table: Table
     number: int
-    key: str | None
+    key: ChunkKey | None
     limits: Range
+    rows: int
     folder: Path
     max_memory: int
+
+    @property
+    def most(self) -> int | None:
+        """The number of rows after which reading stops; None where it cannot, as rows could share the key of the last one."""
+        if self.key is None or not set(self.table.key) <= set(self.key.names):
+            return None
+        # Rows whose key is NULL cannot be told apart by it.
+        return None if self.limits.lower is None and self.key.columns[0].nullable else 2 * self.rows
 
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """A chunk that is exact at `high`; nulled: dates that became NULL, by column; timings in seconds by step."""
+    """A chunk that is exact at `high`.
 
+    limits: what was read of it. nulled: dates that became NULL, by column. timings: seconds by step.
+    """
+
+    limits: Range
     low: Position
     high: Position
     files: list[DataFile]
@@ -57,7 +73,7 @@ class ChunkResult:
     timings: dict[str, float]
 
 
-class _Timings(dict[str, float]):
+class Timings(dict[str, float]):
     """Seconds by step: `lap` books the time since the lap before."""
 
     def __init__(self) -> None:
@@ -73,25 +89,29 @@ def read_chunk(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
 ) -> ChunkResult:
     """Read one chunk. Raises TableStoppedError for what cannot be copied, TransientError for what another try may cure."""
-    timings, watermarks = _Timings(), session.watermarks
+    timings, watermarks = Timings(), session.watermarks
     low = watermarks.low(step)
     timings.lap("low")
     step("before_read")
     schema = arrow_schema(request.table)
     exact = watermarks.exact(request.table)
     nulled: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, _writer(request, schema) as writer:
+    with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, chunk_writer(request, schema) as writer:
         buffer = _Buffer(request.max_memory, Path(spill), schema)
-        for batch in _select(session, request, nulled):
-            rows = pa.Table.from_batches([batch]).cast(schema)
-            writer.write(rows) if exact else buffer.add(rows)
+        count, most = 0, request.most
+        for rows in read_rows(session, request, nulled):
+            count += rows.num_rows
+            kept = rows if count != most else rows.slice(0, rows.num_rows - 1)
+            if count == most:
+                request = _shortened(request, rows)
+            writer.write(kept) if exact else buffer.add(kept)
         step("after_read")
         timings.lap("read")
         high = watermarks.high(low, request.table, step)
         watermarks.release()
         timings.lap("high")
         step("before_backfill")
-        reduced = None if high == low else _backfill(session, endpoint, first_server_id, request, low, high, nulled)
+        reduced = None if high == low else backfill(session, endpoint, first_server_id, request, low, high, nulled)
         step("after_backfill")
         timings.lap("backfill")
         for rows in buffer:
@@ -101,32 +121,49 @@ def read_chunk(
         files = writer.close()
         timings.lap("write")
     counts = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
-    return ChunkResult(low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
+    return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 
-def _writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
+def _shortened(request: ChunkRequest, rows: pa.Table) -> ChunkRequest:
+    """A chunk that is larger than it may be ends where the last row that was read begins: all rows below that key were read."""
+    assert request.key is not None
+    return replace(request, limits=Range(request.limits.lower, bound_at(request.key, rows, rows.num_rows - 1)))
+
+
+def chunk_writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
+    """The writer of the chunk's file."""
     return FileWriter(request.folder, f"chunk-{request.number:06d}", schema, request.table.key)
 
 
 def select_statement(request: ChunkRequest) -> str:
-    """The SELECT of a chunk: columns listed (so that invisible ones come too), one range of the key's index."""
+    """The SELECT of a chunk: columns listed (so that invisible ones come too), one range of the key's index.
+
+    Without FORCE INDEX the optimiser takes a range that is a good part of the table for the whole of it.
+    """
     columns = ", ".join(quote(column.name) for column in request.table.columns)
-    condition = predicate(request.key, request.limits) if request.key else ""
+    source = quote(request.table.database, request.table.name)
+    if request.key is None:
+        return f"SELECT {columns} FROM {source}"
+    condition = predicate(request.key, request.limits)
     where = f" WHERE {condition}" if condition else ""
-    return f"SELECT {columns} FROM {quote(request.table.database, request.table.name)}{where}"
+    order = f" ORDER BY {', '.join(map(quote, request.key.names))} LIMIT {request.most}" if request.most else ""
+    index = f" FORCE INDEX ({quote(request.key.index)})" if where or order else ""
+    return f"SELECT {columns} FROM {source}{index}{where}{order}"
 
 
-def _select(session: ReaderSession, request: ChunkRequest, nulled: Counter[str]) -> Iterator[pa.RecordBatch]:
-    doing = f"Reading chunk {request.number} of {request.table.full_name}"
+def read_rows(session: ReaderSession, request: ChunkRequest, nulled: Counter[str]) -> Iterator[pa.Table]:
+    """What the chunk's SELECT returns, in batches."""
+    doing, schema = f"Reading chunk {request.number} of {request.table.full_name}", arrow_schema(request.table)
     statement = prepare(session.connection, select_statement(request), doing)
     types, packets = statement.execute(doing)
     check_types(request.table.columns, types)
     for block in packets.blocks():
-        yield decode_rows(block.buffer, block.start, block.end, request.table.columns, nulled)
+        batch = decode_rows(block.buffer, block.start, block.end, request.table.columns, nulled)
+        yield pa.Table.from_batches([batch]).cast(schema)
     statement.close()
 
 
-def _backfill(
+def backfill(
     session: ReaderSession,
     endpoint: Endpoint,
     first_server_id: int,
@@ -134,9 +171,26 @@ def _backfill(
     low: Position,
     high: Position,
     nulled: Counter[str],
-) -> Reduced | None:
-    """The changes between the watermarks, reduced; None when the chunk's table has no key to apply them by."""
-    table = request.table
+) -> Reduced:
+    """The changes between the watermarks, reduced to their effect on the chunk."""
+    changes = changes_between(session, endpoint, first_server_id, request.table, low, high, nulled)
+    order = ServerOrder(endpoint)
+    try:
+        return reduce_changes(changes, request.table.key, request.key, request.limits, order)
+    finally:
+        order.close()
+
+
+def changes_between(
+    session: ReaderSession,
+    endpoint: Endpoint,
+    first_server_id: int,
+    table: Table,
+    low: Position,
+    high: Position,
+    nulled: Counter[str],
+) -> Changes:
+    """A table's changes in (low, high]; what it learns of GTIDs makes `high` a candidate for the next low watermark."""
     stretch = BinlogStretch(
         {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
     )
@@ -148,10 +202,7 @@ def _backfill(
         gtids = str(parse_gtid_set(low.gtids).union(stretch.gtids))
         known = Position(high.file, high.offset, gtids)
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
-    schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-    if request.key is None:
-        return None
-    return reduce_changes(concatenate(parts, schema), table.key, request.key, request.limits)
+    return concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))
 
 
 class _Buffer:

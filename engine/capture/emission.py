@@ -12,52 +12,66 @@ Not one is doubled: what lies at or before A(c) is in c's rows already.
 
 The two images of an update are decided each on its own. Where only one is emitted (the row moves into or out of the
 finished part, or its two chunks are exact to different positions) it stands for an insert or a delete.
+
+Neighbouring chunks that are exact through the same position are one run here, so what a segment must know of a table does not
+grow with the number of its chunks.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.capture.changes import Changes
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
-from engine.plan.chunks import chunk_of
+from engine.plan.coverage import Piece
+from engine.plan.keys import Bound, ChunkKey
+from engine.plan.places import Ask, place
 
 Order = tuple[int, int]
 """(file number, offset), as `Position.order`."""
+_NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one table is copied.
+    """How far one table is copied: runs in the order of their keys.
 
-    bounds: of its plan. finished: numbers of the finished chunks, None for all. exact: A(c) of the chunks that are finished newly.
-    through: A(c) of all other finished chunks.
+    exact: A of each run, None for what is not finished. bounds: between the runs, one less.
     """
 
-    bounds: tuple[int, ...]
-    finished: frozenset[int] | None
-    through: Order
-    exact: Mapping[int, Order] = field(default_factory=dict)
+    bounds: tuple[Bound, ...]
+    exact: tuple[Order | None, ...]
 
 
-def emitted(changes: Changes, chunk_key: str | None, progress: Progress) -> npt.NDArray[np.bool_]:
-    """Which images are emitted. chunk_key: None for a table without key, which is one chunk."""
+def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], Order | None]) -> Progress:
+    """The runs of a table's ranges, which come in the order of their keys.
+
+    through: A of what was finished before. exact: A of a chunk that is finished newly, by number; None for others.
+    """
+    bounds: list[Bound] = []
+    orders: list[Order | None] = []
+    for piece in pieces:
+        order = through if piece.finished else exact(piece.number) if piece.number is not None else None
+        if orders and orders[-1] == order:
+            continue
+        if orders:
+            assert piece.limits.lower is not None
+            bounds.append(piece.limits.lower)
+        orders.append(order)
+    return Progress(tuple(bounds), tuple(orders))
+
+
+def emitted(changes: Changes, key: ChunkKey | None, progress: Progress, ask: Ask) -> npt.NDArray[np.bool_]:
+    """Which images are emitted. key: None for a table without, which is one chunk."""
     position = _order(changes.fact("file"), changes.fact("offset"))
-    if progress.finished is None and not progress.exact:
-        return position > _order(*progress.through)
-    chunks = len(progress.bounds) + 1
-    never = np.iinfo(np.int64).max
-    exact = np.full(chunks, never if progress.finished is not None else _order(*progress.through), np.int64)
-    if progress.finished is not None:
-        exact[list(progress.finished)] = _order(*progress.through)
-    for chunk, order in progress.exact.items():
-        exact[chunk] = _order(*order)
-    if chunk_key is None or chunks == 1:
+    exact = np.array([_NEVER if order is None else _order(*order) for order in progress.exact], np.int64)
+    if key is None or len(exact) == 1:
         return np.asarray(position > exact[0])
-    keys = changes.rows[chunk_key].combine_chunks()
-    return np.asarray(position > exact[chunk_of(np.array(progress.bounds, dtype=object), keys)])
+    if (exact == _NEVER).all():
+        return np.zeros(len(position), bool)
+    return np.asarray(position > exact[place(changes.rows.select(key.names), progress.bounds, key, ask)])
 
 
 def _order(file: npt.NDArray[np.int64] | int, offset: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:

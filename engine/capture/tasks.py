@@ -1,4 +1,4 @@
-"""The two kinds of Spark task: a group of chunks, and a segment of the binlog. Each yields reports, one JSON object each.
+"""The kinds of Spark task: a group of chunks, a segment of the binlog (and `carry.Carry`); each yields reports, JSON objects.
 
 Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
 becomes a report, so that the coordinator sees its three parts; any other is a failure of the task, which Spark retries.
@@ -15,13 +15,17 @@ from typing import Any
 from engine import clock
 from engine.capture import session as sessions
 from engine.capture.binlog import BinlogStretch
+from engine.capture.carry import Carry
 from engine.capture.changes import log_schema, log_table
 from engine.capture.chunk import ChunkRequest, read_chunk
 from engine.capture.emission import Progress, emitted, published
 from engine.capture.files import FileWriter
+from engine.capture.keyless import read_keyless
 from engine.capture.segment import read_stretch
 from engine.decode.schema import Table, arrow_schema
-from engine.errors import DecodeError, TidemarkError
+from engine.errors import DecodeError, TableStoppedError, TidemarkError
+from engine.plan.keys import ChunkKey
+from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
@@ -34,14 +38,14 @@ class Follow:
     """One captured table in a segment: its chunk key (None without), how far it is copied, and its change log's folder."""
 
     table: Table
-    key: str | None
+    key: ChunkKey | None
     progress: Progress
     folder: Path
 
 
 @dataclass(frozen=True)
 class ChunkGroup:
-    """Chunks of one table that one task reads one after the other."""
+    """Chunks, of one table or of several small ones, that one task reads one after the other."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -51,14 +55,20 @@ class ChunkGroup:
     requests: tuple[ChunkRequest, ...]
 
     def run(self) -> Iterator[Report]:
-        """A report a chunk; after an error no more."""
+        """A report a chunk; after an error no more, but for other tables when it concerns one alone."""
+        stopped: set[str] = set()
         for request in self.requests:
+            name = request.table.full_name
+            if name in stopped:
+                continue
             try:
-                yield self._read(request)
+                yield {"table": name, **self._read(request)}
             except TidemarkError as error:
                 sessions.drop(self.endpoint, self.watermarks)
-                yield {"chunk": request.number, **_reader(), "failure": error.as_dict()}
-                return
+                yield {"table": name, "chunk": request.number, **_reader(), "failure": error.as_dict()}
+                if not isinstance(error, TableStoppedError):
+                    return
+                stopped.add(name)
             except BaseException:
                 sessions.drop(self.endpoint, self.watermarks)
                 raise
@@ -67,9 +77,11 @@ class ChunkGroup:
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
         session.watermarks.offer(self.candidate)
-        result = read_chunk(session, self.endpoint, self.first_server_id, request)
+        read = read_chunk if request.table.key else read_keyless
+        result = read(session, self.endpoint, self.first_server_id, request)
         return {
             "chunk": request.number,
+            "limits": result.limits.as_list(),
             "low": result.low.as_dict(),
             "high": result.high.as_dict(),
             "files": [file.as_dict() for file in result.files],
@@ -109,10 +121,11 @@ class Segment:
             {(f.table.database, f.table.name): f.table for f in self.tables}, self.start, self.end, mariadb=self.mariadb
         )
         logs: dict[str, _Log] = {}
+        order = ServerOrder(self.endpoint)
         try:
             for table, file, changes in read_stretch(self.endpoint, stretch, self.first_server_id):
                 follow = follows[table.full_name]
-                chosen, kinds = published(changes.fact("kind"), emitted(changes, follow.key, follow.progress))
+                chosen, kinds = published(changes.fact("kind"), emitted(changes, follow.key, follow.progress, order))
                 if len(chosen):
                     log = logs.setdefault(table.full_name, _Log(follow, self.first_seq, self.mariadb))
                     log.write(changes.take(chosen), kinds, file)
@@ -124,6 +137,8 @@ class Segment:
             for log in logs.values():
                 log.writer.discard()
             raise
+        finally:
+            order.close()
         return {
             "gtids": str(stretch.gtids),
             "tables": reports,
@@ -170,7 +185,7 @@ class Warming:
         yield _reader()
 
 
-Task = ChunkGroup | Segment | Warming
+Task = ChunkGroup | Segment | Carry | Warming
 
 
 def encode(report: Report) -> str:

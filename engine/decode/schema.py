@@ -14,8 +14,9 @@ class Column:
     """One column as the server's catalogue describes it.
 
     type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
-    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
-    for binaries. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop the table).
+    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts,
+    None for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else
+    they stop the table).
     """
 
     name: str
@@ -27,8 +28,17 @@ class Column:
     scale: int = 0
     fraction: int = 0
     charset: str | None = None
+    collation: str | None = None
     labels: tuple[str, ...] = ()
     null_dates: bool = False
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index by which ranges of whole columns can be read, in its order."""
+
+    name: str
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,8 @@ class Table:
 
     key: the columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
     empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none). unfit:
-    why its row images cannot be followed although its columns could, or empty.
+    why its row images cannot be followed although its columns could, or empty. indexes: those that chunks can be cut by, that of
+    `key` first.
     """
 
     database: str
@@ -46,6 +57,7 @@ class Table:
     key: tuple[str, ...]
     transactional: bool = True
     unfit: str = ""
+    indexes: tuple[Index, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -70,7 +82,8 @@ class Table:
 def table_from_dict(record: Mapping[str, Any]) -> Table:
     """The inverse of `Table.as_dict`."""
     columns = tuple(Column(**{**column, "labels": tuple(column.get("labels", ()))}) for column in record["columns"])
-    return Table(**{**record, "columns": columns, "key": tuple(record["key"])})
+    indexes = tuple(Index(i["name"], tuple(i["columns"])) for i in record["indexes"])
+    return Table(**{**record, "columns": columns, "key": tuple(record["key"]), "indexes": indexes})
 
 
 def arrow_schema(table: Table) -> pa.Schema:

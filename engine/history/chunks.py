@@ -104,9 +104,11 @@ WITH latest AS (
 followed AS (
     SELECT tbl, max(ts) AS ts FROM event
     WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
-whole AS (SELECT tbl, max((ts, seq)) AS at FROM cut WHERE pipeline = $pipeline GROUP BY tbl),
+whole AS (
+    SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM cut WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
-    SELECT l.*, coalesce(l.chunks > 0 OR whole.at >= (l.ts, l.seq) OR followed.ts >= l.ts, FALSE) AS complete
+    SELECT l.*, coalesce(followed.ts >= l.ts, FALSE)
+                OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete
     FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN followed ON followed.tbl = l.tbl),
 plan AS (
     SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (

@@ -60,8 +60,7 @@ def _cut(body: Row) -> Iterator[Placed]:
     for number, (lower, upper) in bounds.items():
         if number is not None:
             yield "planned_chunk", {"tbl": table, "chunk": number, "lower": _text(lower), "upper": _text(upper)}
-    if body.get("complete") is True:
-        yield "cut", {"tbl": table}
+    yield "cut", {"tbl": table, "complete": int(body.get("complete") is True)}
 
 
 def _resumed(body: Row) -> Iterator[Placed]:

@@ -7,7 +7,7 @@ journal line. `run` ids are unique within a pipeline only, hence the pipeline in
 
 import pyarrow as pa
 
-VERSION = 3
+VERSION = 4
 """Raise it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -34,8 +34,8 @@ TABLES: dict[str, pa.Schema] = {
     ),
     # Of table.planned and of chunk.planned: a number may come again, with new bounds.
     "planned_chunk": pa.schema([*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string())]),
-    # A table of which no more chunks will be cut, but for splits.
-    "cut": pa.schema([*_KEY, ("tbl", pa.string())]),
+    # What each chunk.planned said of its table: 1 when nothing was left to be cut, else 0. The newest counts.
+    "cut": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
     "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
     "failed": pa.schema(

@@ -5,6 +5,7 @@ An epoch record is the only unit of change:
     {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
      "identity": …, "ledger": …,                                       epoch 0 only
      "tables": {"shop.orders": {"planned": {"table": …, "plan": …},     when it joins
+                                "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
                                 "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
                                 "changes": {"files", "kinds", "nulled"},
                                 "stopped": error}}}
@@ -13,25 +14,28 @@ The state after epoch k is the records 0…k applied in order; a full state is o
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.errors import LedgerError
+from engine.plan.chunks import plan_from_dict
+from engine.plan.coverage import Coverage, coverage_from_dict, cut_from_dict, uncut_table
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TableState:
-    """One table: columns and plan (dictionaries of `decode.schema` and `plan.chunks`), finished chunks, what was counted.
+    """One table: how far it is cut and read, and what was counted.
 
-    nulled: dates that do not exist and were read as NULL, by column (each image of a change counts).
+    table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
+    (each image of a change counts).
     """
 
     table: Record
     plan: Record
-    finished: frozenset[int] = frozenset()
+    coverage: Coverage = field(default_factory=Coverage)
     rows_read: int = 0
     changes_applied: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
@@ -39,17 +43,18 @@ class TableState:
 
     @property
     def chunks(self) -> int:
-        return len(self.plan["chunks"])
+        """How many chunks there are; an estimate while some are not cut."""
+        return self.coverage.total(self.plan["estimated_chunks"])
 
     @property
     def copied(self) -> bool:
-        """Whether every chunk is finished."""
-        return len(self.finished) == self.chunks
+        """Whether everything is read."""
+        return self.coverage.copied
 
     @property
     def begun(self) -> bool:
         """Whether it has, or will have, a place in the destination: not so when it was refused from the start."""
-        return not self.stopped or bool(self.finished or self.changes_applied)
+        return not self.stopped or bool(self.coverage.done or self.changes_applied)
 
     @property
     def state(self) -> str:
@@ -93,15 +98,19 @@ def apply(state: State | None, record: Record) -> State:
 
 def _apply_table(table: TableState | None, change: Record) -> TableState:
     if "planned" in change:
-        table = TableState(change["planned"]["table"], change["planned"]["plan"])
+        planned = change["planned"]
+        if "estimated_chunks" not in planned["plan"]:
+            raise _older()
+        table = TableState(planned["table"], planned["plan"], uncut_table(plan_from_dict(planned["plan"])))
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
         )
     chunks = change.get("chunks", [])
+    coverage = cut_from_dict(table.coverage, change["cut"]) if "cut" in change else table.coverage
     return replace(
         table,
-        finished=table.finished | {chunk["chunk"] for chunk in chunks},
+        coverage=coverage.finish(chunk["chunk"] for chunk in chunks),
         rows_read=table.rows_read + sum(chunk["rows"] for chunk in chunks),
         changes_applied=table.changes_applied + sum(change.get("changes", {}).get("kinds", [])),
         nulled=dict(Counter(table.nulled) + nulled(change)),
@@ -115,15 +124,12 @@ def nulled(change: Record) -> Counter[str]:
     return sum((Counter(part.get("nulled", {})) for part in parts), Counter[str]())
 
 
-def ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Numbers as closed ranges, so that thousands of finished chunks take a few bytes."""
-    out: list[list[int]] = []
-    for number in sorted(numbers):
-        if out and number == out[-1][1] + 1:
-            out[-1][1] = number
-        else:
-            out.append([number, number])
-    return out
+def _older() -> LedgerError:
+    return LedgerError(
+        "The ledger was written by an earlier version, which planned chunks otherwise.",
+        detail="What it says of finished chunks cannot be gone on with; nothing was started and nothing was changed.",
+        hint="Go on with the version that began this pipeline, or copy the tables again into a new destination.",
+    )
 
 
 def state_to_dict(state: State) -> Record:
@@ -132,7 +138,7 @@ def state_to_dict(state: State) -> Record:
         name: {
             "table": t.table,
             "plan": t.plan,
-            "finished": ranges(t.finished),
+            "coverage": t.coverage.as_dict(),
             "rows_read": t.rows_read,
             "changes_applied": t.changes_applied,
             "nulled": t.nulled,
@@ -148,6 +154,7 @@ def state_from_dict(record: Record) -> State:
     """The inverse of `state_to_dict`."""
     tables = {}
     for name, table in record["tables"].items():
-        finished = frozenset(n for first, last in table["finished"] for n in range(first, last + 1))
-        tables[name] = TableState(**{**table, "finished": finished})
+        if "coverage" not in table:
+            raise _older()
+        tables[name] = TableState(**{**table, "coverage": coverage_from_dict(table["coverage"])})
     return State(**{**record, "tables": tables})

@@ -1,57 +1,95 @@
-"""Chunks of a table: half-open ranges of its chunk key that cover it with no gap and no overlap.
+"""Chunks of a table: half-open ranges of its chunk key that cover it with no gap and no overlap; and the plan they follow.
 
-A plan of n chunks is n - 1 bounds: chunk 0 is everything below the first bound, chunk i is `[bounds[i - 1],
-bounds[i])`, the last one is everything from the last bound up. NULL keys belong to chunk 0.
+A plan does not list its chunks: an even one has a step, an uneven one is walked while the copy runs (`plan.cutting`). Either
+way each chunk ends where the next one begins, the first one is open below and the last one above. NULL keys belong to the first.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from json import dumps
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
+from engine.decode.schema import Table
+from engine.plan.keys import EXACT, Bound, ChunkKey
 from engine.source.connect import quote
 
-Strategy = Literal["even", "one"]
+Strategy = Literal["even", "uneven", "one"]
 
 
 @dataclass(frozen=True)
 class Range:
-    """`[lower, upper)` of an integer or decimal key; None is open."""
+    """`[lower, upper)`; None is open."""
 
-    lower: int | None
-    upper: int | None
+    lower: Bound | None = None
+    upper: Bound | None = None
+
+    def as_list(self) -> list[list[str] | None]:
+        """For the ledger; `range_from` is the inverse."""
+        return [None if bound is None else list(bound) for bound in (self.lower, self.upper)]
+
+
+WHOLE = Range()
+
+
+def range_from(ends: Iterable[Iterable[str] | None]) -> Range:
+    """The inverse of `Range.as_list`."""
+    lower, upper = (None if end is None else tuple(end) for end in ends)
+    return Range(lower, upper)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one table is cut, and why.
+    """How one table is to be cut, and why.
 
-    chunk_key: the column, or empty without a key. minimum, maximum: of the key when it was planned. factor: the distribution factor
-    `(max - min + 1) / rows`, None where it means nothing. reason: in plain words, for the operator.
+    approx_rows, approx_bytes: the server's estimates. chunk_key: its columns, empty without one; index: which reads their ranges.
+    minimum, maximum: of its first column when it was planned. factor: the distribution factor `(max - min + 1) / rows` of a
+    number, None where it means nothing. reason: in plain words. chunk_rows: rows a chunk. first, step: of an even plan,
+    whose bounds are first, first + step, … in `estimated_chunks` chunks.
     """
 
     table: str
     approx_rows: int
+    approx_bytes: int
     chunk_key: tuple[str, ...]
+    index: str
     minimum: str | None
     maximum: str | None
     factor: float | None
     strategy: Strategy
     reason: str
-    bounds: tuple[int, ...]
+    chunk_rows: int
+    estimated_chunks: int
+    first: str | None = None
+    step: str | None = None
 
-    def __len__(self) -> int:
-        return len(self.bounds) + 1
+    def even_bound(self, number: int) -> Bound | None:
+        """Where chunk `number` of an even plan begins; None for the first, which is open."""
+        if not number:
+            return None
+        assert self.first is not None
+        assert self.step is not None
+        return (f"{EXACT.fma(number - 1, Decimal(self.step), Decimal(self.first)):f}",)
 
-    def range(self, chunk: int) -> Range:
-        """The range of chunk number `chunk`, from 0."""
-        lower = self.bounds[chunk - 1] if chunk else None
-        return Range(lower, self.bounds[chunk] if chunk < len(self.bounds) else None)
+    def even_range(self, number: int) -> Range:
+        """Chunk `number` of an even plan, or the only one of a plan of one."""
+        following = number + 1 < self.estimated_chunks
+        return Range(self.even_bound(number), self.even_bound(number + 1) if following else None)
+
+    def even_ranges(self) -> Iterator[Range]:
+        """All chunks of a plan that is not uneven."""
+        return (self.even_range(number) for number in range(self.estimated_chunks))
+
+    def key(self, table: Table) -> ChunkKey | None:
+        """The chunk key, with the table's columns; None when the plan has none."""
+        return ChunkKey(tuple(map(table.column, self.chunk_key)), self.index) if self.chunk_key else None
 
     def as_dict(self) -> dict[str, Any]:
-        """As `plan --json` shows it (DESIGN 4)."""
+        """For the ledger; `plan_from_dict` is the inverse."""
+        return asdict(self)
+
+    def told(self) -> dict[str, Any]:
+        """As `plan --json` and the journal tell it (DESIGN 4), but for the chunks."""
         return {
             "table": self.table,
             "approx_rows": self.approx_rows,
@@ -61,54 +99,48 @@ class Plan:
             "distribution_factor": self.factor,
             "strategy": self.strategy,
             "reason": self.reason,
-            "chunks": [
-                {"index": n, "lower": text(self.range(n).lower), "upper": text(self.range(n).upper)}
-                for n in range(len(self))
-            ],
+            "chunk_rows": self.chunk_rows,
+            "estimated_chunks": self.estimated_chunks,
         }
 
 
-def text(bound: int | None) -> str | None:
-    """A bound as the contract writes it."""
-    return None if bound is None else str(bound)
-
-
-def plan_from_dict(record: dict[str, Any]) -> Plan:
+def plan_from_dict(record: Mapping[str, Any]) -> Plan:
     """The inverse of `Plan.as_dict`."""
-    return Plan(
-        record["table"],
-        record["approx_rows"],
-        tuple(record["chunk_key"]),
-        record["min"],
-        record["max"],
-        record["distribution_factor"],
-        record["strategy"],
-        record["reason"],
-        tuple(int(chunk["lower"]) for chunk in record["chunks"][1:]),
-    )
+    return Plan(**{**record, "chunk_key": tuple(record["chunk_key"])})
 
 
-def chunk_of(bounds: npt.NDArray[np.int64] | pa.Array, keys: pa.Array) -> npt.NDArray[np.int64]:
-    """The chunk number of each key.
+def text(bound: Bound | None) -> str | None:
+    """A bound as the contract writes it: the value's text; of several columns a JSON list of texts."""
+    if bound is None:
+        return None
+    return bound[0] if len(bound) == 1 else dumps(bound, ensure_ascii=False)
 
-    keys: integers or decimals of scale 0. A NULL key belongs to chunk 0. Bounds and keys are compared exactly: as 64-bit integers
-    where they fit, else as Python integers.
+
+def predicate(key: ChunkKey, limits: Range) -> str:
+    """The SQL condition of a range, which both servers' optimisers turn into ranges of the index; empty when open at both ends.
+
+    Of several columns the order is row by row: `(a, b) >= (1, 2)` is `a > 1 OR (a = 1 AND b >= 2)`. (Row constructors, which
+    say the same, read the whole index.)
     """
-    null = np.asarray(keys.is_null())
-    if pa.types.is_decimal(keys.type):
-        values = np.array([0 if v is None else int(v) for v in keys.to_pylist()], dtype=object)
-        at = np.searchsorted(np.array(bounds, dtype=object), values, side="right")
-    else:
-        values = keys.fill_null(0).to_numpy(zero_copy_only=False)
-        at = np.searchsorted(np.asarray(bounds, dtype=np.int64), values, side="right")
-    return np.where(null, 0, at).astype(np.int64)
-
-
-def predicate(key: str, limits: Range) -> str:
-    """The SQL condition of a range; empty when it is open at both ends."""
-    column = quote(key)
-    above = f"{column} >= {limits.lower}" if limits.lower is not None else ""
-    below = f"{column} < {limits.upper}" if limits.upper is not None else ""
-    if below and not above:
-        return f"({below} OR {column} IS NULL)"
+    above = _compared(key, limits.lower, ">", ">=") if limits.lower is not None else ""
+    below = _compared(key, limits.upper, "<", "<") if limits.upper is not None else ""
+    if below and not above and key.columns[0].nullable:
+        return f"({below} OR {quote(key.columns[0].name)} IS NULL)"
     return " AND ".join(part for part in (above, below) if part)
+
+
+def behind(key: ChunkKey, bound: Bound) -> str:
+    """The SQL condition of all keys that are larger than a bound, the keys that begin with it left out."""
+    return _compared(key, bound, ">", ">")
+
+
+def _compared(key: ChunkKey, bound: Bound, outer: str, last: str) -> str:
+    """Row-wise comparison with a bound: `outer` decides at each column, `last` at the bound's last one."""
+    names = [quote(name) for name in key.names]
+    values = [key.literal(place, value) for place, value in enumerate(bound)]
+    ways = []
+    for place in range(len(bound)):
+        same = [f"{names[n]} = {values[n]}" for n in range(place)]
+        operator = last if place == len(bound) - 1 else outer
+        ways.append(" AND ".join([*same, f"{names[place]} {operator} {values[place]}"]))
+    return ways[0] if len(ways) == 1 else "(" + " OR ".join(f"({way})" for way in reversed(ways)) + ")"

@@ -1,123 +1,167 @@
-"""Which chunks a table is cut into: the published rules, with their reasons said (DESIGN 6).
+"""How a table is cut: the published rules for one column, with their reasons said (DESIGN 6), and what is done beyond them. Pure.
 
-Integer keys with a distribution factor within its bounds are cut evenly, by arithmetic alone. Everything else is one chunk in this
-version.
+A number with a distribution factor within its bounds is cut evenly, by arithmetic alone. Everything else that has an order is
+walked: each bound is the last of the next `chunk_rows` keys. What has no order, or fits one chunk, is one chunk.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 
 from engine.decode.schema import Table
-from engine.errors import SpecError
-from engine.plan.chunks import Plan
-from engine.settings import Snapshot
-from engine.source.catalog import Statistics, statistics
-from engine.source.connect import Connection, query, quote
+from engine.plan.chunks import Plan, Strategy
+from engine.plan.keys import EXACT, ChunkKey, configured_key, own_key, why_unordered
+from engine.settings import Snapshot, TableRules
+from engine.source.catalog import Statistics
 
-_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _MAX_ROWS = 5_000_000
 """A chunk never has more rows than this by plan, however short they are."""
 _FACTOR_SCALE = 10_000
 
 
 @dataclass(frozen=True)
-class Extent:
-    """What the server says of a table's chunk key: rows (an estimate), smallest and largest key."""
+class Ends:
+    """The smallest and the largest value of a chunk key's first column, as bounds' texts; None for a table without any."""
 
-    rows: int
-    minimum: int | None
-    maximum: int | None
-
-
-def chunk_key(table: Table, settings: Snapshot) -> str | None:
-    """The configured column, else the first of the table's key. Raises SpecError for a configured column that does not exist."""
-    configured = settings.chunk_key.get(table.full_name)
-    if configured is None:
-        return table.key[0] if table.key else None
-    if configured not in {column.name for column in table.columns}:
-        raise SpecError(
-            f"snapshot.chunk_key names column {configured!r}, which {table.full_name} does not have.",
-            hint=f"Its columns: {', '.join(column.name for column in table.columns)}.",
-        )
-    if configured not in table.key[:1]:
-        raise SpecError(
-            f"snapshot.chunk_key names column {configured!r} of {table.full_name}; this version cuts only by the first "
-            "column of the key.",
-            hint=f"Remove the setting, or use {table.key[0]!r}." if table.key else "Remove the setting.",
-        )
-    return configured
+    minimum: str | None
+    maximum: str | None
 
 
-def chunk_rows(settings: Snapshot, row_bytes: int) -> int:
+def chunk_key(table: Table, settings: Snapshot) -> ChunkKey | None:
+    """The configured column's, else the identity's. Raises SpecError for a configured column that does not do."""
+    configured = settings.rules(table.database, table.name).key
+    return own_key(table) if configured is None else configured_key(table, configured)
+
+
+def chunk_rows(rules: TableRules, row_bytes: int) -> int:
     """Rows a chunk: as configured, else as many as fit the target in bytes."""
-    if settings.chunk_rows:
-        return settings.chunk_rows
-    return max(1, min(settings.target_bytes // max(row_bytes, 1), _MAX_ROWS))
+    if rules.chunk_rows:
+        return rules.chunk_rows
+    return max(1, min((rules.target_bytes or 1) // max(row_bytes, 1), _MAX_ROWS))
 
 
-def distribution_factor(minimum: int, maximum: int, rows: int) -> float:
+def distribution_factor(minimum: Decimal | int, maximum: Decimal | int, rows: int) -> float:
     """`(max - min + 1) / rows`, at four digits, rounded up (the published rule); infinite for no rows."""
     if not rows:
         return math.inf
-    return -(-(maximum - minimum + 1) * _FACTOR_SCALE // rows) / _FACTOR_SCALE
+    span = Fraction(maximum) - Fraction(minimum) + 1
+    return math.ceil(span * _FACTOR_SCALE / rows) / _FACTOR_SCALE
 
 
-def even_bounds(minimum: int, maximum: int, factor: float, rows: int) -> Iterator[int]:
-    """`min + step, min + 2·step … ≤ max` with step `max(int(factor · rows), 1)`."""
-    step = max(int(factor * rows), 1)
-    return iter(range(minimum + step, maximum + 1, step))
+def decide(table: Table, estimate: Statistics, ends: Ends | None, settings: Snapshot) -> Plan:
+    """The plan of one table. ends: None when they were not asked for; it then says what the statistics alone allow to expect."""
+    key, rules = chunk_key(table, settings), settings.rules(table.database, table.name)
+    size = chunk_rows(rules, estimate.row_bytes)
+    if key is None or (why_one := _one(key, estimate, ends, size)):
+        return _plan(table, key, estimate, ends, size, "one", f"one chunk: {why_one if key else _no_key(table)}")
+    first = key.columns[0]
+    if first.type not in _NUMBERS:
+        why = f"the key {first.name} is {first.type.upper()}, which the server walks"
+        return _walked(table, key, estimate, ends, size, why)
+    if ends is None:
+        return _expected(table, key, estimate, size)
+    return _numeric(table, key, estimate, ends, rules, size)
 
 
-def plan_table(connection: Connection, table: Table, settings: Snapshot) -> Plan:
-    """The plan of one table from the server's statistics and the two ends of its key."""
-    estimate = statistics(connection, table)
-    key = chunk_key(table, settings)
-    if key is None:
-        return _one(table, estimate.rows, (), None, "no primary key and no unique key without nullable columns")
-    if table.column(key).type not in _INTEGERS:
-        reason = f"the chunk key {key} is {table.column(key).type.upper()}, which this version does not cut"
-        return _one(table, estimate.rows, (key,), None, reason)
-    return plan_integers(table, key, _extent(connection, table, key, estimate), settings, estimate.row_bytes)
+def _one(key: ChunkKey, estimate: Statistics, ends: Ends | None, size: int) -> str:
+    """Why a table with a chunk key is one chunk, or empty."""
+    if ends is not None and ends.minimum is None and not key.columns[0].nullable:
+        return "the table is empty"
+    if 0 < estimate.rows <= size:
+        return f"about {estimate.rows} rows fit one chunk of {size}"
+    if ends is not None and ends.minimum == ends.maximum and len(key.columns) == 1:
+        return "all rows have the same key"
+    return ""
 
 
-def _extent(connection: Connection, table: Table, key: str, estimate: Statistics) -> Extent:
-    column = quote(key)
-    (row,) = query(
-        connection, f"SELECT MIN({column}) AS low, MAX({column}) AS high FROM {quote(table.database, table.name)}"
-    )
-    rows = estimate.rows
-    if not rows and row["low"] is not None:
-        # The statistics of a table that was filled a moment ago say 0: counting a range of the index is the way to know.
-        rows = int(query(connection, f"SELECT COUNT(*) AS n FROM {quote(table.database, table.name)}")[0]["n"])
-    return Extent(rows, row["low"], row["high"])
-
-
-def plan_integers(table: Table, key: str, extent: Extent, settings: Snapshot, row_bytes: int) -> Plan:
-    """The plan of a table with an integer chunk key; pure."""
-    low, high = extent.minimum, extent.maximum
-    size = chunk_rows(settings, row_bytes)
-    if low is None or high is None:
-        return _one(table, 0, (key,), extent, "the table is empty")
-    factor = distribution_factor(low, high, extent.rows)
-    bounds = f"{settings.even_factor_lower:g}–{settings.even_factor_upper:g}"
-    if extent.rows <= size:
-        return _one(table, extent.rows, (key,), extent, f"about {extent.rows} rows fit one chunk of {size}", factor)
-    if low == high:
-        return _one(table, extent.rows, (key,), extent, "all rows have the same key", factor)
-    if not settings.even_factor_lower <= factor <= settings.even_factor_upper:
-        return _one(
-            table, extent.rows, (key,), extent, f"the distribution factor {factor:g} is outside {bounds}", factor
+def _numeric(table: Table, key: ChunkKey, estimate: Statistics, ends: Ends, rules: TableRules, size: int) -> Plan:
+    """A key whose first column is a number: even where its distribution factor allows it."""
+    low, high = Decimal(ends.minimum or 0), Decimal(ends.maximum or 0)
+    factor = distribution_factor(low, high, estimate.rows)
+    lower, upper = rules.even_factor_lower or 0.0, rules.even_factor_upper or math.inf
+    bounds = f"{lower:g}–{upper:g}"
+    if not lower <= factor <= upper:
+        why = (
+            f"the distribution factor {factor:g} is outside {bounds}" if estimate.rows else "no statistics of its rows"
         )
-    reason = f"integer key, distribution factor {factor:g} within {bounds}, about {size} rows a chunk"
-    cuts = tuple(even_bounds(low, high, factor, size))
-    return Plan(table.full_name, extent.rows, (key,), str(low), str(high), factor, "even", reason, cuts)
+        return _walked(table, key, estimate, ends, size, why, factor)
+    step = max(int(factor * size), 1)
+    chunks = int(EXACT.subtract(high, low) // step) + 1
+    reason = f"number key, distribution factor {factor:g} within {bounds}, about {size} rows a chunk"
+    return Plan(
+        table.full_name,
+        estimate.rows,
+        estimate.data_bytes,
+        key.names,
+        key.index,
+        ends.minimum,
+        ends.maximum,
+        factor,
+        "even",
+        reason,
+        size,
+        chunks,
+        f"{EXACT.add(low, step):f}",
+        str(step),
+    )
 
 
-def _one(
-    table: Table, rows: int, key: tuple[str, ...], extent: Extent | None, reason: str, factor: float | None = None
+def _walked(
+    table: Table,
+    key: ChunkKey,
+    estimate: Statistics,
+    ends: Ends | None,
+    size: int,
+    why: str,
+    factor: float | None = None,
 ) -> Plan:
-    low, high = (extent.minimum, extent.maximum) if extent else (None, None)
-    ends = (None if low is None else str(low), None if high is None else str(high))
+    coarse = f", by {', '.join(key.names)}" if len(key.columns) > 1 else ""
+    reason = f"walked{coarse}: {why}, {size} rows a chunk"
+    return _plan(table, key, estimate, ends, size, "uneven", reason, factor)
+
+
+def _expected(table: Table, key: ChunkKey, estimate: Statistics, size: int) -> Plan:
+    reason = f"number key: even if its distribution factor allows it, else walked; about {size} rows a chunk"
+    return _plan(table, key, estimate, None, size, "even", reason)
+
+
+def _no_key(table: Table) -> str:
+    if not table.key:
+        return "no primary key and no unique key without nullable columns, so it is published to its change log only"
+    if reason := why_unordered(table.column(table.key[0])):
+        return f"its key begins with {table.key[0]}, and {reason}"
+    return "no index reads ranges of its key"
+
+
+def _plan(
+    table: Table,
+    key: ChunkKey | None,
+    estimate: Statistics,
+    ends: Ends | None,
+    size: int,
+    strategy: Strategy,
+    reason: str,
+    factor: float | None = None,
+) -> Plan:
+    low, high = (ends.minimum, ends.maximum) if ends else (None, None)
     shown = factor if factor is None or math.isfinite(factor) else None
-    return Plan(table.full_name, rows, key, *ends, shown, "one", f"one chunk: {reason}", ())
+    if strategy == "one" and key is not None and low is not None and key.columns[0].type in _NUMBERS and estimate.rows:
+        shown = distribution_factor(Decimal(low), Decimal(high or low), estimate.rows)
+    chunks = 1 if strategy == "one" else max(-(-estimate.rows // size), 1)
+    names, index = (key.names, key.index) if key else ((), "")
+    return Plan(
+        table.full_name,
+        estimate.rows,
+        estimate.data_bytes,
+        names,
+        index,
+        low,
+        high,
+        shown,
+        strategy,
+        reason,
+        size,
+        chunks,
+    )

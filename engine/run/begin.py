@@ -5,15 +5,16 @@ so it is seen in the log.
 """
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine import clock
 from engine.capture.segment import gtids_at
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
 from engine.ledger.state import Record, State
-from engine.plan.chunks import Plan
-from engine.plan.strategy import plan_table
+from engine.plan.chunks import WHOLE, Plan
+from engine.plan.coverage import Chunk, Coverage, cut_as_dict
+from engine.plan.planner import plan_tables
 from engine.settings import Spec
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, check_identity
@@ -45,22 +46,18 @@ def first_epoch(
     position = _start(spec, connection, server)
     if watermarks == "gtid":
         position = Position(position.file, position.offset, gtids_at(endpoint, position, spec.first_server_id()))
-    tables: dict[str, Record] = {}
-    plans = []
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
     unfit = refused(captured)
-    for table in captured:
-        if table.full_name in unfit:
-            tables[table.full_name] = _refused(table, unfit[table.full_name])
-            continue
-        plan = plan_table(connection, table, spec.snapshot)
-        if spec.source.startup in FOLLOW_ONLY:
-            plan = _followed(plan)
-        plans.append(plan)
-        tables[table.full_name] = {
-            "planned": {"table": table.as_dict(), "plan": plan.as_dict()},
-            **_finished(spec, position),
-        }
+    fit = [table for table in captured if table.full_name not in unfit]
+    plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.startup not in FOLLOW_ONLY)
+    if spec.source.startup in FOLLOW_ONLY:
+        plans = [_followed(plan) for plan in plans]
+    tables: dict[str, Record] = {
+        table.full_name: _refused(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
+    }
+    for table, plan in zip(fit, plans, strict=True):
+        planned = {"table": table.as_dict(), "plan": plan.as_dict()}
+        tables[table.full_name] = {"planned": planned, **_finished(spec, position)}
     record = {
         "epoch": 0,
         "run": run,
@@ -76,7 +73,7 @@ def first_epoch(
 
 
 def _refused(table: Table, error: TidemarkError) -> Record:
-    plan = Plan(table.full_name, 0, (), None, None, None, "one", "not captured", ())
+    plan = Plan(table.full_name, 0, 0, (), "", None, None, None, "one", "not captured", 0, 1)
     return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
 
 
@@ -88,15 +85,14 @@ def _start(spec: Spec, connection: Connection, server: Server) -> Position:
 
 def _followed(plan: Plan) -> Plan:
     reason = "followed from the log without a copy (source.startup)"
-    return Plan(
-        plan.table, plan.approx_rows, plan.chunk_key, plan.minimum, plan.maximum, plan.factor, "one", reason, ()
-    )
+    return replace(plan, strategy="one", reason=reason, estimated_chunks=1, factor=None)
 
 
 def _finished(spec: Spec, position: Position) -> Record:
     if spec.source.startup not in FOLLOW_ONLY:
         return {}
-    return {"chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0}]}
+    whole = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
+    return {"cut": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0}]}
 
 
 def check_source(state: State, connection: Connection, server: Server, position: Position) -> None:

@@ -13,29 +13,35 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
 
 from engine import clock
-from engine.capture.emission import Progress
+from engine.capture.carry import Carry, moving
+from engine.capture.chunk import ChunkRequest
+from engine.capture.emission import progress_of
 from engine.capture.segment import gtids_at
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.gtid import parse_gtid_set
-from engine.decode.images import KINDS
-from engine.decode.schema import table_from_dict
+from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
-from engine.ledger.state import Record, State, nulled, ranges
+from engine.ledger.state import Record, State, nulled
 from engine.ledger.store import Ledger
-from engine.plan.chunks import plan_from_dict
+from engine.plan.chunks import Plan, plan_from_dict
+from engine.plan.coverage import Coverage, cut_as_dict
 from engine.run.begin import check_source
+from engine.run.carrying import carry_to
 from engine.run.control import Control
+from engine.run.copying import Copying, Finished
+from engine.run.cutter import Cutter
+from engine.run.epoch import cut, event
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
-from engine.run.snapshot import Finished, Snapshot
+from engine.run.snapshot import Snapshot
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, Server, open_connection, query
-from engine.source.positions import Position, binlog_files, current, file_number, latest, position_from_dict
+from engine.source.positions import Position, binlog_files, current, latest, position_from_dict
 from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
 from engine.spark.jobs import run_tasks
 from engine.spark.session import Session
@@ -44,8 +50,6 @@ _TICK_S = 0.02
 _PART_SEQ = 1 << 33
 """Sequence numbers set aside for one of several segments of an epoch: more images than a binlog file can hold."""
 _ATTEMPTS = 10
-_PART_BYTES = 64 << 20
-"""Bytes of binlog that are worth a task of their own."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Coordinator:
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
         self._frozen: list[Finished] = []
+        self._replaced: list[Path] = []
         self._stopped: dict[str, Record] = {}
         self._shown: dict[str, str] = {}
         self._failures = 0
@@ -93,13 +98,17 @@ class Coordinator:
             spec.snapshot.readers or session.slots,
             spec.snapshot.max_chunk_memory_bytes,
             journal,
+            Cutter(source.endpoint),
             lambda group, text: run_tasks(session.spark, [group], text),
         )
         for name, table in ledger.state.tables.items():
             if not table.stopped and not table.copied:
-                folder = mirror_folder(spec.sink.path, self._tables[name].database, self._tables[name].name)
-                missing = sorted(set(range(table.chunks)) - table.finished)
-                self._snapshot.add(self._tables[name], self._plans[name], folder, missing)
+                self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
+
+    def _copying(self, table: Table, plan: Plan, coverage: Coverage) -> Copying:
+        folder_of = mirror_folder if table.key else changes_folder
+        folder = folder_of(self._spec.sink.path, table.database, table.name)
+        return Copying(table, plan, folder, self._spec.snapshot.rank(table.database, table.name), coverage)
 
     @property
     def state(self) -> State:
@@ -144,8 +153,9 @@ class Coordinator:
     def _show_resumed(self) -> None:
         """Say what earlier runs committed: one that was killed may not have written its last epoch to the journal."""
         for name, table in self.state.tables.items():
-            if table.finished and not table.copied:
-                self._journal.write("table.resumed", table=name, chunks=ranges(table.finished))
+            if table.coverage.done and not table.copied:
+                chunks = [list(ends) for ends in table.coverage.finished]
+                self._journal.write("table.resumed", table=name, chunks=chunks)
 
     def _show_progress(self) -> None:
         """Say what changed: the phase, and the state of each table (`status` has the same words)."""
@@ -191,6 +201,7 @@ class Coordinator:
     def _stop_table(self, name: str, error: TidemarkError) -> None:
         """Read no more of a table; the next epoch commits that it stopped."""
         self._snapshot.drop(name)
+        self._frozen = [f for f in self._frozen if f.table != name]
         self._stopped[name] = error.as_dict()
 
     def _epoch(self) -> None:
@@ -237,25 +248,55 @@ class Coordinator:
         """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
-        first = min([known, *(_high(f) for f in self._frozen)], key=lambda p: p.order)
+        due = self._due(known)
+        first = min([known, *(_high(f) for f in due)], key=lambda p: p.order)
         parts = cut(binlog_files(self._connection), first, position, self._session.slots)
         end = parts[-1][1] if parts else known
-        frozen = [f for f in self._frozen if _high(f).order <= max(end.order, known.order)]
+        frozen = [f for f in due if _high(f).order <= max(end.order, known.order)]
         reports = self._read_log(parts, frozen, known)
         read_s = clock.monotonic_s() - began
         record = self._record(known, end, frozen, reports)
         self._ledger.commit(record)
-        self._frozen = [f for f in self._frozen if f not in frozen]
+        published = {f.identity for f in frozen}
+        self._frozen = [f for f in self._frozen if f.identity not in published]
+        for path in self._replaced:
+            path.unlink(missing_ok=True)
+        self._replaced = []
+        for name in record["tables"]:
+            self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
         self._gtids = self.position.gtids
         self._candidate = Candidate(self.position, seen_s)
-        self._journal.write("epoch.committed", **_event(record, frozen, reports, read_s, clock.monotonic_s() - began))
+        self._journal.write(
+            "epoch.committed", **event(record, len(frozen), reports, read_s, clock.monotonic_s() - began)
+        )
         for name, change in record["tables"].items():
             if columns := nulled(change):
                 self._journal.write("table.nulled", table=name, columns=columns)
         self._show_progress()
+
+    def _due(self, known: Position) -> list[Finished]:
+        """The chunks that an epoch from `known` on may publish; those of moving tables are carried there (`capture.carry`)."""
+        able: list[Finished] = []
+        others: list[Finished] = []
+        for f in self._frozen:
+            table = self._tables[f.table]
+            (able if moving(table, self._plans[f.table].key(table)) else others).append(f)
+        ready = [f for f in able if _high(f).order <= known.order]
+        carried = carry_to(known, ready, self._carry, lambda tasks, told: run_tasks(self._session.spark, tasks, told))
+        self._replaced += carried.replaced
+        for name, error in carried.stopped.items():
+            self._stop_table(name, error)
+        return [f for f in [*others, *carried.chunks] if f.table not in self._stopped]
+
+    def _carry(self, finished: Finished, known: Position) -> Carry:
+        copying = self._copying(self._tables[finished.table], self._plans[finished.table], Coverage())
+        number, limits = finished.report["chunk"], finished.limits
+        request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0)
+        first, mariadb = self._spec.first_server_id(), self._source.server.flavor == "mariadb"
+        return Carry(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
 
     def _read_log(
         self, parts: Sequence[tuple[Position, Position]], frozen: Sequence[Finished], known: Position
@@ -283,15 +324,19 @@ class Coordinator:
         return reports
 
     def _follow(self, name: str, frozen: Sequence[Finished], known: Position) -> Follow:
-        table, plan, state = self._tables[name], self._plans[name], self.state.tables[name]
+        table, plan = self._tables[name], self._plans[name]
         exact = {f.report["chunk"]: _high(f).order for f in frozen if f.table == name}
-        done = state.copied and not exact
-        progress = Progress(plan.bounds, None if done else state.finished, known.order, exact)
+        coverage = self._snapshot.coverage(name) or self.state.tables[name].coverage
+        progress = progress_of(coverage.pieces(), known.order, exact.get)
         folder = changes_folder(self._spec.sink.path, table.database, table.name)
-        return Follow(table, plan.chunk_key[0] if plan.chunk_key else None, progress, folder)
+        return Follow(table, plan.key(table), progress, folder)
 
     def _record(self, known: Position, end: Position, frozen: Sequence[Finished], reports: Sequence[Report]) -> Record:
         tables: dict[str, Record] = {name: {"stopped": error} for name, error in self._stopped.items()}
+        for name, chunks in self._snapshot.cut_since().items():
+            coverage = self._snapshot.coverage(name)
+            assert coverage is not None
+            tables.setdefault(name, {})["cut"] = cut_as_dict(chunks, coverage)
         for f in frozen:
             chunk = {
                 "chunk": f.report["chunk"],
@@ -341,49 +386,3 @@ class Coordinator:
 
 def _high(finished: Finished) -> Position:
     return position_from_dict(finished.report["high"])
-
-
-def cut(files: dict[str, int], start: Position, end: Position, slots: int) -> list[tuple[Position, Position]]:
-    """The stretch from `start` to `end` as at most `slots` parts that end where files end; pure.
-
-    A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
-    the next epoch: the last part then ends before `end`.
-    """
-    parts: list[tuple[Position, Position]] = []
-    begin, held = start, 0
-    if end.order <= start.order:
-        return parts
-    for name, size in files.items():
-        if not file_number(start.file) <= file_number(name) < file_number(end.file):
-            continue
-        held += size - (start.offset if name == start.file else 0)
-        if held >= _PART_BYTES:
-            parts.append((begin, Position(name, size)))
-            begin, held = Position(name, size), 0
-            if len(parts) == slots:
-                return parts
-    return [*parts, (begin, end)]
-
-
-def _event(
-    record: Record, frozen: Sequence[Finished], reports: Sequence[Report], read_s: float, total_s: float
-) -> dict[str, Any]:
-    changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
-    kinds = [
-        sum(column)
-        for column in zip(*(t["changes"]["kinds"] for t in record["tables"].values() if "changes" in t), strict=True)
-    ]
-    start, end = position_from_dict(record["from"]), position_from_dict(record["to"])
-    return {
-        "epoch": record["epoch"],
-        "from_position": str(start),
-        "to_position": str(end),
-        "changes": sum(changes.values()),
-        "kinds": dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
-        "tables": changes,
-        "transactions": sum(r["transactions"] for r in reports),
-        "bytes": sum(r["bytes"] for r in reports),
-        "chunks": len(frozen),
-        "timings": {"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
-        "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
-    }

@@ -6,16 +6,19 @@ destination's own transaction identifiers, so `recover` finds the difference.
 
 import queue
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from engine import clock
+from engine.capture.carry import moving
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
+from engine.plan.chunks import Plan, plan_from_dict
 from engine.sink.delta import Applied, DeltaTables
 
 _QUEUE_EPOCHS = 64
@@ -24,10 +27,15 @@ _SINK = "delta"
 
 @dataclass
 class _Target:
-    """One table's destination, with the change files that no merge has taken yet: (epoch, file)."""
+    """One table's destination, with the change files that no merge has taken yet: (epoch, file).
+
+    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.carry`). applied: the
+    last epoch whose chunks, changes and merge it has.
+    """
 
     delta: DeltaTables
-    merged: int = -1
+    moving: bool
+    applied: dict[str, int]
     waiting: list[tuple[int, DataFile]] = field(default_factory=list)
 
 
@@ -48,16 +56,20 @@ class Publisher:
 
     def open_tables(self, state: State) -> None:
         """Create the Delta tables that are missing. Raises SpecError when a destination belongs to another ledger."""
-        for name, table in state.tables.items():
+        for table in state.tables.values():
             if not table.begun:
                 continue
-            expected = bool(table.finished or table.changes_applied)
-            self._open(name, table_from_dict(table.table), state.ledger, expected)
+            expected = bool(table.coverage.done or table.changes_applied)
+            self._open(table_from_dict(table.table), plan_from_dict(table.plan), state.ledger, expected)
 
-    def _open(self, name: str, table: Table, ledger: str, expected: bool) -> None:
+    def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:
         delta = DeltaTables(self._root, ledger, table)
         delta.create(expected=expected)
-        self._targets[name] = _Target(delta, delta.applied("merge"))
+        self._targets[table.full_name] = _Target(
+            delta,
+            moving(table, plan.key(table)),
+            {kind: delta.applied(kind) for kind in ("chunks", "changes", "merge")},
+        )
 
     def published(self) -> set[str]:
         """The names of the files that the ledger's epochs or the destination hold: not to be deleted."""
@@ -72,13 +84,11 @@ class Publisher:
 
     def recover(self) -> int:
         """Apply what an earlier run committed and did not apply; returns the number of epochs looked at. Then start."""
-        looked = 0
-        for record in self._ledger.kept_epochs():
-            looked += 1
-            self._append(record)
+        records = list(self._ledger.kept_epochs())
+        self._append(records)
         self._merge_all()
         self._thread.start()
-        return looked
+        return len(records)
 
     def submit(self, record: Record) -> None:
         """Hand over a committed epoch; waits when the destination is far behind."""
@@ -121,10 +131,11 @@ class Publisher:
                 except queue.Empty:
                     pass
                 else:
-                    if record is None:
+                    records, ended = self._more(record)
+                    self._append(records)
+                    if ended:
                         self._merge_all()
                         return
-                    self._append(record)
                 if self._waiting() and clock.monotonic_s() - self._last_merge >= self._interval_s:
                     self._merge_all()
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
@@ -133,28 +144,66 @@ class Publisher:
     def _waiting(self) -> bool:
         return any(target.waiting for target in self._targets.values())
 
-    def _append(self, record: Record) -> None:
-        epoch = record["epoch"]
-        for name, change in record["tables"].items():
-            chunks = [DataFile(**file) for chunk in change.get("chunks", []) for file in chunk["files"]]
-            changes = [DataFile(**file) for file in change.get("changes", {}).get("files", [])]
-            if not chunks and not changes:
-                continue
-            target = self._targets[name]
-            self._told(target.delta.append("chunks", epoch, chunks))
-            self._told(target.delta.append("changes", epoch, changes))
-            if epoch > target.merged:
-                target.waiting += [(epoch, file) for file in changes]
-        self._applied = epoch
+    def _more(self, record: Record | None) -> tuple[list[Record], bool]:
+        """The epochs that wait, from this one on, and whether they are the last: a commit of many costs what one of one costs."""
+        records: list[Record] = []
+        while record is not None:
+            records.append(record)
+            try:
+                record = self._queue.get_nowait()
+            except queue.Empty:
+                return records, False
+        return records, True
+
+    def _append(self, records: Sequence[Record]) -> None:
+        """Add the files of some epochs, table by table."""
+        for name in dict.fromkeys(name for record in records for name in record["tables"]):
+            target = self._targets.get(name)
+            parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
+            # Where rows move between chunks, what comes before a chunk is merged before it.
+            for some in [[part] for part in parts] if target and target.moving else [parts]:
+                self._append_table(name, target, some)
+        if records:
+            self._applied = records[-1]["epoch"]
+
+    def _append_table(self, name: str, target: _Target | None, parts: Sequence[tuple[int, Record]]) -> None:
+        chunks = [
+            (epoch, DataFile(**file))
+            for epoch, part in parts
+            for chunk in part.get("chunks", [])
+            for file in chunk["files"]
+        ]
+        changes = [
+            (epoch, DataFile(**file)) for epoch, part in parts for file in part.get("changes", {}).get("files", [])
+        ]
+        if not chunks and not changes:
+            return
+        assert target is not None, f"{name} has files and no destination"
+        if target.moving and self._new(target, "chunks", chunks):
+            self._merge(target)
+        for kind, files in (("chunks", chunks), ("changes", changes)):
+            if new := self._new(target, kind, files):
+                self._told(target.delta.append(kind, new[-1][0], [file for _, file in new]))
+                target.applied[kind] = new[-1][0]
+        if target.delta.table.key:
+            target.waiting += self._new(target, "merge", changes)
+
+    @staticmethod
+    def _new(target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
+        """Those of epochs that the destination does not have yet."""
+        return [(epoch, file) for epoch, file in files if epoch > target.applied[kind]]
 
     def _merge_all(self) -> None:
         for target in self._targets.values():
-            if target.waiting:
-                through = target.waiting[-1][0]
-                self._told(target.delta.merge(through, [file for _, file in target.waiting]))
-                target.merged, target.waiting = through, []
+            self._merge(target)
         self._last_merge = clock.monotonic_s()
         self._ledger.prune(self._applied)
+
+    def _merge(self, target: _Target) -> None:
+        if target.waiting:
+            through = target.waiting[-1][0]
+            self._told(target.delta.merge(through, [file for _, file in target.waiting]))
+            target.applied["merge"], target.waiting = through, []
 
     def _told(self, applied: Applied | None) -> None:
         if applied is not None:

@@ -22,9 +22,11 @@ from engine.errors import SpecError, TableStoppedError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
+from engine.plan.chunks import text
 from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control, held
 from engine.run.coordinator import Coordinator, Source
+from engine.run.copying import told_whole
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
 from engine.run.tidy import delete_unpublished
@@ -166,9 +168,9 @@ class _Run:
         finally:
             connection.close()
         for plan in begun.plans:
-            told = plan.as_dict()
-            told["chunks"] = [[chunk["lower"], chunk["upper"]] for chunk in told["chunks"]]
-            self._journal.write("table.planned", **told)
+            ranges = plan.even_ranges() if told_whole(plan) else ()
+            chunks = [[text(limits.lower), text(limits.upper)] for limits in ranges]
+            self._journal.write("table.planned", **plan.told(), chunks=chunks)
         return source, state
 
 

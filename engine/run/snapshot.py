@@ -1,164 +1,231 @@
 """Which chunks are read next, by whom, and what came of it: the snapshot's side of the coordinator.
 
-Chunks go to Spark in one-task jobs, a group of chunks worth at least a second of work each, from a small pool of threads. At most
-one group more than there are readers is under way, so that a segment of the log waits for one task at the most. Spark's scheduler
-gives the next group to whichever slot is free; towards the end groups get smaller, so that the readers end together.
+Tables are cut while they are read (`run.cutter`), a bounded number of chunks ahead. Chunks go to Spark in one-task jobs, a group of
+chunks worth at least a second of work each, from a small pool of threads. At most one group more than there are readers is
+under way, so that a segment of the log waits for one task at the most. Spark's scheduler gives the next group to
+whichever slot is free; towards the end groups get smaller, so that the readers end together.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from engine import clock
 from engine.capture.chunk import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
-from engine.decode.schema import Table
 from engine.errors import TableStoppedError, TidemarkError, TransientError, from_dict
 from engine.events import Journal
-from engine.plan.chunks import Plan, text
+from engine.plan.chunks import range_from, text
+from engine.plan.coverage import Chunk, Coverage, Cut
+from engine.run.copying import Copying, Finished
+from engine.run.cutter import Cutter
 from engine.source.positions import bytes_between, position_from_dict
 
 GROUP_S = 1.0
 """Seconds of work that a group of chunks should be worth."""
-_ROWS_PER_S = 400_000
-"""How fast a reader reads until it is measured (FACTS)."""
+AHEAD = 256
+"""So many chunks of a table are cut ahead of its readers at the most."""
 _ATTEMPTS = 8
 _FIRST_RETRY_S = 0.5
 
 
 @dataclass
-class Copying:
-    """One table that is being copied: the chunks that wait, and how many are under way."""
-
-    table: Table
-    plan: Plan
-    folder: Path
-    waiting: deque[int]
-    under_way: int = 0
-    failures: int = 0
-    retry_at: float = 0.0
-    dropped: bool = False
-    seconds: float = 0.0
-    read: int = 0
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A chunk that was read and waits for the next epoch."""
-
-    table: str
-    report: Report
-
-
-@dataclass
 class Batch:
-    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and the first error that ends the run."""
+    """What `Snapshot.collect` gives back: finished chunks, and tables that stopped."""
 
     finished: list[Finished] = field(default_factory=list)
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
 
 
-class Snapshot:
-    """Assigns chunks and collects their reports. Used by one thread; only the jobs run in others.
+@dataclass(frozen=True)
+class _Group:
+    """Chunks that one job reads: their numbers by table."""
 
-    run: runs one group as a Spark job and returns its reports. group: makes the request for chunks of a table.
+    number: int
+    chunks: dict[str, list[int]]
+
+
+class Snapshot:
+    """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others.
+
+    run: runs one group as a Spark job and returns its reports.
     """
 
     def __init__(
-        self, readers: int, max_memory: int, journal: Journal, run: Callable[[ChunkGroup, str], list[Report]]
+        self,
+        readers: int,
+        max_memory: int,
+        journal: Journal,
+        cutter: Cutter,
+        run: Callable[[ChunkGroup, str], list[Report]],
     ) -> None:
         self._readers, self._limit = readers, readers + 1
-        self._max_memory, self._journal, self._run = max_memory, journal, run
+        self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
         self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="chunks")
         self._tables: dict[str, Copying] = {}
-        self._jobs: dict[Future[list[Report]], tuple[str, list[int], int]] = {}
+        self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
 
-    def add(self, table: Table, plan: Plan, folder: Path, chunks: Iterable[int]) -> None:
-        """Copy these chunks of a table."""
-        self._tables[table.full_name] = Copying(table, plan, folder, deque(chunks))
+    def add(self, copying: Copying) -> None:
+        """Copy what is not finished of a table."""
+        self._tables[copying.table.full_name] = copying
+        # An earlier run that was killed may not have told all that it had committed.
+        self._tell_cut(copying, list(copying.waiting))
 
     def drop(self, table: str) -> None:
-        """Read no more chunks of a table."""
+        """Cut and read no more of a table."""
         if table in self._tables:
-            self._tables[table].dropped = True
-            self._tables[table].waiting.clear()
+            self._tables[table].drop()
+
+    def coverage(self, table: str) -> Coverage | None:
+        """How far a table that is being copied is cut; None for others."""
+        copying = self._tables.get(table)
+        return copying.coverage if copying else None
+
+    def cut_since(self) -> dict[str, list[Chunk]]:
+        """The chunks that were cut, or got nearer bounds, since the last commit, by table."""
+        return {name: list(c.uncommitted.values()) for name, c in self._tables.items() if c.changed}
+
+    def committed(self, table: str, coverage: Coverage) -> None:
+        """An epoch was committed, with everything that was cut before."""
+        if table in self._tables:
+            copying = self._tables[table]
+            copying.coverage, copying.uncommitted, copying.changed = coverage, {}, False
 
     @property
     def idle(self) -> bool:
         """Nothing waits and nothing is under way."""
-        return not self._jobs and not any(c.waiting for c in self._tables.values())
+        return not self._jobs and not any(c.waiting or c.coverage.uncut for c in self._tables.values() if not c.dropped)
 
     @property
     def under_way(self) -> bool:
         return bool(self._jobs)
 
     def assign(self, prototype: ChunkGroup) -> None:
-        """Start groups while readers are free. prototype: a group without requests, with what all of them need."""
+        """Keep chunks cut ahead, and start groups while readers are free. prototype: a group with what all of them need."""
+        for copying in self._tables.values():
+            if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
+                most = 1 if copying.fresh else AHEAD - len(copying.waiting)
+                self._cutter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
         while len(self._jobs) < self._limit:
-            ready = [c for c in self._tables.values() if c.waiting and c.retry_at <= clock.monotonic_s()]
+            ready = sorted((c for c in self._tables.values() if c.waiting and c.ready), key=Copying.turn)
             if not ready:
                 return
-            # Fair share: the table with the fewest chunks under way; among equals, the one with the most to do.
-            copying = min(ready, key=lambda c: (c.under_way, -len(c.waiting)))
-            self._start(copying, prototype)
+            self._start(ready, prototype)
 
-    def _start(self, copying: Copying, prototype: ChunkGroup) -> None:
-        chunks = [copying.waiting.popleft() for _ in range(self._group_size(copying))]
-        key = copying.plan.chunk_key[0] if copying.plan.chunk_key else None
-        requests = tuple(
-            ChunkRequest(copying.table, n, key, copying.plan.range(n), copying.folder, self._max_memory) for n in chunks
-        )
+    def _start(self, ready: list[Copying], prototype: ChunkGroup) -> None:
+        """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
+        small = [copying for copying in ready if copying.worth_s <= GROUP_S and not copying.coverage.uncut]
+        tables = small[: max(1, len(small) // (2 * self._readers))] if ready[0] in small else ready[:1]
+        requests, chosen, budget_s = [], dict[str, list[int]](), GROUP_S
+        for copying in tables:
+            chunks = copying.next_chunks(budget_s, self._readers, share=len(tables) == 1)
+            budget_s -= len(chunks) * copying.each_s
+            chosen[copying.table.full_name] = [chunk.number for chunk in chunks]
+            requests += [self._request(copying, chunk) for chunk in chunks]
+            if budget_s <= 0:
+                break
         self._groups += 1
-        name = copying.table.full_name
-        group = ChunkGroup(**{**vars(prototype), "requests": requests})
-        copying.under_way += len(chunks)
-        self._journal.write("chunk.assigned", table=name, chunks=chunks, group=self._groups)
-        job = self._pool.submit(self._run, group, f"{name}: chunks {chunks[0]}–{chunks[-1]}")
-        self._jobs[job] = (name, chunks, self._groups)
+        for name, numbers in chosen.items():
+            self._journal.write("chunk.assigned", table=name, chunks=numbers, group=self._groups)
+        first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
+        told = f"{first} and {len(others)} tables more" if others else first
+        group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
+        self._jobs[self._pool.submit(self._run, group, told)] = _Group(self._groups, chosen)
 
-    def _group_size(self, copying: Copying) -> int:
-        """As many chunks as are worth GROUP_S, fewer towards the end."""
-        guess_s = copying.plan.approx_rows / len(copying.plan) / _ROWS_PER_S
-        each_s = copying.seconds / copying.read if copying.read else guess_s
-        worth = max(1, round(GROUP_S / max(each_s, 1e-3)))
-        fair = max(1, len(copying.waiting) // (2 * self._readers))
-        return min(worth, fair, len(copying.waiting))
+    def _request(self, copying: Copying, chunk: Chunk) -> ChunkRequest:
+        return ChunkRequest(
+            copying.table,
+            chunk.number,
+            copying.key,
+            chunk.limits,
+            copying.plan.chunk_rows,
+            copying.folder,
+            self._max_memory,
+        )
 
     def collect(self) -> Batch:
-        """The reports of all jobs that have ended since the last call.
+        """The chunks that were cut, and the reports of all jobs that have ended, since the last call.
 
         Raises what ends the run: an error of Spark, a source that is lost, a chunk that failed too often.
         """
         batch = Batch()
+        for name, cut in self._cutter.done().items():
+            self._take_cut(self._tables[name], cut, batch)
         for job in [job for job in self._jobs if job.done()]:
-            name, chunks, group = self._jobs.pop(job)
-            copying = self._tables[name]
-            copying.under_way -= len(chunks)
-            left = set(chunks)
-            for report in job.result() if not copying.dropped else ():
-                if "failure" in report:
-                    self._failed(copying, chunks, group, report, batch)
-                    continue
-                left.discard(report["chunk"])
-                copying.seconds += sum(report["timings"].values())
-                copying.read += 1
-                copying.failures = 0
-                self._journal.write("chunk.finished", **_event(copying, report, group))
-                batch.finished.append(Finished(name, report))
-            if name not in batch.stopped and not copying.dropped:
-                copying.waiting.extendleft(sorted(left, reverse=True))
+            group = self._jobs.pop(job)
+            left = {name: set(numbers) for name, numbers in group.chunks.items()}
+            for name, numbers in group.chunks.items():
+                self._tables[name].under_way -= len(numbers)
+            for report in job.result():
+                self._take_report(self._tables[report["table"]], report, group, batch, left)
+            for name, unread in left.items():
+                self._tables[name].put_back(unread)
         return batch
 
-    def _failed(self, copying: Copying, chunks: list[int], group: int, report: Report, batch: Batch) -> None:
-        error = from_dict(report["failure"])
+    def _take_cut(self, copying: Copying, job: Future[Cut], batch: Batch) -> None:
+        if copying.dropped:
+            return
+        try:
+            chunks = copying.take(job.result())
+        except TableStoppedError as error:
+            batch.stopped[copying.table.full_name] = error
+            copying.drop()
+        except TransientError as error:
+            self._retry(copying, [], 0, error)
+        else:
+            copying.failures = 0
+            self._tell_cut(copying, chunks)
+
+    def _tell_cut(self, copying: Copying, chunks: list[Chunk]) -> None:
+        told = [
+            [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
+            for chunk in chunks
+            if not copying.listed(chunk)
+        ]
+        complete = not copying.coverage.uncut
+        if told or (complete and not copying.told_complete):
+            copying.told_complete = complete
+            self._journal.write("chunk.planned", table=copying.table.full_name, chunks=told, complete=complete)
+
+    def _take_report(
+        self, copying: Copying, report: Report, group: _Group, batch: Batch, left: dict[str, set[int]]
+    ) -> None:
+        if copying.dropped:
+            return
+        if "failure" in report:
+            error = from_dict(report["failure"])
+            if isinstance(error, TableStoppedError):
+                batch.stopped[report["table"]] = error
+                self._tell_failed(copying, group.chunks[report["table"]], group.number, error, None)
+                copying.drop()
+            else:
+                self._retry(copying, group.chunks[report["table"]], group.number, error)
+            return
+        left[report["table"]].discard(report["chunk"])
+        copying.read_one(report)
+        limits = range_from(report["limits"])
+        if limits != copying.coverage.pending[report["chunk"]]:
+            self._tell_cut(copying, copying.shorten(report["chunk"], limits))
+        self._journal.write("chunk.finished", **_event(report, group.number))
+        batch.finished.append(Finished(report["table"], report))
+
+    def _retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError) -> None:
+        """Wait before the next try of a table; raises the error when it is not worth one, or there were too many."""
         # The groups that fail together, when a connection is lost, are one failure.
         copying.failures += clock.monotonic_s() >= copying.retry_at
         retry_s = min(_FIRST_RETRY_S * 2**copying.failures, 30.0)
         retried = isinstance(error, TransientError) and copying.failures < _ATTEMPTS
+        self._tell_failed(copying, chunks, group, error, retry_s if retried else None)
+        if not retried:
+            raise error
+        copying.retry_at = clock.monotonic_s() + retry_s
+
+    def _tell_failed(
+        self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, retry_in_s: float | None
+    ) -> None:
         self._journal.write(
             "chunk.failed",
             table=copying.table.full_name,
@@ -167,28 +234,23 @@ class Snapshot:
             error=type(error).__name__,
             message=str(error),
             attempt=copying.failures,
-            retry_in_s=retry_s if retried else None,
+            retry_in_s=retry_in_s,
         )
-        if isinstance(error, TableStoppedError):
-            batch.stopped[copying.table.full_name] = error
-            copying.waiting.clear()
-        elif not retried:
-            raise error
-        else:
-            copying.retry_at = clock.monotonic_s() + retry_s
 
     def close(self) -> None:
         """Wait for the jobs that are under way; their unread reports are lost, their files never published."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        with suppress(TidemarkError):
+            self._cutter.close()
 
 
-def _event(copying: Copying, report: Report, group: int) -> dict[str, Any]:
-    limits = copying.plan.range(report["chunk"])
+def _event(report: Report, group: int) -> dict[str, Any]:
+    limits = range_from(report["limits"])
     low, high = position_from_dict(report["low"]), position_from_dict(report["high"])
     same_file = bytes_between({}, low, high) if low.file == high.file else None
     files = report["files"]
     return {
-        "table": copying.table.full_name,
+        "table": report["table"],
         "chunk": report["chunk"],
         "lower": text(limits.lower),
         "upper": text(limits.upper),

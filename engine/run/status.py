@@ -69,7 +69,7 @@ def _tables(state: State | None) -> list[dict[str, Any]]:
         {
             "table": name,
             "state": table.state,
-            "chunks_done": len(table.finished),
+            "chunks_done": table.coverage.done,
             "chunks_total": table.chunks,
             "rows_read": table.rows_read,
             "changes_applied": table.changes_applied,

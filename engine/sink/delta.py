@@ -10,6 +10,8 @@ each key replaces or deletes the row. A merge that covers the epochs up to k com
 k were added. Chunks that were added later than some of its epochs do it no harm: none of those epochs holds a change of
 theirs (the rule of emission). So the mirror after it is the source at the end of epoch k, for all finished chunks.
 
+A table without identity has no mirror: its chunk is part of the log, as inserts.
+
 The transaction identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
 """
 
@@ -73,10 +75,7 @@ class DeltaTables:
         expected: the ledger has published rows to them. Raises SpecError when they exist and belong to another ledger,
         or are expected and do not exist.
         """
-        for folder, schema in (
-            (self.mirror, mirror_schema(self.table)),
-            (self.changes, log_schema(arrow_schema(self.table))),
-        ):
+        for folder, schema in self._folders():
             if folder.is_symlink() or folder.parent.is_symlink():
                 raise SpecError(
                     f"The destination {folder} is a link, which is how another table's folder is read.",
@@ -103,15 +102,22 @@ class DeltaTables:
                     hint="Choose another sink.path, or move that folder away.",
                 )
 
+    def _folders(self) -> list[tuple[Path, pa.Schema]]:
+        """The folders of the tables that there are, with their schemas."""
+        log = (self.changes, log_schema(arrow_schema(self.table)))
+        return [(self.mirror, mirror_schema(self.table)), log] if self.table.key else [log]
+
+    def _folder(self, kind: str) -> Path:
+        return self.mirror if self.table.key and kind != "changes" else self.changes
+
     def file_names(self) -> set[str]:
-        """The names of the files that both tables consist of now."""
-        tables = (DeltaTable(str(folder)) for folder in (self.mirror, self.changes))
+        """The names of the files that the tables consist of now."""
+        tables = (DeltaTable(str(folder)) for folder, _ in self._folders())
         return {uri.rpartition("/")[2] for table in tables for uri in table.file_uris()}
 
     def applied(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
-        folder = self.changes if kind == "changes" else self.mirror
-        version = DeltaTable(str(folder)).transaction_version(self._app(kind))
+        version = DeltaTable(str(self._folder(kind))).transaction_version(self._app(kind))
         return -1 if version is None else int(version)
 
     def _app(self, kind: str) -> str:
@@ -120,8 +126,7 @@ class DeltaTables:
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> Applied | None:
         """Add the files of an epoch to the mirror ("chunks") or to the log ("changes"); None when they are there already."""
         began = time.monotonic()
-        folder = self.changes if kind == "changes" else self.mirror
-        delta = DeltaTable(str(folder))
+        delta = DeltaTable(str(self._folder(kind)))
         version = delta.transaction_version(self._app(kind))
         if not files or (version is not None and version >= epoch):
             return None

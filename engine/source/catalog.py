@@ -4,9 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-from engine.decode.schema import Column, Table
+from engine.decode.schema import Column, Index, Table
 from engine.errors import SpecError
 from engine.settings import select_tables
 from engine.source.connect import Connection, query
@@ -18,38 +19,36 @@ SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, TABLE_TYPE AS kind FROM information_s
 WHERE TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')
 ORDER BY TABLE_SCHEMA, TABLE_NAME"""
 _COLUMNS = """
-SELECT COLUMN_NAME AS name, LOWER(DATA_TYPE) AS type, IS_NULLABLE = 'YES' AS nullable, COLUMN_TYPE AS full_type,
-       CHARACTER_OCTET_LENGTH AS length, NUMERIC_PRECISION AS num_precision, NUMERIC_SCALE AS scale,
-       DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset
-FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, COLUMN_NAME AS name, LOWER(DATA_TYPE) AS type, IS_NULLABLE = 'YES' AS nullable,
+       COLUMN_TYPE AS full_type, CHARACTER_OCTET_LENGTH AS length, NUMERIC_PRECISION AS num_precision, NUMERIC_SCALE AS scale,
+       DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset, COLLATION_NAME AS collation
+FROM information_schema.COLUMNS WHERE {where} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _KEYS = """
-SELECT s.INDEX_NAME AS name, s.COLUMN_NAME AS col, s.SUB_PART AS part, s.NULLABLE = 'YES' AS nullable
-FROM information_schema.STATISTICS s WHERE s.TABLE_SCHEMA = %s AND s.TABLE_NAME = %s AND s.NON_UNIQUE = 0
-ORDER BY s.INDEX_NAME <> 'PRIMARY', s.INDEX_NAME, s.SEQ_IN_INDEX"""
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, INDEX_NAME AS name, COLUMN_NAME AS col, SUB_PART AS part, NULLABLE = 'YES' AS nullable,
+       NON_UNIQUE = 0 AS is_unique, INDEX_TYPE AS kind, {usable} AS usable
+FROM information_schema.STATISTICS WHERE {where}
+ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME <> 'PRIMARY', NON_UNIQUE, INDEX_NAME, SEQ_IN_INDEX"""
 _STATISTICS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, TABLE_ROWS AS n, AVG_ROW_LENGTH AS length, DATA_LENGTH AS bytes, ENGINE AS engine
-FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
-
-_ENGINE = """
-SELECT t.ENGINE AS engine, e.TRANSACTIONS AS transactions FROM information_schema.TABLES t
-LEFT JOIN information_schema.ENGINES e ON e.ENGINE = t.ENGINE WHERE t.TABLE_SCHEMA = %s AND t.TABLE_NAME = %s"""
+FROM information_schema.TABLES WHERE {where}"""
+_ENGINES = "SELECT ENGINE AS engine, TRANSACTIONS = 'YES' AS transactional FROM information_schema.ENGINES"
+_INVISIBLE = "SHOW COLUMNS FROM information_schema.STATISTICS WHERE Field IN ('IS_VISIBLE', 'IGNORED')"
+_USABLE = {"IS_VISIBLE": "IS_VISIBLE = 'YES'", "IGNORED": "IGNORED = 'NO'"}
+_ONE_BY_ONE = 8
+"""So many tables are looked up one at a time; more of them a whole database at a time."""
 _BASE_TABLE = "BASE TABLE"
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
-_HASHED = """
-SELECT s.INDEX_NAME FROM information_schema.STATISTICS s JOIN information_schema.TABLES t USING (TABLE_SCHEMA, TABLE_NAME)
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND s.INDEX_TYPE = 'HASH' AND t.ENGINE <> 'MEMORY'"""
 _LONG_UNIQUE = "a unique index on long values, for which MariaDB logs hidden columns"
 _OLD_FORMAT = "mariadb-5.3"
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The server's estimates of a table: rows, bytes a row, bytes of data; and its storage engine."""
+    """The server's estimates of a table: rows, bytes a row, bytes of data."""
 
     rows: int
     row_bytes: int
     data_bytes: int
-    engine: str
 
 
 def list_tables(connection: Connection) -> list[tuple[str, str]]:
@@ -80,20 +79,60 @@ def captured_tables(connection: Connection, globs: Sequence[str], *, null_dates:
             detail="They could not be told apart in the ledger and the journal; nothing was started.",
             hint="Give each a pipeline of its own, with globs that match only one of them.",
         )
-    return [read_table(connection, database, table, null_dates=null_dates) for database, table in chosen]
+    return read_tables(connection, chosen, null_dates=null_dates)
 
 
 def read_table(connection: Connection, database: str, table: str, *, null_dates: bool = False) -> Table:
-    """One table's columns, in the server's order, and its key.
+    """One table, as `read_tables`."""
+    return read_tables(connection, [(database, table)], null_dates=null_dates)[0]
+
+
+def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, null_dates: bool = False) -> list[Table]:
+    """The tables' columns, in the server's order, their keys and indexes; a fixed number of statements a database.
 
     null_dates: dates that do not exist are to become NULL, but for those of the key, which must tell rows apart.
     """
-    columns = tuple(_column(row) for row in query(connection, _COLUMNS, (database, table)))
-    key = _identity(query(connection, _KEYS, (database, table)))
-    engine = query(connection, _ENGINE, (database, table))
-    transactional = all(row["transactions"] == "YES" for row in engine)
-    unfit = _LONG_UNIQUE if query(connection, _HASHED, (database, table)) else ""
-    return Table(database, table, columns, key, transactional, unfit).with_null_dates(null_dates)
+    columns = _by_table(connection, _COLUMNS, names)
+    (flag,) = [row["Field"] for row in query(connection, _INVISIBLE)] or [""]
+    keys = _by_table(connection, _KEYS.replace("{usable}", _USABLE.get(flag, "TRUE")), names)
+    engines = {row["engine"]: bool(row["transactional"]) for row in query(connection, _ENGINES)}
+    facts = _by_table(connection, _STATISTICS, names)
+    tables = []
+    for name in names:
+        engine = facts[name][0]["engine"] if name in facts else None
+        parts = keys.get(name, [])
+        identity = _identity(parts)
+        unfit = _LONG_UNIQUE if engine != "MEMORY" and any(part["kind"] == "HASH" for part in parts) else ""
+        table = Table(
+            *name,
+            columns=tuple(_column(row) for row in columns.get(name, ())),
+            key=identity.columns if identity else (),
+            transactional=engine not in engines or engines[engine],
+            unfit=unfit,
+            indexes=_ranged(parts, identity),
+        )
+        tables.append(table.with_null_dates(null_dates))
+    return tables
+
+
+def _by_table(
+    connection: Connection, statement: str, names: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The rows of a statement about tables, by (database, table).
+
+    A server looks one table of information_schema up by its two names, and reads a database at a time by the first; lists of names
+    make MariaDB open every table that it has.
+    """
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    asked: list[tuple[str, tuple[str, ...]]]
+    if len(names) <= _ONE_BY_ONE:
+        asked = [("TABLE_SCHEMA = %s AND TABLE_NAME = %s", name) for name in names]
+    else:
+        asked = [("TABLE_SCHEMA = %s", (database,)) for database in dict.fromkeys(d for d, _ in names)]
+    for where, values in asked:
+        for row in query(connection, statement.replace("{where}", where), values):
+            found.setdefault((row["d"], row["t"]), []).append(row)
+    return found
 
 
 def _labels(full_type: str) -> tuple[str, ...]:
@@ -116,23 +155,44 @@ def _column(row: dict[str, Any]) -> Column:
         precision=int(row["num_precision"] or 0),
         scale=int(row["scale"] or 0),
         fraction=int(row["fraction"] or 0),
+        collation=row["collation"],
         charset=None if row["charset"] == "binary" else "utf8mb3" if row["charset"] == "utf8" else row["charset"],
         labels=_labels(row["full_type"]) if row["type"] in ("enum", "set") else (),
     )
 
 
-def _identity(parts: Iterable[dict[str, Any]]) -> tuple[str, ...]:
-    """The first index that identifies a row: the primary key, else a unique one on whole columns that are not nullable."""
+def _indexes(parts: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The parts of each index, the primary key first, then the unique ones."""
     indexes: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
         indexes.setdefault(part["name"], []).append(part)
-    for index in indexes.values():
-        if not any(part["part"] or part["nullable"] or part["col"] is None for part in index):
-            return tuple(part["col"] for part in index)
-    return ()
+    return indexes
 
 
-def statistics(connection: Connection, table: Table) -> Statistics:
-    """The server's estimates; cheap, and as old as its statistics."""
-    (row,) = query(connection, _STATISTICS, (table.database, table.name))
-    return Statistics(int(row["n"] or 0), int(row["length"] or 0), int(row["bytes"] or 0), row["engine"] or "")
+def _identity(parts: Iterable[dict[str, Any]]) -> Index | None:
+    """The first index that identifies a row: the primary key, else a unique one on whole columns that are not nullable."""
+    for name, index in _indexes(parts).items():
+        if all(p["is_unique"] and not (p["part"] or p["nullable"] or p["col"] is None) for p in index):
+            return Index(name, tuple(part["col"] for part in index))
+    return None
+
+
+def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[Index, ...]:
+    """The indexes that ranges can be read by, as far as they are of whole columns; that of the identity first."""
+    found = []
+    for name, index in _indexes(parts).items():
+        whole = list(takewhile(lambda part: part["col"] is not None and not part["part"], index))
+        if whole and index[0]["kind"] == "BTREE" and index[0]["usable"]:
+            found.append(Index(name, tuple(part["col"] for part in whole)))
+    return tuple(sorted(found, key=lambda index: identity is None or index.name != identity.name))
+
+
+def statistics(connection: Connection, tables: Sequence[Table]) -> dict[str, Statistics]:
+    """The server's estimates by full name; cheap, and as old as its statistics."""
+    names = [(table.database, table.name) for table in tables]
+    rows = _by_table(connection, _STATISTICS, names)
+    return {
+        f"{name[0]}.{name[1]}": Statistics(int(row["n"] or 0), int(row["length"] or 0), int(row["bytes"] or 0))
+        for name in names
+        for row in rows.get(name, ())
+    }

@@ -93,6 +93,9 @@ def open_connection(endpoint: Endpoint) -> Connection:
             # A limit on queries is for applications; a chunk takes as long as it takes.
             limit = "max_statement_time" if "mariadb" in connection.get_server_info().lower() else "max_execution_time"
             cursor.execute(f"SET SESSION {limit} = 0")
+            if "mariadb" not in connection.get_server_info().lower():
+                # Statistics as they are now: by default they are up to a day old, and asking for them writes them down.
+                cursor.execute("SET SESSION information_schema_stats_expiry = 0")
             # Its column is in every row image: the catalogue must show it (MySQL 8.0.30 on).
             cursor.execute("SHOW SESSION VARIABLES LIKE 'show_gipk_in_create_table_and_information_schema'")
             if cursor.fetchall():

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from engine.capture.binlog import BinlogStretch
 from engine.capture.segment import gtids_at, read_stretch
-from engine.run.coordinator import cut
+from engine.run.epoch import cut
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current

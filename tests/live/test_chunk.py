@@ -13,7 +13,8 @@ import pytest
 from engine.capture.chunk import ChunkRequest, read_chunk
 from engine.capture.segment import gtids_at
 from engine.capture.session import ReaderSession
-from engine.plan.chunks import Range
+from engine.plan.chunks import WHOLE, Range
+from engine.plan.keys import own_key
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import Position, current
@@ -88,7 +89,7 @@ def test_a_chunk_is_exact_at_its_high_watermark(
         assert watermark_class(connection, describe(connection)) == kind
         table = read_table(connection, database, "t")
     session = ReaderSession(endpoint, kind, settle_s=0.2)
-    request = ChunkRequest(table, 0, "id", Range(LOWER, UPPER), tmp_path, 1 << 20)
+    request = ChunkRequest(table, 0, own_key(table), Range((str(LOWER),), (str(UPPER),)), 1000, tmp_path, 1 << 20)
     merged = 0
     for steps in [(), *((step,) for step in STEPS), STEPS, STEPS, STEPS]:
         session.watermarks.offer(_candidate(endpoint, session, kind))
@@ -135,7 +136,7 @@ def test_rows_that_outgrow_memory_are_spilled(server: Server, database: str, tmp
             server.execute(f"UPDATE `{database}`.t SET v = 1 WHERE id % 1000 = 0")
             server.execute(f"DELETE FROM `{database}`.t WHERE id % 1000 = 1")
 
-    request = ChunkRequest(table, 0, "id", Range(None, None), tmp_path, max_memory=1)
+    request = ChunkRequest(table, 0, own_key(table), WHOLE, 100_000, tmp_path, max_memory=1)
     result = read_chunk(session, endpoint, 6200, request, step)
     rows = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files)
     backfilled = 40 if kind == "gtid" else 0

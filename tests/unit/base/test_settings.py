@@ -52,6 +52,15 @@ def test_a_spec_is_read_with_its_defaults() -> None:
         ('type = "delta"', 'type = "iceberg"', "sink.type: Input should be 'delta'"),
         ("chunk_rows = 100", "chunk_rows = -1", "snapshot.chunk_rows: Input should be greater than or equal to 0"),
         ('host = "127.0.0.1"\n', "", "source.host: Field required"),
+        ("chunk_rows = 100", 'priority = ["orders"]', "'orders' is not of the form database.table (globs allowed)"),
+        ("chunk_rows = 100", 'priority = ["!a.b"]', "'!a.b' is not of the form database.table (globs allowed)"),
+        ("[sink]", '[snapshot.tables."orders"]\nkey = "k"\n[sink]', "'orders' is not of the form database.table"),
+        (
+            "[sink]",
+            '[snapshot.tables."a.b"]\nchunk_row = 1\n[sink]',
+            "snapshot.tables.a.b.chunk_row: unknown key; the nearest known key is 'chunk_rows'",
+        ),
+        ("[sink]", '[snapshot.tables."a.b"]\nchunk_rows = -1\n[sink]', "chunk_rows: Input should be greater than"),
         ('name = "shop"', 'name = "my shop"', "name: String should match pattern"),
         ("[snapshot]", 'startup = "inital"\n[snapshot]', "nearest: initial"),
         ("[sink]", "[sink", "is not valid TOML"),
@@ -74,6 +83,39 @@ def test_all_faults_are_told_at_once() -> None:
         parse(GOOD.replace("chunk_rows", "rows").replace('host = "127.0.0.1"', "port = 0"), SPEC)
     message = str(raised.value)
     assert all(where in message for where in ("source.host", "source.port", "snapshot.rows"))
+
+
+def test_a_later_glob_decides_what_is_set_otherwise_for_a_table() -> None:
+    """Value by value; what no glob sets is as for all, and `chunk_key` decides over all globs."""
+    rules = """
+[snapshot.tables."shop.*"]
+chunk_rows = 50
+even_factor_upper = 2.0
+[snapshot.tables."*.orders"]
+chunk_rows = 0
+target_bytes = 4096
+key = "day"
+"""
+    spec = parse(GOOD.replace("[sink]", f"{rules}[sink]"), SPEC).snapshot
+    assert spec.rules("shop", "orders").model_dump() == {
+        "chunk_rows": 0,
+        "target_bytes": 4096,
+        "even_factor_lower": 0.05,
+        "even_factor_upper": 2.0,
+        "key": "day",
+    }
+    assert (spec.rules("shop", "x").chunk_rows, spec.rules("shop", "x").key) == (50, None)
+    assert spec.rules("other", "x").chunk_rows == 100
+    keyed = spec.model_copy(update={"chunk_key": {"shop.orders": "id"}})
+    assert keyed.rules("shop", "orders").key == "id"
+    assert keyed.rules("old", "orders").key == "day"
+
+
+def test_tables_are_copied_in_the_order_of_the_globs() -> None:
+    """The first glob that matches is a table's place; all others come last."""
+    spec = parse(GOOD.replace("chunk_rows = 100", 'priority = ["*.users", "shop.*"]'), SPEC).snapshot
+    names = [("shop", "users"), ("other", "users"), ("shop", "orders"), ("other", "orders")]
+    assert [spec.rank(*name) for name in names] == [0, 0, 1, 2]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:

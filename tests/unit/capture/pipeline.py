@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from random import Random
 
 from engine.capture.backfill import reduce_changes, without
-from engine.capture.emission import Progress, emitted, published
+from engine.capture.emission import Progress, emitted, progress_of, published
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
-from tests.unit.capture.world import Key, Order, State, World, inside, limits_of, rows_of
+from engine.plan.coverage import Chunk, Coverage
+from engine.plan.keys import Bound
+from tests.unit.capture.world import Key, Order, State, World, inside, limits_of, nobody, rows_of
 
 
 @dataclass
@@ -28,13 +30,14 @@ class Reading:
 class Pipeline:
     """One table of a world, from the first chunk to the committed mirror."""
 
-    def __init__(self, world: World, bounds: tuple[int, ...], rng: Random, *, start: int) -> None:
+    def __init__(self, world: World, bounds: tuple[Bound, ...], rng: Random, *, start: int) -> None:
         self.world, self.bounds, self._rng = world, bounds, rng
         self.ranges = limits_of(bounds)
         self.waiting = list(range(len(self.ranges)))
         self.reading: dict[int, Reading] = {}
         self.reported: dict[int, Reading] = {}
         self.finished: set[int] = set()
+        self.coverage = Coverage().cut([Chunk(n, limits) for n, limits in enumerate(self.ranges)], (), len(self.ranges))
         self.position = start
         self.log: State = {}
         self.mirror: State = {}
@@ -70,7 +73,7 @@ class Pipeline:
         world, limits = self.world, self.ranges[chunk]
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[reading.low], world.ends[reading.high or 0])
-        reduced = reduce_changes(changes, world.names, "k0", limits)
+        reduced = reduce_changes(changes, world.names, world.chunk_key, limits, nobody)
         reading.rows = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
 
     def epoch(self, pause: int) -> None:
@@ -81,13 +84,7 @@ class Pipeline:
         following, ends = self.now, self.world.ends
         exact: dict[int, Order] = {chunk: ends[r.high or 0] for chunk, r in frozen.items()}
         start = min([ends[self.position], *exact.values()])
-        finished = self.finished | set(frozen)
-        progress = Progress(
-            self.bounds,
-            None if len(finished) == len(self.ranges) else frozenset(finished),
-            ends[self.position],
-            exact,
-        )
+        progress = progress_of(self.coverage.pieces(), ends[self.position], exact.get)
         for reading in frozen.values():
             self._publish_rows(reading.rows)
         # The segment comes in runs that are cut anywhere between events.
@@ -96,7 +93,8 @@ class Pipeline:
             ((start, cut), (cut, ends[following])) if start < cut < ends[following] else ((start, ends[following]),)
         ):
             self._publish_changes(low, high, progress)
-        self.finished, self.position = finished, following
+        self.finished, self.position = self.finished | set(frozen), following
+        self.coverage = self.coverage.finish(frozen)
         self._check_log()
 
     def _publish_rows(self, rows: list[tuple[Key, int]]) -> None:
@@ -107,7 +105,7 @@ class Pipeline:
 
     def _publish_changes(self, low: Order, high: Order, progress: Progress) -> None:
         changes = self.world.changes(low, high)
-        chosen, kinds = published(changes.fact("kind"), emitted(changes, "k0", progress))
+        chosen, kinds = published(changes.fact("kind"), emitted(changes, self.world.chunk_key, progress, nobody))
         assert len(chosen) == len(kinds)
         rows = rows_of(changes.take(chosen).rows, self.world.columns)
         before = False

@@ -2,15 +2,18 @@
 
 from random import Random
 
-import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.backfill import in_range, last_of_each, reduce_changes, without
+from engine.capture.backfill import last_of_each, reduce_changes, without
 from engine.capture.changes import concatenate, empty
-from engine.plan.chunks import Range, chunk_of
-from tests.unit.capture.world import inside, limits_of, new_world, random_bounds, rows_of
+from engine.decode.schema import Column
+from engine.plan.chunks import WHOLE, Range
+from engine.plan.keys import ChunkKey
+from engine.plan.places import inside as inside_range
+from engine.plan.places import place
+from tests.unit.capture.world import inside, limits_of, new_world, nobody, random_bounds, rows_of
 
 
 @given(st.randoms(use_true_random=False))
@@ -22,7 +25,7 @@ def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
     for limits in limits_of(random_bounds(world, rng)):
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[low], world.ends[high])
-        reduced = reduce_changes(changes, world.names, "k0", limits)
+        reduced = reduce_changes(changes, world.names, world.chunk_key, limits, nobody)
         result = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
         assert len(result) == len(dict(result))
         assert dict(result) == {k: v for k, v in world.states[high].items() if inside(k, limits)}
@@ -34,7 +37,7 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
     world = new_world(rng, rng.randrange(1, 10))
     middle = rng.randrange(len(world.states))
     parts = [world.changes(world.ends[0], world.ends[middle]), world.changes(world.ends[middle], world.ends[-1])]
-    reduced = reduce_changes(concatenate(parts, world.schema), world.names, "k0", Range(None, None))
+    reduced = reduce_changes(concatenate(parts, world.schema), world.names, world.chunk_key, WHOLE, nobody)
     read = list(world.states[middle].items())
     cut = rng.randrange(len(read) + 1)
     kept = [
@@ -49,32 +52,43 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
 
 
 @given(st.randoms(use_true_random=False))
+def test_a_table_that_is_one_chunk_has_no_chunk_key(rng: Random) -> None:
+    """All its changes are in the chunk: there is nothing to compare."""
+    world = new_world(rng, rng.randrange(1, 10))
+    changes = world.changes(world.ends[0], world.ends[-1])
+    reduced = reduce_changes(changes, world.names, None, WHOLE, nobody)
+    assert dict(rows_of(reduced.upserts, world.columns)) == world.states[-1]
+    assert reduced.changes == len(changes)
+
+
+@given(st.randoms(use_true_random=False))
 def test_a_key_lies_in_exactly_one_chunk(rng: Random) -> None:
-    """`in_range` of the ranges and `chunk_of` of the bounds say the same."""
+    """The placing among bounds and the test against one range say the same."""
     world = new_world(rng, 6)
     bounds = random_bounds(world, rng)
     keys = [world.key(rng) for _ in range(20)]
-    column = world.table((key, 0) for key in keys)["k0"]
-    numbers = chunk_of(np.array(bounds, dtype=object), column.combine_chunks())
+    rows = world.table((key, 0) for key in keys)
+    numbers = place(rows, bounds, world.chunk_key, nobody)
     for number, limits in enumerate(limits_of(bounds)):
         naive = [inside(key, limits) for key in keys]
-        assert in_range(column, limits).tolist() == naive == (numbers == number).tolist()
+        assert inside_range(rows, limits, world.chunk_key, nobody).tolist() == naive == (numbers == number).tolist()
 
 
 def test_null_keys_belong_to_the_range_that_is_open_below() -> None:
     """A nullable chunk key: NULL rows are part of the first chunk."""
-    column = pa.chunked_array([pa.array([None, 1, 9], pa.int32())])
-    assert in_range(column, Range(None, 5)).tolist() == [True, True, False]
-    assert in_range(column, Range(5, None)).tolist() == [False, False, True]
-    assert in_range(column, Range(None, None)).tolist() == [True, True, True]
-    assert chunk_of(np.array([5]), column.combine_chunks()).tolist() == [0, 0, 1]
-    assert chunk_of(np.array([-5]), column.combine_chunks()).tolist() == [0, 1, 1]
+    rows = pa.table({"k": pa.array([None, 1, 9], pa.int32())})
+    key = ChunkKey((Column("k", "int"),), "k")
+    assert inside_range(rows, Range(None, ("5",)), key, nobody).tolist() == [True, True, False]
+    assert inside_range(rows, Range(("5",), None), key, nobody).tolist() == [False, False, True]
+    assert inside_range(rows, WHOLE, key, nobody).tolist() == [True, True, True]
+    assert place(rows, [("5",)], key, nobody).tolist() == [0, 0, 1]
+    assert place(rows, [("-5",)], key, nobody).tolist() == [0, 1, 1]
 
 
 def test_nothing_is_no_error() -> None:
     """No changes, no rows, or neither."""
     world = new_world(Random(1), 5)
-    nothing = reduce_changes(empty(world.schema), world.names, "k0", Range(0, 5))
+    nothing = reduce_changes(empty(world.schema), world.names, world.chunk_key, Range(("0",), ("5",)), nobody)
     assert nothing.counts == {"changes": 0, "deleted": 0, "upserted": 0}
     rows = world.table(world.states[-1].items())
     assert without(rows, nothing.touched).equals(rows)

@@ -14,13 +14,20 @@ import pyarrow as pa
 
 from engine.capture.changes import FACTS, Changes
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
+from engine.decode.schema import Column
 from engine.plan.chunks import Range
+from engine.plan.keys import Bound, ChunkKey
 
 Key = tuple[int, ...]
 State = dict[Key, int]
 Order = tuple[int, int]
 
-KEY_TYPES = (pa.int8(), pa.int32(), pa.int64(), pa.decimal128(20, 0))
+KEY_TYPES = {
+    pa.int8(): Column("k0", "tinyint", nullable=False),
+    pa.int32(): Column("k0", "int", nullable=False),
+    pa.int64(): Column("k0", "bigint", nullable=False),
+    pa.decimal128(20, 0): Column("k0", "bigint", nullable=False, unsigned=True),
+}
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Image:
 
 @dataclass
 class World:
-    """A table with a key of `columns` columns, the first one of which is the chunk key, of type `key_type`."""
+    """A table with a key of `columns` columns, by which it is cut; the first one is of type `key_type`."""
 
     columns: int
     key_type: pa.DataType
@@ -48,6 +55,11 @@ class World:
     @property
     def names(self) -> list[str]:
         return [f"k{n}" for n in range(self.columns)]
+
+    @property
+    def chunk_key(self) -> ChunkKey:
+        others = (Column(name, "int", nullable=False) for name in self.names[1:])
+        return ChunkKey((KEY_TYPES[self.key_type], *others), "PRIMARY")
 
     @property
     def schema(self) -> pa.Schema:
@@ -127,24 +139,35 @@ def rows_of(table: pa.Table, columns: int) -> list[tuple[Key, int]]:
 
 def inside(key: Key, limits: Range) -> bool:
     """Whether a key lies in a chunk, as the definition says."""
-    return (limits.lower is None or key[0] >= limits.lower) and (limits.upper is None or key[0] < limits.upper)
+    return not (limits.lower and _below(key, limits.lower)) and (limits.upper is None or _below(key, limits.upper))
 
 
-def limits_of(bounds: Sequence[int]) -> list[Range]:
+def _below(key: Key, bound: Bound) -> bool:
+    return key[: len(bound)] < tuple(map(int, bound))
+
+
+def limits_of(bounds: Sequence[Bound]) -> list[Range]:
     """The ranges of all chunks."""
     return [Range(low, high) for low, high in zip([None, *bounds], [*bounds, None], strict=True)]
 
 
 def new_world(rng: Random, transactions: int) -> World:
     """A world with some history."""
-    world = World(rng.choice([1, 1, 2, 3]), rng.choice(KEY_TYPES), rng.randrange(2, 14))
+    world = World(rng.choice([1, 1, 2, 3]), rng.choice(list(KEY_TYPES)), rng.randrange(2, 14))
     for _ in range(transactions):
         world.transact(rng)
     return world
 
 
-def random_bounds(world: World, rng: Random) -> tuple[int, ...]:
-    """A plan: any bounds, also such as no key reaches."""
+def random_bounds(world: World, rng: Random) -> tuple[Bound, ...]:
+    """Any bounds, of one column or several, also such as no key reaches."""
     base = world.key(Random(0))[0]
     span = range(base - 20, base + 20) if not pa.types.is_decimal(world.key_type) else range(base, base + 30)
-    return tuple(sorted(rng.sample(span, rng.randrange(6))))
+    firsts = rng.choices(span, k=rng.randrange(6))
+    bounds = {(first, *(rng.randrange(2) for _ in range(rng.randrange(world.columns)))) for first in firsts}
+    return tuple(tuple(map(str, bound)) for bound in sorted(bounds))
+
+
+def nobody(column: Column, values: Sequence[str], bounds: Sequence[str]) -> Any:
+    """A server that must not be asked."""
+    raise AssertionError(f"{column.name} is compared by Arrow")

@@ -1,5 +1,6 @@
 """Rows of the binary protocol come back as the values that were encoded; anything else is an error of ours."""
 
+import json
 import random
 from collections import Counter
 from contextlib import suppress
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.decode.rows import check_types, decode_rows
-from engine.decode.schema import Column, Table, arrow_schema, table_from_dict
+from engine.decode.schema import Column, Index, Table, arrow_schema, table_from_dict
 from engine.decode.types import TYPES, fault
 from engine.errors import DecodeError, TableStoppedError
 from tests.unit.cells import lenenc, protocol_code
@@ -190,8 +191,9 @@ def test_an_unsupported_type_names_the_column() -> None:
 
 def test_a_table_survives_the_ledger() -> None:
     """`table_from_dict` is the inverse of `as_dict`."""
-    table = Table("d", "t", tuple(Column(f"c{n}", **facts) for n, (facts, _) in enumerate(MAKERS)), ("c0", "c1"))
-    assert table_from_dict(table.as_dict()) == table
+    columns = tuple(Column(f"c{n}", **facts) for n, (facts, _) in enumerate(MAKERS))
+    table = Table("d", "t", columns, ("c0", "c1"), indexes=(Index("PRIMARY", ("c0", "c1")), Index("x", ("c2",))))
+    assert table_from_dict(json.loads(json.dumps(table.as_dict()))) == table
 
 
 def test_bytes_behind_the_buffer_never_become_values() -> None:

@@ -1,5 +1,6 @@
 """The ledger: records make the state, one runner commits an epoch, and nothing that is needed is ever deleted."""
 
+import ast
 import json
 from collections.abc import Iterator
 from itertools import count, pairwise
@@ -13,8 +14,10 @@ from hypothesis import strategies as st
 
 from engine.errors import LedgerError, PipelineHeldError
 from engine.ledger import store
-from engine.ledger.state import State, apply, ranges, state_from_dict, state_to_dict
+from engine.ledger.state import State, apply, state_from_dict, state_to_dict
 from engine.ledger.store import Ledger
+from engine.plan.chunks import WHOLE, Plan, Range, Strategy, plan_from_dict
+from engine.plan.coverage import Chunk, Coverage, Cut, Uncut, cut_as_dict, uncut_table
 
 _folders = count()
 
@@ -25,30 +28,72 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "FULL_STATE_EVERY", 5)
 
 
+def planned(name: str, strategy: Strategy, chunks: int) -> dict[str, Any]:
+    """A table that joins."""
+    plan = Plan(name, 9, 9, ("k",), "i", "0", "9", None, strategy, "", 5, chunks, "1", "1")
+    return {"table": {"name": name}, "plan": plan.as_dict()}
+
+
+def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
+    """One or two chunks off an uncut range."""
+    of = rng.choice(coverage.uncut)
+    chunks, lower = [], of.limits.lower
+    for _ in range(rng.randrange(1, 3)):
+        bound = (str(int(lower[0] if lower else 0) + 10), *(["7"] * rng.randrange(2)))
+        chunks.append(Range(lower, bound))
+        lower = bound
+    if of.way == "whole" or of.limits.upper or rng.random() < 0.3:
+        return coverage.after(Cut(of, (of.limits,), ()))
+    return coverage.after(Cut(of, tuple(chunks), ((Range(lower, None), of.way),)))
+
+
+def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]:
+    """What an epoch says of a table's chunks, and the coverage after it."""
+    change: dict[str, Any] = {}
+    told: dict[int, Chunk] = {}
+    for _ in range(rng.randrange(3)):
+        if coverage.uncut:
+            coverage, chunks = cut_some(coverage, rng)
+            told |= {chunk.number: chunk for chunk in chunks}
+    taken = rng.sample(sorted(coverage.pending), min(len(coverage.pending), rng.randrange(3)))
+    for number in taken:
+        limits = coverage.pending[number]
+        if limits.upper is None and rng.random() < 0.5:  # it has grown: read up to a nearer bound
+            nearer = Range(limits.lower, (str(int(limits.lower[0] if limits.lower else 0) + 5),))
+            coverage = coverage.shortened(number, nearer)
+            told[number] = Chunk(number, nearer)
+    if told:
+        change["cut"] = cut_as_dict(told.values(), coverage)
+    if taken:
+        change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
+    return coverage.finish(taken), change
+
+
 def records(rng: Random) -> Iterator[dict[str, Any]]:
     """Epochs as a coordinator makes them."""
-    chunks: dict[str, list[int]] = {}
+    coverages: dict[str, Coverage] = {}
     seq = 0
     for epoch in count():
         tables: dict[str, Any] = {}
         if epoch == 0 or rng.random() < 0.1:
-            name = f"shop.t{len(chunks)}"
-            chunks[name] = list(range(rng.randrange(1, 9)))
-            tables[name] = {"planned": {"table": {"name": name}, "plan": {"chunks": [{}] * len(chunks[name])}}}
-        for name, left in chunks.items():
+            name = f"shop.t{len(coverages)}"
+            plan = planned(name, *rng.choice([("even", 10**6), ("uneven", 9), ("one", 1)]))
+            coverages[name] = uncut_table(plan_from_dict(plan["plan"]))
+            tables[name] = {"planned": plan}
+        for name in list(coverages):
             change = tables.setdefault(name, {})
-            taken = [left.pop(rng.randrange(len(left))) for _ in range(min(len(left), rng.randrange(3)))]
-            if taken:
-                change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c} for c in taken]
+            coverages[name], said = progress(coverages[name], rng)
+            change |= said
             if rng.random() < 0.5:
-                change["changes"] = {"files": [], "kinds": [rng.randrange(5) for _ in range(4)]}
+                dates = {"d": rng.randrange(3)}
+                change["changes"] = {"files": [], "kinds": [rng.randrange(5) for _ in range(4)], "nulled": dates}
                 seq += sum(change["changes"]["kinds"])
             if rng.random() < 0.05:
                 change["stopped"] = {"error": "DecodeError", "message": "ü"}
-        yield {
+        yield json.loads(json.dumps({
             "epoch": epoch, "run": "r", "ts": "", "from": {"offset": epoch}, "to": {"offset": epoch + 1}, "next_seq": seq,
             "tables": tables, **({"identity": "uuid", "ledger": "l1"} if epoch == 0 else {}),
-        }  # fmt: skip
+        }))  # fmt: skip
 
 
 def naive(history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -57,21 +102,49 @@ def naive(history: list[dict[str, Any]]) -> dict[str, Any]:
     for name in {name for record in history for name in record["tables"]}:
         mine = [record["tables"][name] for record in history if name in record["tables"]]
         done = [chunk for change in mine for chunk in change.get("chunks", [])]
+        finished = {chunk["chunk"] for chunk in done}
         stops = [change["stopped"] for change in mine if "stopped" in change]
+        cuts = [change["cut"] for change in mine if "cut" in change]
+        chunks = {number: [lower, upper] for cut in cuts for number, lower, upper in cut["chunks"]}
+        dates = [change["changes"]["nulled"]["d"] for change in mine if "changes" in change]
         tables[name] = {
             "plan": next(change["planned"]["plan"] for change in mine if "planned" in change),
-            "finished": {chunk["chunk"] for chunk in done},
+            "finished": finished,
+            "pending": {number: limits for number, limits in chunks.items() if number not in finished},
+            "uncut": cuts[-1]["uncut"] if cuts else None,
+            "read": sorted(str(limits) for number, limits in chunks.items() if number in finished),
             "rows_read": sum(chunk["rows"] for chunk in done),
             "changes_applied": sum(sum(change["changes"]["kinds"]) for change in mine if "changes" in change),
+            "nulled": sum(dates),
             "stopped": stops[-1] if stops else None,
         }
     return tables
 
 
-def seen(state: State) -> dict[str, Any]:
-    """A state in the words of `naive`."""
-    names = ("plan", "finished", "rows_read", "changes_applied", "stopped")
-    return {table: {name: getattr(facts, name) for name in names} for table, facts in state.tables.items()}
+def seen(state: State, history: list[dict[str, Any]]) -> dict[str, Any]:
+    """A state in the words of `naive`; the joined runs are taken apart where its chunks meet."""
+    tables = {}
+    for name, table in state.tables.items():
+        own = {field: getattr(table, field) for field in ("plan", "rows_read", "changes_applied", "stopped")}
+        written = table.coverage.as_dict()
+        expected = naive(history)[name]["read"]
+        tables[name] = {
+            **own,
+            "finished": {n for first, last in table.coverage.finished for n in range(first, last + 1)},
+            "pending": {number: ends for number, *ends in written["chunks"]},
+            "uncut": written["uncut"] if any("cut" in r["tables"].get(name, {}) for r in history) else None,
+            "read": expected if runs_of(expected) == sorted(map(str, written["runs"])) else written["runs"],
+            "nulled": table.nulled.get("d", 0),
+        }
+    return tables
+
+
+def runs_of(chunks: list[str]) -> list[str]:
+    """Neighbouring ranges joined, the slow way."""
+    ranges = [ast.literal_eval(chunk) for chunk in chunks]
+    while pair := next(((a, b) for a in ranges for b in ranges if a[1] is not None and a[1] == b[0]), None):
+        ranges = [r for r in ranges if r not in pair] + [[pair[0][0], pair[1][1]]]
+    return sorted(map(str, ranges))
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
@@ -85,7 +158,10 @@ def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
         shortcut = state_from_dict(json.loads(json.dumps(state_to_dict(apply(shortcut, record)))))
     assert state is not None
     assert state == shortcut
-    assert seen(state) == naive(history)
+    assert seen(state, history) == naive(history)
+    for table in state.tables.values():
+        assert table.copied == (len(table.coverage.pieces()) == 1 and table.coverage.pieces()[0].finished)
+        assert table.chunks >= table.coverage.done
     assert (state.position, state.next_seq) == (history[-1]["to"], history[-1]["next_seq"])
     assert state.copied == all(t.copied or t.stopped is not None for t in state.tables.values())
 
@@ -101,7 +177,7 @@ def test_resuming_at_any_instant_gives_the_committed_state(tmp_path: Path, often
         act = rng.random()
         if act < 0.6:
             history.append(next(source))
-            assert seen(ledger.commit(history[-1])) == naive(history)
+            assert seen(ledger.commit(history[-1]), history) == naive(history)
         elif act < 0.75:
             applied = rng.randrange(applied, len(history)) if applied < len(history) else applied
             ledger.prune(applied)
@@ -110,7 +186,7 @@ def test_resuming_at_any_instant_gives_the_committed_state(tmp_path: Path, often
             (folder / f".state-{len(history):08d}.json.1").write_text("", encoding="utf-8")
             ledger = Ledger(folder)
         assert (ledger.state is None) == (not history)
-        assert ledger.state is None or seen(ledger.state) == naive(history)
+        assert ledger.state is None or seen(ledger.state, history) == naive(history)
         kept = list(ledger.kept_epochs())
         assert kept == history[len(history) - len(kept) :]
         assert len(kept) >= len(history) - 1 - applied, "an epoch is gone that a sink still needs"
@@ -145,7 +221,7 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
         asleep.commit({**history[3], "run": "asleep"})
     assert asleep.state is not None
     assert asleep.state.epoch == 2
-    assert seen(Ledger(tmp_path).state or asleep.state) == naive(history)
+    assert seen(Ledger(tmp_path).state or asleep.state, history) == naive(history)
     assert not (tmp_path / "epoch-00000003.json").exists()
 
 
@@ -177,9 +253,45 @@ def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
         apply(None, record)
 
 
-@given(st.sets(st.integers(0, 60)))
-def test_finished_chunks_are_kept_as_ranges(numbers: set[int]) -> None:
-    """Closed, sorted, not touching, and the same numbers."""
-    closed = ranges(numbers)
-    assert {n for a, b in closed for n in range(a, b + 1)} == numbers
-    assert all(b + 1 < c for (_, b), (c, _) in pairwise(closed))
+@given(st.lists(st.sampled_from(range(40)), unique=True), st.integers(1, 5))
+def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> None:
+    """Closed, sorted, not touching, and the same numbers, in whatever order they finish; their ranges of keys are joined."""
+    chunks = [Chunk(n, Range((str(n),) if n else None, (str(n + 1),) if n < 39 else None)) for n in range(40)]
+    coverage = Coverage().cut(chunks, (), 40)
+    for first in range(0, len(numbers), size):
+        coverage = coverage.finish(numbers[first : first + size])
+    assert [n for a, b in coverage.finished for n in range(a, b + 1)] == sorted(numbers)
+    assert all(b + 1 < c for (_, b), (c, _) in pairwise(coverage.finished))
+    joined = sorted(int(run.lower[0]) if run.lower else 0 for run in coverage.runs)
+    assert joined == [a for a, _ in coverage.finished]
+
+
+def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
+    """The epoch that publishes it says its bounds and what is uncut; the table is not copied before the rest is."""
+    record = next(records(Random(1)))
+    coverage, _ = uncut_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
+        Cut(Uncut(0, WHOLE, "whole"), (WHOLE,), ())
+    )
+    shortened = coverage.shortened(0, Range(None, ("5",)))
+    cut = cut_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
+    chunk = {"chunk": 0, "exact": {}, "files": [], "rows": 4, "nulled": {}}
+    record["tables"] = {"t": {"planned": planned("t", "one", 1), "cut": cut, "chunks": [chunk]}}
+    state = apply(None, json.loads(json.dumps(record)))
+    table = state.tables["t"]
+    assert table.coverage.runs == (Range(None, ("5",)),)
+    assert table.coverage.uncut == (Uncut(1, Range(("5",), None), "walk"),)
+    assert (table.copied, table.state, table.chunks, state.copied) == (False, "copying", 2, False)
+
+
+def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
+    """An epoch 0 whose plans list their chunks, and a full state without a coverage: nothing is guessed."""
+    record = next(records(Random(1)))
+    old = {"table": "shop.t0", "chunks": [{"index": 0, "lower": None, "upper": None}]}
+    with pytest.raises(LedgerError, match="by an earlier version"):
+        apply(None, {**record, "tables": {"shop.t0": {"planned": {"table": {}, "plan": old}}}})
+    table = {"table": {}, "plan": old, "finished": [[0, 3]], "rows_read": 9, "changes_applied": 0, "stopped": None}
+    full = {"epoch": 5, "ledger": "l", "identity": "i", "position": {}, "next_seq": 1, "tables": {"shop.t0": table}}
+    (tmp_path / "state-00000005.json").write_text(json.dumps(full), encoding="utf-8")
+    with pytest.raises(LedgerError, match="by an earlier version") as raised:
+        Ledger(tmp_path)
+    assert "Go on with the version that began this pipeline" in raised.value.hint

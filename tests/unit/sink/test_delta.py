@@ -112,6 +112,32 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
     assert delta.merge(7, []) is None
 
 
+def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
+    """Its one chunk is part of the log, as inserts; each kind of commit is still applied once."""
+    table = Table("shop", "log", (Column("v", "int"),), ())
+    delta = DeltaTables(tmp_path, "l", table)
+    delta.create(expected=False)
+    assert not delta.mirror.exists()
+    assert DeltaTable.is_deltatable(str(delta.changes))
+    schema = log_schema(arrow_schema(table))
+    parts: list[list[DataFile]] = []
+    for seq in (-5, 7):
+        with FileWriter(delta.changes, "changes", schema, ("_tm_seq",)) as writer:
+            row = {"v": 1, "_tm_kind": "+I", "_tm_seq": seq}
+            writer.write(pa.Table.from_pylist([row, {**row, "_tm_seq": seq + 1}], schema=schema))
+            parts.append(writer.close())
+    for kind, files in zip(("chunks", "changes"), parts, strict=True):
+        assert delta.append(kind, 1, files) is not None
+        assert delta.append(kind, 1, files) is None
+    assert [delta.applied(kind) for kind in ("chunks", "changes", "merge")] == [1, 1, -1]
+    rows = DeltaTable(str(delta.changes)).to_pyarrow_table()
+    assert sorted(rows["_tm_seq"].to_pylist()) == [-5, -4, 7, 8]
+    assert delta.file_names() == {file.name for files in parts for file in files}
+    delta.create(expected=True)
+    with pytest.raises(SpecError, match="log__changes is gone"):
+        DeltaTables(tmp_path / "elsewhere", "l", table).create(expected=True)
+
+
 def test_creating_twice_is_creating_once(delta: DeltaTables) -> None:
     """And nothing is applied at first."""
     delta.create(expected=True)

@@ -1,0 +1,83 @@
+"""Carrying a finished chunk to a later position, for tables whose rows can move between chunks.
+
+A chunk key that is no part of the identity can change while the row stays the same. Then a delete that is emitted for the
+chunk that a row left, and the row in the file of the chunk that it entered, have one identity, and a merge could take the one
+for the other. So for such tables (`moving`) a chunk is published only with an epoch that begins where the chunk is exact:
+
+    A(c) = P(k)  for every chunk c that is published with epoch k
+
+and with everything emitted before epoch k merged first. At P(k) each row is then in exactly one chunk or in none; all of
+epoch k comes after it, in the log's order. A chunk whose high watermark lies behind P(k) waits for the next epoch; one whose
+high watermark lies before it is carried there by a second backfill of its file.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.capture.backfill import reduce_changes, without
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import concatenate
+from engine.capture.chunk import ChunkRequest, chunk_writer
+from engine.capture.files import DataFile
+from engine.capture.segment import read_stretch
+from engine.decode.schema import Table, arrow_schema
+from engine.errors import TidemarkError
+from engine.plan.keys import ChunkKey
+from engine.plan.ordering import ServerOrder
+from engine.source.connect import Endpoint
+from engine.source.positions import Position
+
+
+def moving(table: Table, key: ChunkKey | None) -> bool:
+    """Whether a row can move between chunks and keep its identity."""
+    return key is not None and not set(key.names) <= set(table.key)
+
+
+@dataclass(frozen=True)
+class Carry:
+    """A task: carry one chunk, whose rows are in `files` and exact at `start`, to `end`."""
+
+    endpoint: Endpoint
+    first_server_id: int
+    mariadb: bool
+    request: ChunkRequest
+    files: tuple[DataFile, ...]
+    start: Position
+    end: Position
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """One report: the chunk's new files."""
+        try:
+            yield self._carried()
+        except TidemarkError as error:
+            yield {"table": self.request.table.full_name, "chunk": self.request.number, "failure": error.as_dict()}
+
+    def _carried(self) -> dict[str, Any]:
+        table, request = self.request.table, self.request
+        stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
+        parts = [changes for _, _, changes in read_stretch(self.endpoint, stretch, self.first_server_id)]
+        if table.full_name in stretch.stopped:
+            raise stretch.stopped[table.full_name]
+        schema = arrow_schema(table)
+        changes = concatenate(parts, pa.schema([field.with_nullable(True) for field in schema]))
+        order = ServerOrder(self.endpoint)
+        try:
+            reduced = reduce_changes(changes, table.key, request.key, request.limits, order)
+        finally:
+            order.close()
+        report = {"table": table.full_name, "chunk": request.number, "nulled": Counter(stretch.nulled[table.full_name])}
+        if not reduced.changes:
+            return {**report, "files": [f.as_dict() for f in self.files], "rows": sum(f.rows for f in self.files)}
+        with chunk_writer(request, schema) as writer:
+            for file in self.files:
+                for batch in pq.ParquetFile(request.folder / file.name).iter_batches():
+                    rows = pa.Table.from_batches([batch]).cast(schema)
+                    writer.write(without(rows, reduced.touched))
+            writer.write(reduced.upserts.cast(schema))
+            files = writer.close()
+        return {**report, "files": [f.as_dict() for f in files], "rows": sum(f.rows for f in files)}

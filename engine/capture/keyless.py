@@ -1,0 +1,103 @@
+"""Reading a table that has no identity: one chunk, published to its change log as inserts.
+
+Nothing tells its rows apart, so no change can be applied to what a SELECT returned. The chunk must be exact by itself: a consistent
+snapshot is opened between two watermarks, and only if not one change of the table lies between them is it read, all within that
+snapshot; it is then the table at the high watermark. Otherwise another one is opened. The window is as long as two statements,
+not as long as the read. (A table of an engine without snapshots is read between the watermarks, and read again.)
+"""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+
+from engine import clock
+from engine.capture.changes import log_schema
+from engine.capture.chunk import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
+from engine.capture.files import FileWriter
+from engine.capture.session import ReaderSession
+from engine.decode.schema import arrow_schema
+from engine.errors import TableStoppedError
+from engine.source.connect import Endpoint, query
+from engine.source.positions import Position, current
+from engine.source.watermarks import Step, no_step
+
+_PATIENCE_S = 120.0
+_PAUSE_S = 0.01
+_FIRST_SEQ = -(1 << 62)
+"""`_tm_seq` of the first row: rows of a copy come before all changes."""
+
+
+def read_keyless(
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
+) -> ChunkResult:
+    """Read the table. Raises TableStoppedError when it is written so often that no window without a change was found."""
+    timings, nulled = Timings(), Counter[str]()
+    deadline = clock.monotonic_s() + _PATIENCE_S
+    while clock.monotonic_s() < deadline:
+        low = session.watermarks.low(step)
+        timings.lap("low")
+        writer = FileWriter(request.folder, "changes", log_schema(arrow_schema(request.table)), ("_tm_seq",))
+        with writer:
+            high = _opened(session, request, low, step)
+            quiet = high == low or _quiet(session, endpoint, first_server_id, request, low, high)
+            if quiet or not request.table.transactional:
+                timings.lap("high")
+                nulled = _write(session, request, high, writer)
+                timings.lap("read")
+            if not request.table.transactional and not session.watermarks.exact(request.table):
+                high = current(session.connection, session.server)
+                quiet = high == low or _quiet(session, endpoint, first_server_id, request, low, high)
+            query(session.connection, "COMMIT")
+            if quiet:
+                files = writer.close()
+                timings.lap("write")
+                rows, counts = sum(f.rows for f in files), {"changes": 0, "deleted": 0, "upserted": 0}
+                return ChunkResult(request.limits, low, high, files, rows, counts, nulled, dict(timings))
+            writer.discard()
+        clock.sleep(_PAUSE_S)
+    raise TableStoppedError(
+        f"{request.table.full_name} has no key and was written all the time for {_PATIENCE_S:.0f} s.",
+        detail="Without a key its rows can be read exactly only at an instant without a change of it; nothing was published.",
+        hint="Give it a primary key, or start the pipeline when it is written less.",
+    )
+
+
+def _opened(session: ReaderSession, request: ChunkRequest, low: Position, step: Step) -> Position:
+    """Open a snapshot; the position that all it shows lies before."""
+    if session.watermarks.exact(request.table):
+        return low
+    query(session.connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+    step("before_high")
+    high = current(session.connection, session.server)
+    step("after_high")
+    return high
+
+
+def _quiet(
+    session: ReaderSession,
+    endpoint: Endpoint,
+    first_server_id: int,
+    request: ChunkRequest,
+    low: Position,
+    high: Position,
+) -> bool:
+    return not len(changes_between(session, endpoint, first_server_id, request.table, low, high, Counter()))
+
+
+def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer: FileWriter) -> Counter[str]:
+    nulled: Counter[str] = Counter()
+    seq = _FIRST_SEQ
+    schema = log_schema(arrow_schema(request.table))
+    for rows in read_rows(session, request, nulled):
+        count = rows.num_rows
+        facts = [
+            pa.array(["+I"] * count, pa.string()),
+            pa.nulls(count, pa.timestamp("us", "UTC")),
+            pa.array([str(high)] * count, pa.string()),
+            pa.array(np.arange(seq, seq + count)),
+            pa.nulls(count, pa.string()),
+        ]
+        writer.write(pa.table([*rows.columns, *facts], schema=schema))
+        seq += count
+    return nulled

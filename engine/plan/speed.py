@@ -1,0 +1,43 @@
+"""How long a copy takes: measured on the source itself, by reading rows as a chunk's reader does."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine import clock
+from engine.decode.rows import decode_rows
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.plan.chunks import Plan
+from engine.source.connect import Connection, quote
+from engine.source.packets import prepare
+
+_ROWS = 50_000
+
+
+def bytes_per_s(connection: Connection, tables: Sequence[Table], plans: Sequence[Plan]) -> float | None:
+    """Bytes, as the server's statistics count them, that one reader reads a second: of the first rows of the largest table.
+
+    None when there is nothing to measure, or the table cannot be read.
+    """
+    sized = [(plan, table) for plan, table in zip(plans, tables, strict=True) if plan.approx_rows and plan.approx_bytes]
+    if not sized:
+        return None
+    plan, table = max(sized, key=lambda pair: pair[0].approx_bytes)
+    columns = ", ".join(quote(column.name) for column in table.columns)
+    sql = f"SELECT {columns} FROM {quote(table.database, table.name)} LIMIT {_ROWS}"
+    doing, rows, began = f"Measuring {table.full_name}", 0, clock.monotonic_s()
+    try:
+        statement = prepare(connection, sql, doing)
+        for block in statement.execute(doing)[1].blocks():
+            rows += decode_rows(block.buffer, block.start, block.end, table.columns, Counter()).num_rows
+        statement.close()
+    except TidemarkError:
+        return None
+    return rows * plan.approx_bytes / plan.approx_rows / max(clock.monotonic_s() - began, 1e-6)
+
+
+def seconds(plan: Plan, speed: float | None, readers: int) -> float | None:
+    """What the table takes: all readers work on it, as far as it has chunks for them. None when the speed is not known."""
+    if speed is None:
+        return None
+    return round(plan.approx_bytes / speed / max(min(readers, plan.estimated_chunks), 1), 1)

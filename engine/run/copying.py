@@ -1,0 +1,149 @@
+"""One table that is being copied: what of it is cut, what waits, how fast it goes, whose turn it is, what is finished."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine import clock
+from engine.capture.files import DataFile
+from engine.capture.tasks import Report
+from engine.decode.schema import Table
+from engine.plan.chunks import Plan, Range, range_from
+from engine.plan.coverage import Chunk, Coverage, Cut
+from engine.plan.keys import ChunkKey
+
+LISTED_CHUNKS = 10_000
+"""An even plan of so many chunks is told to the journal whole, when it is made."""
+_ROWS_PER_S = 400_000
+"""How fast a reader reads until it is measured (FACTS)."""
+_CHUNK_S = 0.005
+"""What a chunk takes however few its rows: a few statements."""
+
+
+def told_whole(plan: Plan) -> bool:
+    """Whether all chunks are told to the journal when the plan is made."""
+    return plan.strategy != "uneven" and plan.estimated_chunks <= LISTED_CHUNKS
+
+
+@dataclass
+class Copying:
+    """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number."""
+
+    table: Table
+    plan: Plan
+    folder: Path
+    rank: int
+    coverage: Coverage
+    waiting: deque[Chunk] = field(default_factory=deque)
+    uncommitted: dict[int, Chunk] = field(default_factory=dict)
+    changed: bool = False
+    told_complete: bool = field(init=False)
+    under_way: int = 0
+    failures: int = 0
+    retry_at: float = 0.0
+    dropped: bool = False
+    seconds: float = 0.0
+    read: int = 0
+
+    def __post_init__(self) -> None:
+        self.told_complete = told_whole(self.plan)
+        self.key: ChunkKey | None = self.plan.key(self.table)
+        self.waiting.extend(Chunk(number, limits) for number, limits in sorted(self.coverage.pending.items()))
+
+    def listed(self, chunk: Chunk) -> bool:
+        """Whether the journal has known the chunk, as it is, since the plan was made."""
+        return told_whole(self.plan) and (
+            chunk.number < self.plan.estimated_chunks and chunk.limits == self.plan.even_range(chunk.number)
+        )
+
+    @property
+    def ready(self) -> bool:
+        return not self.dropped and self.retry_at <= clock.monotonic_s()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether nothing of it is cut: its first chunk is wanted at once."""
+        return not self.coverage.done and not self.coverage.pending
+
+    @property
+    def each_s(self) -> float:
+        """Seconds that a chunk takes: measured, or guessed from its rows."""
+        if self.read:
+            return max(self.seconds / self.read, 1e-3)
+        return _CHUNK_S + min(self.plan.chunk_rows, max(self.plan.approx_rows, 1)) / _ROWS_PER_S
+
+    @property
+    def worth_s(self) -> float:
+        """Seconds that all waiting chunks take."""
+        return len(self.waiting) * self.each_s
+
+    def next_chunks(self, budget_s: float, readers: int, *, share: bool) -> list[Chunk]:
+        """The next chunks, worth `budget_s`. share: leave some for the other readers, fewer to each towards the end."""
+        fair = max(1, len(self.waiting) // (2 * readers)) if share else len(self.waiting)
+        count = min(max(1, round(budget_s / self.each_s)), fair)
+        chunks = [self.waiting.popleft() for _ in range(count)]
+        self.under_way += count
+        return chunks
+
+    def turn(self) -> tuple[int, int, float]:
+        """Whose turn it is, smallest first: priority, then the fewest chunks under way, then the most to do."""
+        left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
+        return self.rank, self.under_way, -left * self.each_s
+
+    def take(self, cut: Cut) -> list[Chunk]:
+        """Take over what was cut; the new chunks."""
+        self.coverage, chunks = self.coverage.after(cut)
+        self.waiting.extend(chunks)
+        self._note(chunks)
+        return chunks
+
+    def shorten(self, number: int, limits: Range) -> list[Chunk]:
+        """A chunk was read up to a nearer bound; the chunk as it is now."""
+        self.coverage = self.coverage.shortened(number, limits)
+        chunk = Chunk(number, limits)
+        self._note([chunk])
+        return [chunk]
+
+    def _note(self, chunks: Iterable[Chunk]) -> None:
+        self.changed = True
+        self.uncommitted.update({chunk.number: chunk for chunk in chunks})
+
+    def put_back(self, numbers: Iterable[int]) -> None:
+        """These chunks were assigned and not read."""
+        if not self.dropped:
+            back = [Chunk(number, self.coverage.pending[number]) for number in sorted(numbers)]
+            self.waiting.extendleft(reversed(back))
+
+    def read_one(self, report: Report) -> None:
+        """A chunk was read: the pace."""
+        self.seconds += sum(report["timings"].values())
+        self.read += 1
+        self.failures = 0
+
+    def drop(self) -> None:
+        """Read no more of it."""
+        self.dropped = True
+        self.waiting.clear()
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A chunk that was read and waits for the next epoch."""
+
+    table: str
+    report: Report
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Its table and number."""
+        return self.table, self.report["chunk"]
+
+    @property
+    def limits(self) -> Range:
+        """What was read of it."""
+        return range_from(self.report["limits"])
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return tuple(DataFile(**file) for file in self.report["files"])

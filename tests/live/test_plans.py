@@ -1,0 +1,232 @@
+"""Plans on real servers: chunks that cover each row once, and statements that read no more than their own range."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from engine.capture.chunk import ChunkRequest, read_chunk, select_statement
+from engine.capture.segment import gtids_at
+from engine.capture.session import ReaderSession
+from engine.decode.schema import Table
+from engine.plan.chunks import Plan, Range
+from engine.plan.coverage import uncut_table
+from engine.plan.cutting import cut
+from engine.plan.planner import plan_tables
+from engine.plan.show import chunks_of, json_parts
+from engine.plan.walk import key_statement
+from engine.settings import Snapshot
+from engine.source.catalog import captured_tables, read_table
+from engine.source.connect import Connection, Endpoint, describe, open_connection, query
+from engine.source.positions import Position, current
+from engine.source.watermarks import Candidate, watermark_class
+from tests.live.compare import lake_table
+from tests.live.conftest import PipelineFactory
+from tests.live.keyed import KEYED, create, kinds
+from tests.live.seed import seed_table
+from tests.live.workload import Workload
+from tests.servers import PASSWORD, Server
+
+ROWS, CHUNK_ROWS = 1000, 60
+_SLACK = 8
+"""Reads beside the rows: one for each end of a range, and for the ranges that a condition on several columns is made of."""
+
+
+@contextmanager
+def connected(server: Server) -> Iterator[Connection]:
+    """A session as the engine's."""
+    with closing(open_connection(Endpoint(server.host, server.port, "tidemark", PASSWORD))) as connection:
+        yield connection
+
+
+def _read(connection: Connection, statement: str) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a statement, and how many rows or index entries the server read for it."""
+    before = _handlers(connection)
+    rows = query(connection, statement)
+    return rows, sum((_handlers(connection) - before).values())
+
+
+def _handlers(connection: Connection) -> Counter[str]:
+    rows = query(connection, "SHOW SESSION STATUS LIKE 'Handler_read%'")
+    return Counter({row["Variable_name"]: int(row["Value"]) for row in rows})
+
+
+def _planned(
+    connection: Connection, database: str, names: list[str], settings: dict[str, Any]
+) -> Iterator[tuple[Table, Plan]]:
+    chosen = {f"{database}.{n}": k.chunk_key for n in names if (k := KEYED[n]).chunk_key}
+    tables = [read_table(connection, database, name) for name in names]
+    return zip(tables, plan_tables(connection, tables, Snapshot(chunk_key=chosen, **settings)), strict=True)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"even_factor_upper": 1000.0}, {"even_factor_upper": 0.05}], ids=["even", "walked"]
+)
+def test_each_row_is_in_one_chunk_and_no_statement_reads_more_than_its_range(
+    server: Server, database: str, settings: dict[str, Any]
+) -> None:
+    """For every kind of key: the chunks' SELECTs together return each row once, and read what they return; so does the walk."""
+    names = list(kinds(server))
+    for name in names:
+        create(server, database, name, ROWS)
+    with connected(server) as connection:
+        settings = {"chunk_rows": CHUNK_ROWS, **settings}
+        for table, plan in _planned(connection, database, names, settings):
+            key, seen = plan.key(table), Counter[tuple[Any, ...]]()
+            assert key is not None
+            chunks = list(chunks_of(connection, table, plan))
+            assert len(chunks) > ROWS * 0.7 / CHUNK_ROWS, (table.name, plan.reason)
+            for limits in chunks:
+                request = ChunkRequest(table, 0, key, limits, CHUNK_ROWS, Path(), 0)
+                rows, reads = _read(connection, select_statement(request))
+                seen.update(tuple(row[c] for c in KEYED[table.name].names) for row in rows)
+                assert reads <= len(rows) + _SLACK, (table.name, limits)
+                assert len(rows) <= 2 * CHUNK_ROWS or table.name == "nullable", (table.name, limits, len(rows))
+                _, reads = _read(connection, key_statement(table, key, Range(limits.lower), CHUNK_ROWS - 1))
+                nulls = 0 if limits.lower else _count(connection, table, f"`{key.names[0]}` IS NULL")
+                assert reads <= CHUNK_ROWS + nulls + _SLACK, (table.name, limits)
+            (count,) = query(connection, f"SELECT COUNT(*) AS n FROM `{database}`.`{table.name}`")
+            assert set(seen.values()) == {1}, table.name
+            assert len(seen) == count["n"], table.name
+
+
+def _count(connection: Connection, table: Table, where: str) -> int:
+    (row,) = query(connection, f"SELECT COUNT(*) AS n FROM `{table.database}`.`{table.name}` WHERE {where}")
+    return int(row["n"])
+
+
+def test_a_reader_stops_at_twice_the_planned_rows(server: Server, database: str, tmp_path: Path) -> None:
+    """For every kind of key: of a range with far more rows the first ones are read, up to the key where the rest begins."""
+    names = [name for name in kinds(server) if name != "nullable"]
+    for name in names:
+        create(server, database, name, ROWS)
+    endpoint = Endpoint(server.host, server.port, "tidemark", PASSWORD)
+    with connected(server) as connection:
+        described = describe(connection)
+        session = ReaderSession(endpoint, watermark_class(connection, described), settle_s=0.2)
+        end = current(connection, described)
+        gtids = gtids_at(endpoint, end, 6300) if session.watermarks.kind == "gtid" else None
+        session.watermarks.offer(Candidate(Position(end.file, end.offset, gtids), 0.0))
+        for table, plan in _planned(connection, database, names, {"chunk_rows": CHUNK_ROWS}):
+            seen, limits = [], Range()
+            while True:
+                request = ChunkRequest(table, 0, plan.key(table), limits, 200, tmp_path / table.name, 1 << 20)
+                result = read_chunk(session, endpoint, 6300, request)
+                assert result.rows < 400
+                seen += [row for file in result.files for row in _keys(tmp_path / table.name / file.name, table)]
+                if result.limits == limits:
+                    break
+                limits = Range(result.limits.upper)
+            assert len(seen) == len(set(seen)) == _count(connection, table, "TRUE"), table.name
+
+
+def _keys(file: Path, table: Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in pq.read_table(file).select(table.key).to_pylist()]
+
+
+@pytest.mark.timeout(300)
+def test_a_table_that_grows_at_its_end_never_has_a_huge_chunk(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """While one reader copies, the table doubles at its end: every chunk stays within twice its planned rows."""
+    seed_table(server, database, "orders", 30_000)
+    pipeline = new_pipeline(server, database, chunk_rows=400, snapshot="readers = 1", poll=0.2)
+    with Workload(server, database, "orders", seed=3, rate=600) as load:
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: pipeline.events("chunk.assigned"), runner)
+        _grow(server, database, 30_000)
+        pipeline.wait_for(lambda: any(e["state"] == "streaming" for e in pipeline.events("table.state")), runner)
+        load.stop()
+    pipeline.stop(runner)
+    rows = [event["rows"] for event in pipeline.events("chunk.finished")]
+    planned = {event["table"]: event["estimated_chunks"] for event in pipeline.events("table.planned")}
+    assert len(rows) > 1.4 * next(iter(planned.values())), (len(rows), planned)
+    assert max(rows) <= 2 * 400, sorted(rows)[-5:]
+
+
+def _grow(server: Server, database: str, rows: int) -> None:
+    for _ in range(rows // 1000):
+        server.execute(
+            f"INSERT INTO `{database}`.orders (customer_id, sku, quantity, price, status, created_at, score) "
+            f"SELECT customer_id, sku, quantity, price, status, created_at, score FROM `{database}`.orders "
+            "WHERE id <= 1000"
+        )
+
+
+def test_a_table_without_key_goes_to_its_change_log(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """Read while it is written: the rows of the copy and the changes after it, taken together, are the source's rows."""
+    server.execute(f"CREATE TABLE `{database}`.notes (a INT, b VARCHAR(20))")
+    server.execute(
+        f"INSERT INTO `{database}`.notes VALUES " + ", ".join(f"({n % 50}, 'note {n % 7}')" for n in range(5000))
+    )
+    seed_table(server, database, "orders", 1000)
+    pipeline = new_pipeline(server, database)
+    with Workload(server, database, "orders", seed=4, rate=300) as load:
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: pipeline.events("run.connected"), runner)
+        for n in range(100):
+            server.execute(f"INSERT INTO `{database}`.notes VALUES ({n}, 'late'), ({n}, 'late')")
+            server.execute(f"UPDATE `{database}`.notes SET a = a + 1 WHERE a = {n % 50} LIMIT 1")
+            server.execute(f"DELETE FROM `{database}`.notes WHERE b = 'note 3' LIMIT 2")
+        pipeline.wait_for(
+            lambda: len([e for e in pipeline.events("table.state") if e["state"] == "streaming"]) == 2, runner
+        )
+        load.stop()
+    server.execute(f"UPDATE `{database}`.notes SET b = NULL WHERE a = 7")
+    pipeline.stop(runner)
+    pipeline.run("caught-up")
+    log = lake_table(pipeline.changes("notes")).sort_by("_tm_seq").to_pylist()
+    held: Counter[tuple[Any, ...]] = Counter()
+    for row in log:
+        held[row["a"], row["b"]] += 1 if row["_tm_kind"] in ("+I", "+U") else -1
+        assert held[row["a"], row["b"]] >= 0, row
+    source = Counter(server.execute(f"SELECT a, b FROM `{database}`.notes"))
+    assert +held == source
+    assert not pipeline.mirror("notes").exists()
+    assert "change log only" in json.dumps(pipeline.events("table.planned"))
+
+
+def test_a_schema_of_many_tables_is_planned_from_statistics(server: Server, database: str) -> None:
+    """A handful of statements however many tables, and none of them touches a table."""
+    for n in range(40):
+        server.execute(f"CREATE TABLE `{database}`.t{n} (id INT PRIMARY KEY, v VARCHAR(10), KEY (v))")
+    with connected(server) as connection:
+        before = _questions(connection)
+        tables = captured_tables(connection, [f"{database}.*"])
+        parts = "".join(json_parts(connection, tables, Snapshot(), exact=False))
+        asked = _questions(connection) - before
+    plans = json.loads(parts)["tables"]
+    assert [plan["table"] for plan in plans] == [table.full_name for table in tables]
+    assert all(plan["chunks"] is None and plan["chunk_key"] == ["id"] for plan in plans)
+    assert asked < 12, asked
+
+
+def _questions(connection: Connection) -> int:
+    return int(query(connection, "SHOW SESSION STATUS LIKE 'Questions'")[0]["Value"])
+
+
+def test_a_hundred_million_rows_by_statistics_are_cut_one_chunk_at_a_time(private_server: Any, flavor: str) -> None:
+    """The plan holds no list of chunks, and the first chunk of the walk costs one chunk's range of the index."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (k VARCHAR(20) PRIMARY KEY) STATS_AUTO_RECALC = 0")
+    server.execute("INSERT INTO d.t VALUES " + ", ".join(f"('key {n:06d}')" for n in range(5000)))
+    server.execute("ANALYZE TABLE d.t")
+    server.execute(
+        "UPDATE mysql.innodb_table_stats SET n_rows = 100000000 WHERE database_name = 'd' AND table_name = 't'"
+    )
+    server.restart()
+    with connected(server) as connection:
+        table = read_table(connection, "d", "t")
+        (plan,) = plan_tables(connection, [table], Snapshot(chunk_rows=200))
+        assert (plan.strategy, plan.approx_rows, plan.estimated_chunks) == ("uneven", 100_000_000, 500_000)
+        before = _handlers(connection)
+        cut(connection, table, plan.key(table), plan, uncut_table(plan).uncut[0], 1, 0.2)
+        assert sum((_handlers(connection) - before).values()) <= 200 + _SLACK

@@ -1,0 +1,136 @@
+"""A group of chunks as one task: what of it is read when something goes wrong, and by which reader."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.capture import tasks
+from engine.capture.carry import moving
+from engine.capture.chunk import ChunkRequest, ChunkResult
+from engine.capture.tasks import ChunkGroup
+from engine.decode.schema import Column, Table
+from engine.errors import DecodeError, SourceLostError, TableStoppedError, TransientError
+from engine.plan.chunks import WHOLE, Range, range_from
+from engine.plan.keys import ChunkKey
+from engine.source.connect import Endpoint
+from engine.source.positions import Position
+from engine.source.watermarks import Candidate
+
+AT = Position("b.000001", 4, "")
+COLUMNS = (Column("id", "int"), Column("day", "date"))
+
+
+class Readers:
+    """What stands for sessions, and for readers that fail where they are told to."""
+
+    def __init__(self) -> None:
+        self.errors: dict[tuple[str, int], BaseException] = {}
+        self.limits = WHOLE
+        self.read: list[str] = []
+        self.offered: list[Candidate] = []
+        self.dropped = 0
+        self.watermarks = self
+
+    def offer(self, candidate: Candidate) -> None:
+        self.offered.append(candidate)
+
+    def drop(self, *_: object) -> None:
+        self.dropped += 1
+
+    def reading(self, kind: str) -> Any:
+        def read(session: object, _: Endpoint, __: int, request: ChunkRequest) -> ChunkResult:
+            assert session is self
+            self.read.append(f"{kind} {request.table.name} {request.number}")
+            if error := self.errors.get((request.table.name, request.number)):
+                raise error
+            return ChunkResult(self.limits, AT, AT, [], 3, {}, Counter(), {})
+
+        return read
+
+
+@pytest.fixture
+def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
+    """All readers of the process."""
+    made = Readers()
+    monkeypatch.setattr(tasks.sessions, "session", lambda *_: made)
+    monkeypatch.setattr(tasks.sessions, "drop", made.drop)
+    monkeypatch.setattr(tasks, "read_chunk", made.reading("chunk"))
+    monkeypatch.setattr(tasks, "read_keyless", made.reading("keyless"))
+    return made
+
+
+def group(*chunks: tuple[str, int], key: tuple[str, ...] = ("id",)) -> ChunkGroup:
+    """Chunks (table, number) for one task."""
+    requests = tuple(
+        ChunkRequest(Table("d", name, COLUMNS, key), number, None, WHOLE, 9, Path(), 0) for name, number in chunks
+    )
+    return ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate(AT, 0.0), requests)
+
+
+def done(of: ChunkGroup) -> list[str]:
+    """What is reported: `table number`, or the name of the error."""
+    return [f"{r['table']} {r['chunk']} {r.get('failure', {}).get('error', '')}".strip() for r in of.run()]
+
+
+MIXED = (("a", 0), ("b", 0), ("b", 1), ("c", 7))
+
+
+@pytest.mark.parametrize("error", [TableStoppedError("no"), DecodeError("no")])
+def test_a_table_that_stops_does_not_stop_the_others(readers: Readers, error: TableStoppedError) -> None:
+    """Its other chunks are not read; those of the other tables are, with a session that is sound."""
+    readers.errors["b", 0] = error
+    assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}", "d.c 7"]
+    assert readers.read == ["chunk a 0", "chunk b 0", "chunk c 7"]
+    assert readers.dropped == 1
+
+
+@pytest.mark.parametrize("error", [TransientError("lost"), SourceLostError("gone")])
+def test_a_lost_source_ends_the_task(readers: Readers, error: TransientError) -> None:
+    """What was read before is reported, the rest is for another try."""
+    readers.errors["b", 0] = error
+    assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}"]
+    assert readers.dropped == 1
+
+
+def test_any_other_error_is_a_failure_of_the_task(readers: Readers) -> None:
+    """Spark retries it, in a process whose session is not left in the middle of a response."""
+    readers.errors["b", 1] = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        list(group(*MIXED).run())
+    assert readers.dropped == 1
+
+
+def test_a_table_without_identity_is_read_in_its_own_way(readers: Readers) -> None:
+    """And each reader is offered the newest position that is known to be visible."""
+    assert done(group(("t", 0), key=())) == ["d.t 0"]
+    assert readers.read == ["keyless t 0"]
+    assert readers.offered == [Candidate(AT, 0.0)]
+
+
+def test_a_report_says_what_was_read_of_a_chunk(readers: Readers) -> None:
+    """Its limits may be nearer than those that were asked for."""
+    readers.limits = Range(None, ("5", "6"))
+    (report,) = group(("t", 0)).run()
+    assert range_from(report["limits"]) == readers.limits
+    assert (report["low"], report["high"], report["rows"]) == (AT.as_dict(), AT.as_dict(), 3)
+    assert tasks.encode(report).startswith('{"table": "d.t", "chunk": 0, "limits": [null, ["5", "6"]]')
+
+
+@pytest.mark.parametrize(
+    ("columns", "key", "moves"),
+    [
+        ((0,), ("id",), False),
+        ((1,), ("id",), True),
+        ((0, 1), ("id",), True),
+        ((1,), ("id", "day"), False),
+        ((), (), False),
+    ],
+)
+def test_rows_move_between_chunks_when_the_chunk_key_is_not_of_the_identity(
+    columns: tuple[int, ...], key: tuple[str, ...], moves: bool
+) -> None:
+    """The row then stays the same while its place among the chunks changes."""
+    by = ChunkKey(tuple(COLUMNS[n] for n in columns), "i") if columns else None
+    assert moving(Table("d", "t", COLUMNS, key), by) == moves

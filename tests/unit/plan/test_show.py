@@ -1,0 +1,107 @@
+"""`plan` on the command line and as JSON: every chunk, in the order of its keys, in pieces."""
+
+import io
+import json
+from contextlib import closing
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from engine.errors import SpecError
+from engine.plan import planner, show
+from engine.plan.chunks import Plan
+from engine.plan.planner import plan_tables
+from engine.plan.show import json_parts, shown
+from engine.plan.speed import seconds
+from engine.settings import Snapshot
+from engine.source.catalog import Statistics
+from tests.unit.plan.support import Server, column, table, walking
+
+__all__ = ["walking"]
+KEYLESS = Plan("main.t", 0, 0, (), "", None, None, None, "one", "no key", 9, 1)
+UNEVEN = Plan("main.t", 12, 600, ("k0", "k1"), "i", "0", "2", 0.25, "uneven", "walked", 5, 3)
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, walking: None) -> list[bool]:
+    """One table with two plans, read at 100 bytes a second; whether they were asked for exactly."""
+    asked: list[bool] = []
+
+    def plans(*_: object, exact: bool) -> list[Plan]:
+        asked.append(exact)
+        return [UNEVEN, KEYLESS]
+
+    monkeypatch.setattr(show, "plan_tables", plans)
+    monkeypatch.setattr(show, "bytes_per_s", lambda *_: 100.0)
+    return asked
+
+
+def parts(server: Server, *, exact: bool) -> Any:
+    """The JSON that is written."""
+    tables = [server.table, server.table]
+    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), exact=exact)))["tables"]  # type: ignore[arg-type]
+
+
+def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
+    """With its number in that order, its bounds, and the seconds that the copy takes."""
+    with closing(Server(2, nullable=False)) as server:
+        server.insert((n // 4, n % 4) for n in range(12))
+        walked, keyless = parts(server, exact=True)
+    assert walked["chunks"] == [
+        {"index": 0, "lower": None, "upper": '["1", "0"]'},
+        {"index": 1, "lower": '["1", "0"]', "upper": '["2", "0"]'},
+        {"index": 2, "lower": '["2", "0"]', "upper": None},
+    ]
+    assert (walked["approx_bytes"], walked["estimated_s"], walked["estimated_chunks"]) == (600, 3.0, 3)
+    assert (walked["chunk_key"], walked["distribution_factor"]) == (["k0", "k1"], 0.25)
+    assert keyless["chunks"] == [{"index": 0, "lower": None, "upper": None}]
+    assert planned == [True]
+
+
+def test_an_estimate_lists_no_chunks(planned: list[bool]) -> None:
+    """Nothing is walked and nothing is measured."""
+    with closing(Server(2, nullable=False)) as server:
+        told = parts(server, exact=False)
+    assert [(t["chunks"], t["estimated_s"]) for t in told] == [(None, None), (None, None)]
+    assert planned == [False]
+
+
+def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
+    """For people; and below it why each table is cut so."""
+    out = Console(file=io.StringIO(), width=90)
+    with closing(Server(2, nullable=False)) as server:
+        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), exact=True))  # type: ignore[arg-type]
+    lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
+    assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0"]
+    assert lines[3:] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
+
+
+@pytest.mark.parametrize(
+    ("speed", "readers", "took_s"),
+    [(None, 2, None), (100.0, 1, 6.0), (100.0, 3, 2.0), (100.0, 99, 2.0), (7.0, 3, 28.6)],
+)
+def test_how_long_a_copy_takes(speed: float | None, readers: int, took_s: float | None) -> None:
+    """All readers work on it, as far as there are chunks for them."""
+    assert seconds(UNEVEN, speed, readers) == took_s
+
+
+def test_a_chunk_key_of_a_table_that_is_not_captured_is_refused() -> None:
+    """With the nearest name, before anything is asked of the server."""
+    tables = [table(column("id", "int"), key=["id"])]
+    with pytest.raises(SpecError, match=r"names 'shop\.order', which is not among") as raised:
+        plan_tables(None, tables, Snapshot(chunk_key={"shop.order": "id"}))  # type: ignore[arg-type]
+    assert raised.value.hint == "The nearest of them is 'shop.orders'."
+
+
+@pytest.mark.parametrize(("counted", "rows"), [(7, 7), (100_000, 100_000), (100_001, 0)])
+def test_rows_that_the_statistics_do_not_know_are_counted(
+    monkeypatch: pytest.MonkeyPatch, counted: int, rows: int
+) -> None:
+    """A table that was filled a moment ago; no more of them than takes a moment."""
+    monkeypatch.setattr(planner, "statistics", lambda *_: {"shop.orders": Statistics(0, 100, 100)})
+    monkeypatch.setattr(planner, "key_ends", lambda *_: ["1", "5"])
+    monkeypatch.setattr(planner, "query", lambda *_: [{"n": counted}])
+    tables = [table(column("id", "int"), key=["id"])]
+    assert plan_tables(None, tables, Snapshot())[0].approx_rows == rows  # type: ignore[arg-type]
+    assert plan_tables(None, tables, Snapshot(), exact=False)[0].approx_rows == 0  # type: ignore[arg-type]

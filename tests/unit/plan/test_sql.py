@@ -1,0 +1,163 @@
+"""Golden SQL: the conditions of ranges, the walk's statements, a chunk's SELECT, and the literals of bounds."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.capture.chunk import ChunkRequest, select_statement
+from engine.decode.schema import Column
+from engine.plan.chunks import WHOLE, Range, behind, predicate, range_from, text
+from engine.plan.keys import Bound, ChunkKey, text_of
+from engine.plan.ordering import order_statement
+from engine.plan.walk import key_statement
+from tests.unit.plan import support
+from tests.unit.plan.support import column, key_of
+
+A = column("a`b", "int")
+AB = key_of(column("a", "int"), column("b", "decimal", precision=9, scale=2), column("c", "date"))
+NULLABLE = key_of(column("a", "int", nullable=True), column("b", "int"))
+
+
+@pytest.mark.parametrize(
+    ("key", "lower", "upper", "sql"),
+    [
+        (key_of(A), None, None, ""),
+        (key_of(A), None, ("5",), "`a``b` < 5"),
+        (key_of(A), ("-5",), ("5",), "`a``b` >= -5 AND `a``b` < 5"),
+        (key_of(A), ("5",), None, "`a``b` >= 5"),
+        (NULLABLE, None, ("5",), "(`a` < 5 OR `a` IS NULL)"),
+        (NULLABLE, None, ("5", "6"), "(((`a` = 5 AND `b` < 6) OR (`a` < 5)) OR `a` IS NULL)"),
+        (NULLABLE, ("5",), ("6",), "`a` >= 5 AND `a` < 6"),
+        (NULLABLE, None, None, ""),
+        (
+            AB,
+            ("1",),
+            ("1", "2.50", "2026-01-31"),
+            "`a` >= 1 AND ((`a` = 1 AND `b` = 2.50 AND `c` < '2026-01-31') OR (`a` = 1 AND `b` < 2.50) OR (`a` < 1))",
+        ),
+        (AB, ("1", "2.50"), None, "((`a` = 1 AND `b` >= 2.50) OR (`a` > 1))"),
+    ],
+)
+def test_the_condition_of_a_range(key: ChunkKey, lower: Bound | None, upper: Bound | None, sql: str) -> None:
+    """Row by row, in ORs that become ranges of the index; NULL keys are read with the first chunk; names are quoted."""
+    assert predicate(key, Range(lower, upper)) == sql
+
+
+def test_the_condition_of_what_lies_behind_a_bound() -> None:
+    """Strictly: keys that begin with it are left out."""
+    assert behind(AB, ("1",)) == "`a` > 1"
+    assert behind(AB, ("1", "2.50")) == "((`a` = 1 AND `b` > 2.50) OR (`a` > 1))"
+
+
+@pytest.mark.parametrize(
+    ("column", "bound", "sql"),
+    [
+        (column("k", "bigint", unsigned=True), "18446744073709551615", "18446744073709551615"),
+        (column("k", "year"), "2026", "2026"),
+        (column("k", "decimal", precision=20, scale=10), "0.0000001000", "0.0000001000"),
+        (column("k", "decimal", precision=20, scale=10), "0.0000000000", "0.0000000000"),
+        (column("k", "decimal", precision=65), "-" + "9" * 65, "-" + "9" * 65),
+        (column("k", "double"), "0.1", "0.1"),
+        (column("k", "double"), "1e-05", "1e-05"),
+        (column("k", "double"), "-1.5e+300", "-1.5e+300"),
+        (column("k", "float"), "0.10000000149011612", "0.10000000149011612"),
+        (column("k", "bit", precision=9), "257", "257"),
+        (column("k", "datetime", fraction=3), "2026-01-31 10:00:00.250", "'2026-01-31 10:00:00.250'"),
+        (column("k", "time", fraction=3), "-838:59:59.000", "CAST('-838:59:59.000' AS TIME(3))"),
+        (column("k", "binary", length=3), "00FF27", "x'00FF27'"),
+        (column("k", "uuid"), "00000000-0000-0000-0000-000000000001", "CAST('00000000-0000-0000-0000-000000000001' AS UUID)"),
+        (column("k", "inet6"), "::1", "CAST('::1' AS INET6)"),
+        (
+            support.text("k", charset="latin1", collation="latin1_swedish_ci"),
+            "é'\\",
+            "CONVERT(_utf8mb4 x'c3a9275c' USING latin1) COLLATE latin1_swedish_ci",
+        ),
+    ],
+)  # fmt: skip
+def test_a_bound_as_sql(column: Column, bound: str, sql: str) -> None:
+    """No text of a key is ever SQL by itself; a DECIMAL never gets an exponent, which would make it a DOUBLE."""
+    assert key_of(column).literal(0, bound) == sql
+
+
+@pytest.mark.parametrize(("value", "bound"), [(7, "7"), (1.0, "1.0"), ("é", "é"), ("0A", "0A")])
+def test_a_fetched_value_as_a_bound(value: object, bound: str) -> None:
+    """Its text."""
+    assert text_of(value) == bound
+
+
+def test_the_statements_of_a_walk() -> None:
+    """One range of the index, ordered, one row; a bound of all columns says whether the key lies behind it."""
+    table = support.table(*AB.columns, key=["a", "b", "c"])
+    keys = "SELECT `a` AS k0, `b` AS k1, CAST(`c` AS CHAR) AS k2, "
+    source = "FROM `shop`.`orders` AS t FORCE INDEX (`PRIMARY`)"
+    order = "ORDER BY `t`.`a`, `t`.`b`, `t`.`c` LIMIT 1 OFFSET "
+    assert key_statement(table, AB, WHOLE, 9) == f"{keys}TRUE AS beyond {source} {order}9"
+    assert (
+        key_statement(table, AB, Range(("1",), ("5",)), 9)
+        == f"{keys}TRUE AS beyond {source} WHERE `a` >= 1 AND `a` < 5 {order}9"
+    )
+    lower = ("1", "2", "2026-01-31")
+    behind_it = "((`a` = 1 AND `b` = 2 AND `c` > '2026-01-31') OR (`a` = 1 AND `b` > 2) OR (`a` > 1))"
+    assert (
+        key_statement(table, AB, Range(lower, None), 9)
+        == f"{keys}{behind_it} AS beyond {source} WHERE {behind_it.replace('`c` >', '`c` >=')} {order}9"
+    )
+    assert (
+        key_statement(table, AB, Range(lower, ("5",)), 0, strictly=True)
+        == f"{keys}{behind_it} AS beyond {source} WHERE {behind_it} AND `a` < 5 {order}0"
+    )
+
+
+def test_a_walk_passes_over_null() -> None:
+    """NULL keys belong to the first chunk and are no bounds."""
+    table = support.table(*NULLABLE.columns)
+    assert key_statement(table, key_of(NULLABLE.columns[0], index="by_a"), Range(None, ("5",)), 2) == (
+        "SELECT `a` AS k0, TRUE AS beyond FROM `shop`.`orders` AS t FORCE INDEX (`by_a`) "
+        "WHERE (`a` < 5 OR `a` IS NULL) AND `a` IS NOT NULL ORDER BY `t`.`a` LIMIT 1 OFFSET 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("identity", "key", "limits", "rest"),
+    [
+        (["a", "b"], AB, WHOLE, " FORCE INDEX (`PRIMARY`) ORDER BY `a`, `b`, `c` LIMIT 18"),
+        (["a"], AB, Range(("5",), ("6",)), " FORCE INDEX (`PRIMARY`) WHERE `a` >= 5 AND `a` < 6 ORDER BY `a`, `b`, `c` LIMIT 18"),
+        (["a", "v"], AB, Range(None, ("6",)), " FORCE INDEX (`PRIMARY`) WHERE `a` < 6"),
+        (["a", "v"], AB, WHOLE, ""),
+        (["b"], NULLABLE, Range(None, ("5",)), " FORCE INDEX (`PRIMARY`) WHERE (`a` < 5 OR `a` IS NULL)"),
+        (["b"], NULLABLE, Range(("5",), None), " FORCE INDEX (`PRIMARY`) WHERE `a` >= 5 ORDER BY `a`, `b` LIMIT 18"),
+        (["b"], NULLABLE, WHOLE, ""),
+        (["a"], None, WHOLE, ""),
+        ([], None, WHOLE, ""),
+    ],
+)  # fmt: skip
+def test_the_select_of_a_chunk(identity: list[str], key: ChunkKey | None, limits: Range, rest: str) -> None:
+    """Columns listed, one range of the key's index, and no more than twice the planned rows.
+
+    Without that limit where it could fall between rows of the same key: when the key does not hold the identity, or is NULL.
+    """
+    columns = (column("a", "int"), column("b", "int"), column("c", "date"), column("v", "int"))
+    request = ChunkRequest(support.table(*columns, key=identity), 0, key, limits, 9, Path(), 0)
+    assert select_statement(request) == f"SELECT `a`, `b`, `c`, `v` FROM `shop`.`orders`{rest}"
+
+
+def test_the_statement_that_asks_for_the_order_of_values() -> None:
+    """One row a value, one letter a bound: 0 less, 1 equal, 2 more."""
+    column = support.text("k")
+
+    def literal(hexed: str) -> str:
+        return f"CONVERT(_utf8mb4 x'{hexed}' USING utf8mb4) COLLATE utf8mb4_general_ci"
+
+    assert order_statement(column, ["a", "'"], ["B", ""]) == (
+        f"SELECT i, CONCAT((v > {literal('42')}) + (v >= {literal('42')}), (v > {literal('')}) + (v >= {literal('')})) AS signs "
+        f"FROM (SELECT 0 AS i, {literal('61')} AS v UNION ALL SELECT 1 AS i, {literal('27')} AS v) AS k"
+    )
+
+
+@pytest.mark.parametrize(
+    ("bound", "shown"), [(None, None), (("7",), "7"), (("é", '"'), '["é", "\\""]'), (("1", "2"), '["1", "2"]')]
+)
+def test_a_bound_as_the_contract_writes_it(bound: Bound | None, shown: str | None) -> None:
+    """The value's text; of several columns a JSON list of texts; null when open."""
+    assert text(bound) == shown
+    assert range_from(Range(bound, None).as_list()) == Range(bound, None)

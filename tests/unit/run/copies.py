@@ -1,0 +1,185 @@
+"""A snapshot without a server: a cutter that answers at once, readers that report what a test wants."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.capture.chunk import ChunkRequest
+from engine.capture.tasks import ChunkGroup, Report
+from engine.decode.schema import Column, Index, Table
+from engine.errors import TidemarkError
+from engine.events import Journal
+from engine.plan.chunks import Plan, Range, Strategy
+from engine.plan.coverage import Coverage, Cut, Uncut, Way, uncut_table
+from engine.run.copying import Copying
+from engine.run.snapshot import Batch, Snapshot
+from engine.source.connect import Endpoint
+from engine.source.positions import Position
+from engine.source.watermarks import Candidate
+
+LOW = Position("b.000001", 4).as_dict()
+GROUP = ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate(Position("b.000001", 4, ""), 0.0), ())
+
+
+def copying(
+    name: str, chunks: int, strategy: Strategy = "even", *, rank: int = 0, rows: int = 100_000, **more: Any
+) -> Copying:
+    """A table whose keys are cut at 10, 20, 30 …; of so many rows a chunk."""
+    table = Table("d", name, (Column("id", "int", nullable=False),), ("id",), indexes=(Index("PRIMARY", ("id",)),))
+    size = chunks * rows if strategy != "one" else 9
+    plan = Plan(
+        f"d.{name}", size, 0, ("id",), "PRIMARY", "0", "9", 1.0, strategy, "", rows, chunks, "10", "10"
+    )  # fmt: skip
+    return Copying(table, plan, Path(), rank, **{"coverage": uncut_table(plan), **more})
+
+
+class Cutting:
+    """Instead of `run.cutter.Cutter`: cuts at each ten, up to `ends` of a table that is walked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Uncut, int]] = []
+        self.ends: dict[str, int] = {}
+        self.errors: dict[str, TidemarkError] = {}
+        self._done: dict[str, Future[Cut]] = {}
+
+    def start(self, table: Table, plan: Plan, piece: Uncut, most: int) -> None:
+        assert table.full_name not in self._done
+        self.asked.append((table.full_name, piece, most))
+        self._done[table.full_name] = job = Future[Cut]()
+        if error := self.errors.pop(table.full_name, None):
+            job.set_exception(error)
+        else:
+            job.set_result(self._cut(plan, piece, most))
+
+    def _cut(self, plan: Plan, piece: Uncut, most: int) -> Cut:
+        if piece.way == "whole":
+            return Cut(piece, (piece.limits,), ())
+        chunks: list[Range] = []
+        rest: list[tuple[Range, Way]] = [(piece.limits, piece.way)]
+        end = self.ends.get(plan.table, 10 * plan.estimated_chunks)
+        while rest and len(chunks) < most:
+            limits, way = rest.pop()
+            step = 10 if way == "even" else 5
+            upper = int(limits.lower[0] if limits.lower else 0) + step
+            last = upper >= (int(limits.upper[0]) if limits.upper else end)
+            chunks.append(Range(limits.lower, limits.upper if last else (str(upper),)))
+            rest = [] if last else [(Range((str(upper),), limits.upper), way)]
+        return Cut(piece, tuple(chunks), tuple(rest))
+
+    def done(self) -> dict[str, Future[Cut]]:
+        done, self._done = self._done, {}
+        return done
+
+    def close(self) -> None:
+        pass
+
+
+def report(request: ChunkRequest, **more: Any) -> Report:
+    """What a reader says of a chunk that it has read."""
+    return {
+        "table": request.table.full_name, "chunk": request.number, "limits": request.limits.as_list(), "low": LOW, "high": LOW,
+        "files": [], "rows": 10, "backfill": {}, "nulled": {}, "timings": {"read": 0.2}, "started": "", "ended": "", "host": "h",
+        "pid": 1, "attempt": 0, **more,
+    }  # fmt: skip
+
+
+def failure(request: ChunkRequest, error: TidemarkError) -> Report:
+    """What a reader says that has failed."""
+    table = request.table.full_name
+    return {"table": table, "chunk": request.number, "host": "h", "pid": 1, "failure": error.as_dict()}
+
+
+def read_all(group: ChunkGroup) -> list[Report]:
+    """Readers to whom nothing happens."""
+    return [report(request) for request in group.requests]
+
+
+class Copies:
+    """A snapshot of some tables, with what its journal says. answer: what a group's job reports; it waits until `settle`."""
+
+    def __init__(
+        self, folder: Path, tables: Iterable[Copying], readers: int, answer: Callable[[ChunkGroup], list[Report]]
+    ) -> None:
+        self.answer, self.cutter = answer, Cutting()
+        self.finished: set[tuple[str, int]] = set()
+        self._path, self._gate = folder / "j.jsonl", threading.Event()
+        self.journal = Journal(self._path, "r")
+        self.snapshot = Snapshot(readers, 1 << 20, self.journal, self.cutter, self._run)  # type: ignore[arg-type]
+        for table in tables:
+            self.snapshot.add(table)
+
+    def _run(self, group: ChunkGroup, _: str) -> list[Report]:
+        self._gate.wait(10)
+        return self.answer(group)
+
+    def assign(self) -> list[dict[str, list[int]]]:
+        """Cut what is wanted and start groups; those that are new, in their order: chunks by table."""
+        before = self.events("chunk.assigned")
+        for _ in range(8):
+            self.snapshot.assign(GROUP)
+            self.cut()
+        groups: dict[int, dict[str, list[int]]] = {}
+        for event in self.events("chunk.assigned")[len(before) :]:
+            groups.setdefault(event["group"], {})[event["table"].removeprefix("d.")] = event["chunks"]
+        return list(groups.values())
+
+    def cut(self) -> None:
+        """Take over what was cut, while no job ends."""
+        batch = self.snapshot.collect()
+        assert not batch.finished
+        assert not batch.stopped
+
+    def settle(self) -> Batch:
+        """Let all jobs end; what came of them."""
+        self._gate.set()
+        whole, deadline = Batch(), time.monotonic() + 10
+        while self.snapshot.under_way and time.monotonic() < deadline:
+            batch = self.snapshot.collect()
+            whole.finished += batch.finished
+            whole.stopped |= batch.stopped
+            time.sleep(0.001)
+        self._gate.clear()
+        return whole
+
+    def commit(self, batch: Batch) -> None:
+        """Commit what was read, as the coordinator does."""
+        names = {f.table for f in batch.finished} | set(self.snapshot.cut_since())
+        for name in names:
+            coverage = self.coverage(name.removeprefix("d."))
+            self.snapshot.committed(name, coverage.finish(f.report["chunk"] for f in batch.finished if f.table == name))
+
+    def coverage(self, name: str) -> Coverage:
+        coverage = self.snapshot.coverage(f"d.{name}")
+        assert coverage is not None
+        return coverage
+
+    def events(self, kind: str) -> list[dict[str, Any]]:
+        """The journal's lines of a kind."""
+        lines = map(json.loads, self._path.read_text(encoding="utf-8").splitlines())
+        return [line for line in lines if line["event"] == kind]
+
+    def told(self) -> list[tuple[str, list[Any], bool]]:
+        """What was told of chunks that were cut: table, chunks, complete."""
+        return [(e["table"].removeprefix("d."), e["chunks"], e["complete"]) for e in self.events("chunk.planned")]
+
+    def close(self) -> None:
+        self._gate.set()
+        self.snapshot.close()
+        self.journal.close()
+
+
+@contextmanager
+def copies(
+    folder: Path, *tables: Copying, readers: int = 2, answer: Callable[[ChunkGroup], list[Report]] = read_all
+) -> Iterator[Copies]:
+    """A snapshot that is closed in the end."""
+    made = Copies(folder, tables, readers, answer)
+    try:
+        yield made
+    finally:
+        made.close()
