@@ -22,7 +22,7 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest tests/unit
+	$(PYTHON) -m pytest tests/unit -n 2
 
 bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication
 	@$(PYTHON) -m tests.bench

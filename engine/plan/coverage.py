@@ -35,11 +35,11 @@ class Uncut:
 
 @dataclass(frozen=True)
 class Cut:
-    """What was cut off the uncut range `of`: the chunks from its lower end on, and what is left of it, in order."""
+    """What was cut off the uncut range `of`: the chunks from its lower end on, and what is left of it."""
 
     of: Uncut
     chunks: tuple[Range, ...]
-    rest: tuple[tuple[Range, Way], ...]
+    rest: Range | None
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,12 @@ class Coverage:
 
         Even chunks have the plan's numbers. Of a walk the first has its range's number; the others, and what is left, new ones.
         """
-        number, following = cut.of.number, self.next_number
-        chunks, rest = [], []
-        for n, limits in enumerate([*cut.chunks, *(limits for limits, _ in cut.rest)]):
-            if cut.of.way == "even":
-                own = number + n
-            else:
-                own, following = (number, following) if n == 0 else (following, following + 1)
-            if n < len(cut.chunks):
-                chunks.append(Chunk(own, limits))
-            else:
-                rest.append(Uncut(own, limits, cut.rest[n - len(cut.chunks)][1]))
+        ranges = [*cut.chunks, *([cut.rest] if cut.rest else [])]
+        new = cut.of.number + 1 if cut.of.way == "even" else self.next_number
+        numbers = [cut.of.number, *range(new, new + len(ranges) - 1)]
+        chunks = [Chunk(*pair) for pair in zip(numbers, cut.chunks, strict=False)]
+        rest = [Uncut(numbers[-1], cut.rest, cut.of.way)] if cut.rest else []
+        following = self.next_number if cut.of.way == "even" else self.next_number + len(ranges) - 1
         at = self.uncut.index(cut.of)
         return self.cut(chunks, [*self.uncut[:at], *rest, *self.uncut[at + 1 :]], following), chunks
 

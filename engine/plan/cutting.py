@@ -7,7 +7,7 @@ have grown; so a reader stops at twice the planned rows (`capture.chunk`), and w
 from engine import clock
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range
-from engine.plan.coverage import Cut, Uncut, Way
+from engine.plan.coverage import Cut, Uncut
 from engine.plan.keys import ChunkKey
 from engine.plan.walk import next_bound
 from engine.source.connect import Connection
@@ -19,19 +19,14 @@ def cut(
     """Up to `most` chunks off the lower end of a range; fewer when that takes longer than `patience_s`."""
     deadline = clock.monotonic_s() + patience_s
     if piece.way == "whole" or key is None:
-        return Cut(piece, (piece.limits,), ())
+        return Cut(piece, (piece.limits,), None)
     chunks: list[Range] = []
-    rest: list[tuple[Range, Way]] = [(piece.limits, piece.way)]
+    rest: Range | None = piece.limits
     while rest and len(chunks) < most and (not chunks or clock.monotonic_s() < deadline):
-        limits, _ = rest.pop(0)
-        if piece.way == "walk":
-            bound = next_bound(connection, table, key, limits, plan.chunk_rows)
-            chunks.append(Range(limits.lower, bound or limits.upper))
-            if bound is not None:
-                rest = [(Range(bound, limits.upper), "walk")]
-            continue
-        chunk = plan.even_range(piece.number + len(chunks))
-        if chunk.upper is not None:
-            rest = [(Range(chunk.upper, limits.upper), "even")]
-        chunks.append(chunk)
-    return Cut(piece, tuple(chunks), tuple(rest))
+        if piece.way == "even":
+            bound = plan.even_range(piece.number + len(chunks)).upper
+        else:
+            bound = next_bound(connection, table, key, rest, plan.chunk_rows)
+        chunks.append(Range(rest.lower, bound or rest.upper))
+        rest = Range(bound, rest.upper) if bound else None
+    return Cut(piece, tuple(chunks), rest)

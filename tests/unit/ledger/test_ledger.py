@@ -43,8 +43,8 @@ def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
         chunks.append(Range(lower, bound))
         lower = bound
     if of.way == "whole" or of.limits.upper or rng.random() < 0.3:
-        return coverage.after(Cut(of, (of.limits,), ()))
-    return coverage.after(Cut(of, tuple(chunks), ((Range(lower, None), of.way),)))
+        return coverage.after(Cut(of, (of.limits,), None))
+    return coverage.after(Cut(of, tuple(chunks), Range(lower, None)))
 
 
 def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]:
@@ -270,7 +270,7 @@ def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
     """The epoch that publishes it says its bounds and what is uncut; the table is not copied before the rest is."""
     record = next(records(Random(1)))
     coverage, _ = uncut_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
-        Cut(Uncut(0, WHOLE, "whole"), (WHOLE,), ())
+        Cut(Uncut(0, WHOLE, "whole"), (WHOLE,), None)
     )
     shortened = coverage.shortened(0, Range(None, ("5",)))
     cut = cut_as_dict([Chunk(0, Range(None, ("5",)))], shortened)

@@ -243,7 +243,7 @@ def test_a_walk_does_not_leave_its_range(walking: None) -> None:
         piece = Uncut(2, Range(("2",), ("3",)), "walk")
         walked = cut(server, server.table, server.key, plan, piece, 99, 60.0)  # type: ignore[arg-type]
     ends = [("2",), ("2", "4"), ("2", "8"), ("3",)]
-    assert walked == Cut(piece, tuple(Range(*pair) for pair in pairwise(ends)), ())
+    assert walked == Cut(piece, tuple(Range(*pair) for pair in pairwise(ends)), None)
 
 
 @pytest.mark.parametrize(
@@ -283,11 +283,11 @@ def test_the_rest_of_a_shortened_chunk_is_walked_later() -> None:
     """It keeps its place among the keys, whatever was cut before; numbers are the plan's for even chunks, new ones for a walk's."""
     coverage = Coverage(uncut=(Uncut(0, WHOLE, "even"),), next_number=3)
     even = (Range(None, ("1",)), Range(("1",), ("2",)))
-    coverage, _ = coverage.after(Cut(coverage.uncut[0], even, ((Range(("2",), None), "even"),)))
+    coverage, _ = coverage.after(Cut(coverage.uncut[0], even, Range(("2",), None)))
     coverage = coverage.shortened(1, Range(("1",), ("1", "5"))).finish([1])
     assert coverage.uncut == (Uncut(2, Range(("2",), None), "even"), Uncut(3, Range(("1", "5"), ("2",)), "walk"))
     walked = (Range(("1", "5"), ("1", "7")), Range(("1", "7"), ("1", "8")))
-    coverage, chunks = coverage.after(Cut(coverage.uncut[1], walked, ((Range(("1", "8"), ("2",)), "walk"),)))
+    coverage, chunks = coverage.after(Cut(coverage.uncut[1], walked, Range(("1", "8"), ("2",))))
     assert [chunk.number for chunk in chunks] == [3, 4]
     assert [uncut.number for uncut in coverage.uncut] == [2, 5]
     assert coverage.next_number == 6

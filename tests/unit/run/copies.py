@@ -15,7 +15,7 @@ from engine.decode.schema import Column, Index, Table
 from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.plan.chunks import Plan, Range, Strategy
-from engine.plan.coverage import Coverage, Cut, Uncut, Way, uncut_table
+from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
 from engine.run.copying import Copying
 from engine.run.snapshot import Batch, Snapshot
 from engine.source.connect import Endpoint
@@ -58,18 +58,16 @@ class Cutting:
 
     def _cut(self, plan: Plan, piece: Uncut, most: int) -> Cut:
         if piece.way == "whole":
-            return Cut(piece, (piece.limits,), ())
+            return Cut(piece, (piece.limits,), None)
         chunks: list[Range] = []
-        rest: list[tuple[Range, Way]] = [(piece.limits, piece.way)]
+        rest: Range | None = piece.limits
         end = self.ends.get(plan.table, 10 * plan.estimated_chunks)
         while rest and len(chunks) < most:
-            limits, way = rest.pop()
-            step = 10 if way == "even" else 5
-            upper = int(limits.lower[0] if limits.lower else 0) + step
-            last = upper >= (int(limits.upper[0]) if limits.upper else end)
-            chunks.append(Range(limits.lower, limits.upper if last else (str(upper),)))
-            rest = [] if last else [(Range((str(upper),), limits.upper), way)]
-        return Cut(piece, tuple(chunks), tuple(rest))
+            upper = int(rest.lower[0] if rest.lower else 0) + (10 if piece.way == "even" else 5)
+            last = upper >= (int(rest.upper[0]) if rest.upper else end)
+            chunks.append(Range(rest.lower, rest.upper if last else (str(upper),)))
+            rest = None if last else Range((str(upper),), rest.upper)
+        return Cut(piece, tuple(chunks), rest)
 
     def done(self) -> dict[str, Future[Cut]]:
         done, self._done = self._done, {}
