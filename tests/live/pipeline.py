@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from engine import clock
 from tests.servers import PASSWORD, USER, Server
 
 ROOT = Path(__file__).parents[2]
@@ -122,6 +123,12 @@ class Pipeline:
         """A graceful stop by SIGTERM; fails when it does not end with 0."""
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=120) == 0, self._log.read_text()[-5000:]
+
+    def finish(self, runner: "subprocess.Popen[bytes]") -> None:
+        """Wait until everything that is in the source's log now is committed, and stop; nobody may write any more."""
+        since = clock.utc_text()
+        self.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in self.events("source.lag")), runner)
+        self.stop(runner)
 
     def status(self) -> dict[str, Any]:
         """`status --json`."""

@@ -28,8 +28,7 @@ def test_every_kind_of_key_under_writes(server: Server, database: str, new_pipel
         runner = pipeline.start()
         pipeline.wait_for(lambda: _streaming(pipeline) >= set(names), runner)
         writer.stop()
-    pipeline.stop(runner)
-    pipeline.run("caught-up")
+    pipeline.finish(runner)
     assert all(writer.committed[name] > 20 for name in names), writer.committed
     copied = {name: len(_chunks(pipeline, name)) for name in names}
     assert all(count >= ROWS * 0.5 / CHUNK_ROWS for count in copied.values()), copied
