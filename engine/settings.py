@@ -107,7 +107,9 @@ class Snapshot(_Section):
         merged: dict[str, Any] = {name: getattr(self, name) for name in names}
         for glob, rules in self.tables.items():
             if _matches(glob, database, table):
-                merged |= {name: value for name, value in rules.model_dump().items() if value is not None}
+                own = {name: value for name, value in rules.model_dump().items() if value is not None}
+                # A size in bytes says that rows do not count, whatever holds for other tables.
+                merged |= {"chunk_rows": 0, **own} if "target_bytes" in own else own
         if f"{database}.{table}" in self.chunk_key:
             merged["key"] = self.chunk_key[f"{database}.{table}"]
         return TableRules(**merged)

@@ -22,10 +22,11 @@ from engine.capture.session import ReaderSession
 from engine.decode.gtid import parse_gtid_set
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema
+from engine.errors import TableStoppedError
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import ChunkKey, bound_at
 from engine.plan.ordering import ServerOrder
-from engine.source.connect import Endpoint, quote
+from engine.source.connect import Endpoint, query, quote
 from engine.source.packets import prepare
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, Step, no_step, server_time_s
@@ -48,12 +49,18 @@ class ChunkRequest:
     max_memory: int
 
     @property
-    def most(self) -> int | None:
-        """The number of rows after which reading stops; None where it cannot, as rows could share the key of the last one."""
-        if self.key is None or not set(self.table.key) <= set(self.key.names):
+    def may_be_null(self) -> bool:
+        """Whether rows whose key is NULL belong to it."""
+        return self.key is not None and self.key.columns[0].nullable and self.limits.lower is None
+
+    def most(self, nulls: int | None = None) -> int | None:
+        """The number of rows after which reading stops; None where it cannot, as rows could share the key of the last one.
+
+        nulls: how many rows have NULL for a key, None when not counted; they cannot be told apart by it, so all of them are read.
+        """
+        if self.key is None or not set(self.table.key) <= set(self.key.names) or (self.may_be_null and nulls is None):
             return None
-        # Rows whose key is NULL cannot be told apart by it.
-        return None if self.limits.lower is None and self.key.columns[0].nullable else 2 * self.rows
+        return 2 * self.rows + (nulls or 0)
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,13 @@ def read_chunk(
     nulled: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, chunk_writer(request, schema) as writer:
         buffer = _Buffer(request.max_memory, Path(spill), schema)
-        count, most = 0, request.most
-        for rows in read_rows(session, request, nulled):
+        nulls = _null_keys(session, request)
+        count, most = 0, request.most(nulls)
+        for rows in read_rows(session, request, nulled, nulls):
             count += rows.num_rows
-            kept = rows if count != most else rows.slice(0, rows.num_rows - 1)
+            kept = rows
             if count == most:
-                request = _shortened(request, rows)
+                kept, request = _shortened(request, rows)
             writer.write(kept) if exact else buffer.add(kept)
         step("after_read")
         timings.lap("read")
@@ -124,10 +132,31 @@ def read_chunk(
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 
-def _shortened(request: ChunkRequest, rows: pa.Table) -> ChunkRequest:
-    """A chunk that is larger than it may be ends where the last row that was read begins: all rows below that key were read."""
+def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
+    """How many rows of the chunk have NULL for a key: entries of the index, read once more."""
+    if request.key is None or not request.may_be_null:
+        return 0
+    source, name = quote(request.table.database, request.table.name), quote(request.key.names[0])
+    index = quote(request.key.index)
+    (row,) = query(session.connection, f"SELECT COUNT(*) AS n FROM {source} FORCE INDEX ({index}) WHERE {name} IS NULL")
+    return int(row["n"])
+
+
+def _shortened(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRequest]:
+    """A chunk that is larger than it may be ends in front of the last row that was read: all rows below its key were read.
+
+    Raises TableStoppedError when no row of the last batch can be a bound.
+    """
     assert request.key is not None
-    return replace(request, limits=Range(request.limits.lower, bound_at(request.key, rows, rows.num_rows - 1)))
+    for row in reversed(range(rows.num_rows)):
+        bound = bound_at(request.key, rows, row)
+        if bound is not None:
+            return rows.slice(0, row), replace(request, limits=Range(request.limits.lower, bound))
+    raise TableStoppedError(
+        f"{request.table.full_name}: a chunk is too large and no key of its last {rows.num_rows} rows can end it.",
+        detail="They are NULL, or hold codes that their character set has no character for. Nothing of it was published.",
+        hint="Set another chunk key for the table, or larger chunks.",
+    )
 
 
 def chunk_writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
@@ -135,7 +164,7 @@ def chunk_writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
     return FileWriter(request.folder, f"chunk-{request.number:06d}", schema, request.table.key)
 
 
-def select_statement(request: ChunkRequest) -> str:
+def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
     """The SELECT of a chunk: columns listed (so that invisible ones come too), one range of the key's index.
 
     Without FORCE INDEX the optimiser takes a range that is a good part of the table for the whole of it.
@@ -146,15 +175,18 @@ def select_statement(request: ChunkRequest) -> str:
         return f"SELECT {columns} FROM {source}"
     condition = predicate(request.key, request.limits)
     where = f" WHERE {condition}" if condition else ""
-    order = f" ORDER BY {', '.join(map(quote, request.key.names))} LIMIT {request.most}" if request.most else ""
+    most = request.most(nulls)
+    order = f" ORDER BY {', '.join(map(quote, request.key.names))} LIMIT {most}" if most else ""
     index = f" FORCE INDEX ({quote(request.key.index)})" if where or order else ""
     return f"SELECT {columns} FROM {source}{index}{where}{order}"
 
 
-def read_rows(session: ReaderSession, request: ChunkRequest, nulled: Counter[str]) -> Iterator[pa.Table]:
+def read_rows(
+    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
+) -> Iterator[pa.Table]:
     """What the chunk's SELECT returns, in batches."""
     doing, schema = f"Reading chunk {request.number} of {request.table.full_name}", arrow_schema(request.table)
-    statement = prepare(session.connection, select_statement(request), doing)
+    statement = prepare(session.connection, select_statement(request, nulls), doing)
     types, packets = statement.execute(doing)
     check_types(request.table.columns, types)
     for block in packets.blocks():

@@ -1,12 +1,15 @@
 """Reading a table that has no identity: one chunk, published to its change log as inserts.
 
 Nothing tells its rows apart, so no change can be applied to what a SELECT returned. The chunk must be exact by itself: a consistent
-snapshot is opened between two watermarks, and only if not one change of the table lies between them is it read, all within that
-snapshot; it is then the table at the high watermark. Otherwise another one is opened. The window is as long as two statements,
-not as long as the read. (A table of an engine without snapshots is read between the watermarks, and read again.)
+snapshot is opened between two watermarks, and only if every change of the table between them is known to be in it is it read, all
+within that snapshot; it is then the table at the high watermark. Otherwise another one is opened. Known to be in it is,
+with GTIDs, what `gtid_executed` held before it was opened: what remains doubtful is a millisecond, however long the read takes and
+however old the low watermark is. Without GTIDs nothing is known, and the window must be free of changes. (A table of an engine
+without snapshots is read between the watermarks, and read again.)
 """
 
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +19,7 @@ from engine.capture.changes import log_schema
 from engine.capture.chunk import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.session import ReaderSession
+from engine.decode.gtid import gtid_set_of
 from engine.decode.schema import arrow_schema
 from engine.errors import TableStoppedError
 from engine.source.connect import Endpoint, query
@@ -39,15 +43,15 @@ def read_keyless(
         timings.lap("low")
         writer = FileWriter(request.folder, "changes", log_schema(arrow_schema(request.table)), ("_tm_seq",))
         with writer:
-            high = _opened(session, request, low, step)
-            quiet = high == low or _quiet(session, endpoint, first_server_id, request, low, high)
+            opened = _opened(session, request, low, step)
+            high, quiet = opened.high, _quiet(session, endpoint, first_server_id, request, low, opened)
             if quiet or not request.table.transactional:
                 timings.lap("high")
                 nulled = _write(session, request, high, writer)
                 timings.lap("read")
             if not request.table.transactional and not session.watermarks.exact(request.table):
                 high = current(session.connection, session.server)
-                quiet = high == low or _quiet(session, endpoint, first_server_id, request, low, high)
+                quiet = _quiet(session, endpoint, first_server_id, request, low, _Opened(high, ""))
             query(session.connection, "COMMIT")
             if quiet:
                 files = writer.close()
@@ -63,15 +67,25 @@ def read_keyless(
     )
 
 
-def _opened(session: ReaderSession, request: ChunkRequest, low: Position, step: Step) -> Position:
-    """Open a snapshot; the position that all it shows lies before."""
+@dataclass(frozen=True)
+class _Opened:
+    """A snapshot: what it shows lies at or before `high`, and holds all transactions of `visible` (a GTID set; empty: unknown)."""
+
+    high: Position
+    visible: str
+
+
+def _opened(session: ReaderSession, request: ChunkRequest, low: Position, step: Step) -> _Opened:
     if session.watermarks.exact(request.table):
-        return low
+        return _Opened(low, "")
+    executed = ""
+    if session.watermarks.kind == "gtid":
+        executed = query(session.connection, "SELECT @@global.gtid_executed AS executed")[0]["executed"]
     query(session.connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
     step("before_high")
     high = current(session.connection, session.server)
     step("after_high")
-    return high
+    return _Opened(high, executed)
 
 
 def _quiet(
@@ -80,9 +94,20 @@ def _quiet(
     first_server_id: int,
     request: ChunkRequest,
     low: Position,
-    high: Position,
+    opened: _Opened,
 ) -> bool:
-    return not len(changes_between(session, endpoint, first_server_id, request.table, low, high, Counter()))
+    """Whether no change of the table lies in (low, high] but those that the snapshot is known to show."""
+    if opened.high == low:
+        return True
+    changes = changes_between(session, endpoint, first_server_id, request.table, low, opened.high, Counter())
+    if not len(changes):
+        return True
+    if not opened.visible or not changes.fact("tx_n").all():
+        return False
+    low_half, high_half = changes.facts["tx_a"].to_numpy(), changes.facts["tx_b"].to_numpy()
+    theirs = str(gtid_set_of(low_half, high_half, changes.fact("tx_n")))
+    (row,) = query(session.connection, "SELECT GTID_SUBSET(%s, %s) AS shown", (theirs, opened.visible))
+    return bool(row["shown"])
 
 
 def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer: FileWriter) -> Counter[str]:

@@ -1,6 +1,6 @@
 """What the decoders know of a table: its columns, in the server's order."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,9 +14,9 @@ class Column:
     """One column as the server's catalogue describes it.
 
     type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
-    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts,
-    None for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else
-    they stop the table).
+    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
+    for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop
+    the table). tells_apart: whether rows or chunks are told apart by it; no code of it may become "?".
     """
 
     name: str
@@ -31,14 +31,16 @@ class Column:
     collation: str | None = None
     labels: tuple[str, ...] = ()
     null_dates: bool = False
+    tells_apart: bool = False
 
 
 @dataclass(frozen=True)
 class Index:
-    """An index by which ranges of whole columns can be read, in its order."""
+    """An index by which ranges of whole columns can be read, in its order; descending: all of it."""
 
     name: str
     columns: tuple[str, ...]
+    descending: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Table:
     key: the columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
     empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none). unfit:
     why its row images cannot be followed although its columns could, or empty. indexes: those that chunks can be cut by, that of
-    `key` first.
+    `key` first. clustered: the columns that the engine keeps behind those of every index, when they are known.
     """
 
     database: str
@@ -58,6 +60,7 @@ class Table:
     transactional: bool = True
     unfit: str = ""
     indexes: tuple[Index, ...] = ()
+    clustered: tuple[str, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -74,6 +77,11 @@ class Table:
         )
         return replace(self, columns=tuple(columns))
 
+    def told_apart_by(self, names: Iterable[str]) -> "Table":
+        """The table with its key and these columns marked as what rows and chunks are told apart by."""
+        told = {*self.key, *names}
+        return replace(self, columns=tuple(replace(c, tells_apart=c.name in told) for c in self.columns))
+
     def as_dict(self) -> dict[str, Any]:
         """For the ledger; `table_from_dict` is the inverse."""
         return asdict(self)
@@ -82,8 +90,9 @@ class Table:
 def table_from_dict(record: Mapping[str, Any]) -> Table:
     """The inverse of `Table.as_dict`."""
     columns = tuple(Column(**{**column, "labels": tuple(column.get("labels", ()))}) for column in record["columns"])
-    indexes = tuple(Index(i["name"], tuple(i["columns"])) for i in record["indexes"])
-    return Table(**{**record, "columns": columns, "key": tuple(record["key"]), "indexes": indexes})
+    indexes = tuple(Index(**{**index, "columns": tuple(index["columns"])}) for index in record["indexes"])
+    names = {name: tuple(record[name]) for name in ("key", "clustered")}
+    return Table(**{**record, "columns": columns, "indexes": indexes, **names})
 
 
 def arrow_schema(table: Table) -> pa.Schema:

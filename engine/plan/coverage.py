@@ -102,7 +102,8 @@ class Coverage:
     def shortened(self, number: int, limits: Range) -> "Coverage":
         """A pending chunk was read up to a nearer bound only; the rest is cut by a walk."""
         rest = Uncut(self.next_number, Range(limits.upper, self.pending[number].upper), "walk")
-        return self.cut([Chunk(number, limits)], [*self.uncut, rest], self.next_number + 1)
+        # In front: what is left of read chunks is cut before anything else, so that there are never many such rests.
+        return self.cut([Chunk(number, limits)], [rest, *self.uncut], self.next_number + 1)
 
     def finish(self, numbers: Iterable[int]) -> "Coverage":
         """With these pending chunks finished."""

@@ -7,8 +7,8 @@ SQL, and how it becomes an Arrow scalar where Arrow compares as the server does.
 compare (DESIGN 6).
 
 The placing of a text takes it from Unicode back into the column's character set. In five sets several codes are one character, so
-that way back is not known, and a key in them is not ordered here. Codes that have no character at all, which the
-servers themselves show as "?", are compared as "?".
+that way back is not known, and a key in them is not ordered here. Codes that have no character at all, which the servers show
+as "?", stop their table where a key has one: in a bound (`walk`), or in a row image (`decode.types.strings`).
 """
 
 from collections.abc import Callable, Sequence
@@ -98,7 +98,7 @@ ORDERS: dict[str, Order] = {
     "timestamp": _MOMENT,
     "time": Order("CAST({} AS CHAR)", _typed("TIME({})")),
     **dict.fromkeys(("binary", "varbinary"), _BINARY),
-    **dict.fromkeys(("char", "varchar"), Order("{}", _text)),
+    **dict.fromkeys(("char", "varchar"), Order("HEX(CONVERT({} USING utf8mb4))", _text)),
     **{name: Order("CAST({} AS CHAR)", _typed(name.upper())) for name in ("uuid", "inet4", "inet6")},
 }
 """Types by which a table can be cut. Not ENUM and SET: the servers read no range of an index on them."""
@@ -125,8 +125,10 @@ def order_of(column: Column) -> Order:
     return ORDERS[column.type]
 
 
-def text_of(value: Any) -> str:
-    """A value as `Order.select` fetches it, as a bound's text."""
+def fetched(column: Column, value: Any) -> str:
+    """A value as `Order.select` fetches it, as a bound's text. Raises ValueError for a text with a surrogate, which is none."""
+    if column.type in ("char", "varchar"):
+        return bytes.fromhex(value).decode()
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
@@ -138,15 +140,34 @@ def scalar(column: Column, text: str) -> pa.Scalar | None:
     return pa.scalar(order.scalar(column, text), pa.float64() if pa.types.is_floating(type_) else type_)
 
 
-def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound:
-    """The key of one decoded row, as a bound."""
-    return tuple(order_of(column).text(rows[column.name][row].as_py()) for column in key.columns)
+def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound | None:
+    """The key of one decoded row, as a bound; None for one that cannot be one: NULL, or a text that may not lead back to it."""
+    values = [rows[column.name][row].as_py() for column in key.columns]
+    if None in values:
+        return None
+    bound = tuple(order_of(column).text(value) for column, value in zip(key.columns, values, strict=True))
+    return None if any(map(doubtful, key.columns, bound)) else bound
+
+
+def recoverable(column: Column) -> str:
+    """SQL that is false for a value whose text does not lead back to it; empty where all do."""
+    if column.charset is None or column.charset.startswith("utf8"):
+        return ""
+    name = quote(column.name)
+    return f"HEX({name}) = HEX(CONVERT(CONVERT({name} USING utf8mb4) USING {column.charset}))"
+
+
+def doubtful(column: Column, text: str) -> bool:
+    """Whether a text may stand for a code without a character."""
+    return bool(recoverable(column)) and ("?" in text or "\ufffd" in text)
 
 
 def why_unordered(column: Column) -> str:
     """Why a table cannot be cut by a column, in plain words; empty when it can."""
     if column.type not in ORDERS:
         return f"no range of an index on {column.type.upper()} can be read"
+    if column.type == "char" and "_nopad_" in (column.collation or ""):
+        return f"CHAR in {column.collation} is ordered otherwise in an index than in a condition"
     if column.charset in SEVERAL_CODES:
         return f"in the character set {column.charset} one character has several codes"
     if column.null_dates:
@@ -156,8 +177,10 @@ def why_unordered(column: Column) -> str:
 
 def own_key(table: Table) -> ChunkKey | None:
     """The table's identity as a chunk key, as far as its columns can be ordered; None when not even the first can."""
-    index = next((index for index in table.indexes if table.key and index.columns == table.key), None)
-    return _ordered(table, table.key, index.name) if index else None
+    for index in table.indexes:
+        if table.key and table.key[: len(index.columns)] == index.columns:
+            return _ordered(table, index.columns, index.name)
+    return None
 
 
 def configured_key(table: Table, name: str) -> ChunkKey:
@@ -181,9 +204,8 @@ def configured_key(table: Table, name: str) -> ChunkKey:
 
 
 def _extended(table: Table, index: Index) -> tuple[str, ...]:
-    """The index's columns, and those of the identity that InnoDB keeps behind them."""
-    own = table.key if table.transactional else ()
-    return tuple(dict.fromkeys([*index.columns, *own]))
+    """The index's columns, and those that the engine keeps behind them, ascending."""
+    return index.columns if index.descending else tuple(dict.fromkeys([*index.columns, *table.clustered]))
 
 
 def _ordered(table: Table, names: Sequence[str], index: str) -> ChunkKey | None:

@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Sequence
 
 from engine.decode.schema import Table
-from engine.errors import SpecError
+from engine.errors import SpecError, TableStoppedError
 from engine.plan.chunks import Plan
 from engine.plan.strategy import Ends, chunk_key, decide
 from engine.plan.walk import key_ends
@@ -21,18 +21,30 @@ _COUNTED = 100_000
 
 
 def plan_tables(
-    connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool = True
+    connection: Connection,
+    tables: Sequence[Table],
+    settings: Snapshot,
+    *,
+    exact: bool = True,
+    stopped: dict[str, TableStoppedError] | None = None,
 ) -> list[Plan]:
-    """The plans of the tables. exact: with the two ends of each key, which decide between even and uneven.
+    """The plans of the tables, in their order. exact: with the two ends of each key, which decide between even and uneven.
 
-    Raises SpecError for a chunk key that does not do, or is configured for a table that is not among them.
+    stopped: gets the errors of tables that cannot be planned, which have no plan then; without it they are raised. Raises SpecError
+    for a chunk key that does not do.
     """
-    _check_names(tables, settings)
-    estimates = statistics(connection, tables)
-    none = Statistics(0, 0, 0)
-    if not exact:
-        return [decide(table, estimates.get(table.full_name, none), None, settings) for table in tables]
-    return [_plan(connection, table, estimates.get(table.full_name, none), settings) for table in tables]
+    estimates, plans = statistics(connection, tables), []
+    for table in tables:
+        estimate = estimates.get(table.full_name, Statistics(0, 0, 0))
+        try:
+            plans.append(
+                _plan(connection, table, estimate, settings) if exact else decide(table, estimate, None, settings)
+            )
+        except TableStoppedError as error:
+            if stopped is None:
+                raise
+            stopped[table.full_name] = error
+    return plans
 
 
 def _plan(connection: Connection, table: Table, estimate: Statistics, settings: Snapshot) -> Plan:
@@ -49,7 +61,8 @@ def _plan(connection: Connection, table: Table, estimate: Statistics, settings: 
     return decide(table, estimate, ends, settings)
 
 
-def _check_names(tables: Sequence[Table], settings: Snapshot) -> None:
+def check_names(tables: Sequence[Table], settings: Snapshot) -> None:
+    """Raises SpecError for a chunk key that is configured for a table that is not captured."""
     names = [table.full_name for table in tables]
     for name in settings.chunk_key:
         if name not in names:

@@ -13,7 +13,7 @@ from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import uncut_table
 from engine.plan.cutting import cut
-from engine.plan.planner import plan_tables
+from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
 from engine.settings import Snapshot
 from engine.source.connect import Connection
@@ -36,6 +36,7 @@ def _planned(
     connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool
 ) -> Iterator[tuple[Table, Plan, float | None]]:
     """Each table with its plan and the seconds it takes (None when unknown)."""
+    check_names(tables, settings)
     plans = plan_tables(connection, tables, settings, exact=exact)
     speed = bytes_per_s(connection, tables, plans) if exact else None
     readers = settings.readers or os.cpu_count() or 1

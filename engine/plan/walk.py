@@ -5,10 +5,12 @@ that is the bound before itself, because so many rows share a key, it is the nex
 Each statement reads one range of the key's index and no more than a chunk of it, and each is over when it has answered.
 """
 
+from collections.abc import Sequence
+
 from engine.decode.schema import Table
 from engine.errors import TableStoppedError
 from engine.plan.chunks import Range, behind, predicate
-from engine.plan.keys import Bound, ChunkKey, order_of, scalar, text_of
+from engine.plan.keys import Bound, ChunkKey, fetched, order_of, recoverable, scalar
 from engine.source.connect import Connection, query, quote
 
 
@@ -41,8 +43,9 @@ def key_statement(table: Table, key: ChunkKey, limits: Range, offset: int, *, st
     if key.columns[0].nullable:
         conditions.append(f"{quote(key.columns[0].name)} IS NOT NULL")
     where = " AND ".join(condition for condition in conditions if condition)
+    exact = " AND ".join(filter(None, map(recoverable, key.columns))) or "TRUE"
     return (
-        f"SELECT {', '.join([*selects, f'{beyond} AS beyond'])} FROM {quote(table.database, table.name)} AS t "
+        f"SELECT {', '.join([*selects, f'{exact} AS exact', f'{beyond} AS beyond'])} FROM {quote(table.database, table.name)} AS t "
         f"FORCE INDEX ({quote(key.index)}){' WHERE ' + where if where else ''} "
         f"ORDER BY {', '.join(quote('t', name) for name in key.names)} LIMIT 1 OFFSET {offset}"
     )
@@ -55,30 +58,47 @@ def _key_at(
     rows = query(connection, statement)
     if not rows:
         return None, False
-    *values, beyond = rows[0].values()
-    return bound_of(table, key, values), bool(beyond)
+    *values, exact, beyond = rows[0].values()
+    bound = bound_of(table, key, values)
+    if not exact:
+        raise TableStoppedError(
+            f"{table.full_name}: its key {', '.join(bound)} holds a code that its character set has no character for.",
+            detail="Where such a key belongs among the others cannot be told, so the table is not copied.",
+            hint="Correct the value in the source, or exclude the table.",
+        )
+    return bound, bool(beyond)
 
 
-def bound_of(table: Table, key: ChunkKey, values: list[object]) -> Bound:
-    """Fetched values as a bound. Raises TableStoppedError for a date that does not exist."""
-    bound = tuple(text_of(value) for value in values)
-    for column, value in zip(key.columns, bound, strict=False):
+def bound_of(table: Table, key: ChunkKey, values: Sequence[object]) -> Bound:
+    """Fetched values as a bound. Raises TableStoppedError for a date that does not exist and a text that is none."""
+    bound = []
+    for column, value in zip(key.columns, values, strict=False):
         try:
-            scalar(column, value)
+            bound.append(fetched(column, value))
+            scalar(column, bound[-1])
         except ValueError:
             raise TableStoppedError(
-                f"{table.full_name}: its key {column.name} holds {value}, a date that does not exist.",
+                f"{table.full_name}: its key {column.name} holds {value}, a date that does not exist or a text with surrogates.",
                 detail="Keys tell rows apart and are never changed to NULL, so the table is not copied.",
                 hint="Correct the value in the source, or exclude the table.",
             ) from None
-    return bound
+    return tuple(bound)
 
 
 def key_ends(connection: Connection, table: Table, key: ChunkKey) -> list[str | None]:
-    """The smallest and the largest value of the key's first column as texts, None without any; two dives into its index."""
+    """The smallest and the largest value of the key's first column as texts, None without any; two dives into its index.
+
+    Not by MIN and MAX: of a descending index they read all.
+    """
     column = key.columns[0]
-    select = order_of(column).select
-    name, source = quote(column.name), quote(table.database, table.name)
-    low, high = select.format(f"MIN({name})"), select.format(f"MAX({name})")
-    (row,) = query(connection, f"SELECT {low} AS low, {high} AS high FROM {source}")
-    return [None if value is None else text_of(value) for value in row.values()]
+    name = quote("t", column.name)
+    ends: list[str | None] = []
+    for direction in ("", " DESC"):
+        rows = query(
+            connection,
+            f"SELECT {order_of(column).select.format(name)} AS k FROM {quote(table.database, table.name)} AS t "
+            f"FORCE INDEX ({quote(key.index)}){f' WHERE {name} IS NOT NULL' if column.nullable else ''} "
+            f"ORDER BY {name}{direction} LIMIT 1",
+        )
+        ends.append(bound_of(table, key, [rows[0]["k"]])[0] if rows else None)
+    return ends

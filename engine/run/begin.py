@@ -14,7 +14,7 @@ from engine.errors import SpecError, TidemarkError
 from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
-from engine.plan.planner import plan_tables
+from engine.plan.planner import check_names, plan_tables
 from engine.settings import Spec
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, check_identity
@@ -48,8 +48,10 @@ def first_epoch(
         position = Position(position.file, position.offset, gtids_at(endpoint, position, spec.first_server_id()))
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
     unfit = refused(captured)
+    check_names(captured, spec.snapshot)
     fit = [table for table in captured if table.full_name not in unfit]
-    plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.startup not in FOLLOW_ONLY)
+    plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.startup not in FOLLOW_ONLY, stopped=unfit)
+    fit = [table for table in fit if table.full_name not in unfit]
     if spec.source.startup in FOLLOW_ONLY:
         plans = [_followed(plan) for plan in plans]
     tables: dict[str, Record] = {

@@ -79,10 +79,11 @@ class Coordinator:
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._connection: Connection = open_connection(source.endpoint)
         null_dates = spec.source.invalid_dates == "null"  # the spec decides, not what it said when the pipeline began
-        self._tables = {
-            name: table_from_dict(t.table).with_null_dates(null_dates) for name, t in ledger.state.tables.items()
-        }
         self._plans = {name: plan_from_dict(t.plan) for name, t in ledger.state.tables.items()}
+        self._tables = {
+            name: table_from_dict(t.table).with_null_dates(null_dates).told_apart_by(self._plans[name].chunk_key)
+            for name, t in ledger.state.tables.items()
+        }
         self._gtids = self.position.gtids
         if source.watermarks == "gtid" and self._gtids is None:  # the server had no GTIDs when the pipeline began
             self._gtids = gtids_at(source.endpoint, self.position, spec.first_server_id())

@@ -59,7 +59,7 @@ class Publisher:
         for table in state.tables.values():
             if not table.begun:
                 continue
-            expected = bool(table.coverage.done or table.changes_applied)
+            expected = bool(table.rows_read or table.changes_applied)
             self._open(table_from_dict(table.table), plan_from_dict(table.plan), state.ledger, expected)
 
     def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from engine.decode.schema import Column, Index, Table
@@ -25,7 +24,7 @@ SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, COLUMN_NAME AS name, LOWER(DATA_TYPE)
 FROM information_schema.COLUMNS WHERE {where} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _KEYS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, INDEX_NAME AS name, COLUMN_NAME AS col, SUB_PART AS part, NULLABLE = 'YES' AS nullable,
-       NON_UNIQUE = 0 AS is_unique, INDEX_TYPE AS kind, {usable} AS usable
+       NON_UNIQUE = 0 AS is_unique, INDEX_TYPE AS kind, COLLATION = 'D' AS descending, {usable} AS usable
 FROM information_schema.STATISTICS WHERE {where}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME <> 'PRIMARY', NON_UNIQUE, INDEX_NAME, SEQ_IN_INDEX"""
 _STATISTICS = """
@@ -101,7 +100,8 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
     for name in names:
         engine = facts[name][0]["engine"] if name in facts else None
         parts = keys.get(name, [])
-        identity = _identity(parts)
+        identities = _identities(parts)
+        identity = identities[0] if identities else None
         unfit = _LONG_UNIQUE if engine != "MEMORY" and any(part["kind"] == "HASH" for part in parts) else ""
         table = Table(
             *name,
@@ -110,6 +110,7 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
             transactional=engine not in engines or engines[engine],
             unfit=unfit,
             indexes=_ranged(parts, identity),
+            clustered=_clustered(parts, identities) if engine == "InnoDB" else (),
         )
         tables.append(table.with_null_dates(null_dates))
     return tables
@@ -169,21 +170,38 @@ def _indexes(parts: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
     return indexes
 
 
-def _identity(parts: Iterable[dict[str, Any]]) -> Index | None:
-    """The first index that identifies a row: the primary key, else a unique one on whole columns that are not nullable."""
-    for name, index in _indexes(parts).items():
-        if all(p["is_unique"] and not (p["part"] or p["nullable"] or p["col"] is None) for p in index):
-            return Index(name, tuple(part["col"] for part in index))
-    return None
+def _identities(parts: Iterable[dict[str, Any]]) -> list[Index]:
+    """The indexes that identify a row, the primary key first: unique ones on whole columns that are not nullable."""
+    return [
+        Index(name, tuple(part["col"] for part in index))
+        for name, index in _indexes(parts).items()
+        if all(p["is_unique"] and not (p["part"] or p["nullable"] or p["col"] is None) for p in index)
+    ]
+
+
+def _clustered(parts: Iterable[dict[str, Any]], identities: Sequence[Index]) -> tuple[str, ...]:
+    """The key that InnoDB keeps behind the columns of every index.
+
+    It is the primary key, else the first unique one without nullable columns in the order of the table's definition, which the
+    catalogue does not tell: known only when there is one (MySQL manual, "Clustered and Secondary Indexes").
+    """
+    primary = [part for part in parts if part["name"] == "PRIMARY"]
+    known = primary[0]["part"] is None if primary else len(identities) == 1
+    return identities[0].columns if known and identities else ()
 
 
 def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[Index, ...]:
-    """The indexes that ranges can be read by, as far as they are of whole columns; that of the identity first."""
+    """The indexes that ranges can be read by, as far as they are of whole columns in one direction; that of the identity first."""
     found = []
     for name, index in _indexes(parts).items():
-        whole = list(takewhile(lambda part: part["col"] is not None and not part["part"], index))
+        descending = bool(index[0]["descending"])
+        whole = []
+        for part in index:
+            if part["col"] is None or part["part"] or bool(part["descending"]) != descending:
+                break
+            whole.append(part)
         if whole and index[0]["kind"] == "BTREE" and index[0]["usable"]:
-            found.append(Index(name, tuple(part["col"] for part in whole)))
+            found.append(Index(name, tuple(part["col"] for part in whole), descending))
     return tuple(sorted(found, key=lambda index: identity is None or index.name != identity.name))
 
 

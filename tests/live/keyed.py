@@ -93,6 +93,8 @@ KEYED: dict[str, Keyed] = {
     "bits": Keyed("k BIT(20) PRIMARY KEY", ("k",), lambda n: (n * 13,)),
     "tenant": Keyed(_TENANT, ("tenant", "id"), lambda n: (4 if n % 10 else n % 7, n)),
     "abc": Keyed("a INT, b INT, c INT, PRIMARY KEY (a, b, c)", ("a", "b", "c"), lambda n: (-5, n % 3, n)),
+    "falling": Keyed("id INT, PRIMARY KEY (id DESC)", ("id",), lambda n: (n * 3,)),
+    "mixed": Keyed("a INT, b INT, PRIMARY KEY (a, b DESC)", ("a", "b"), lambda n: (n // 5, n)),
     "uuid": Keyed("k CHAR(36) PRIMARY KEY", ("k",), lambda n: (f"{_digest(n)[:8]}-{_digest(n)[8:12]}-{n}",)),
     "uuids": Keyed(
         "k UUID PRIMARY KEY",

@@ -78,11 +78,28 @@ def _image_texts(
 ) -> tuple[pa.Array, Offsets]:
     value, after = image_binaries(records, at, null, column, mapped)
     try:
-        return to_utf8(value, column.charset or ""), after
+        text = to_utf8(value, column.charset or "")
     except (pa.ArrowInvalid, UnicodeDecodeError):
         raise fail(column, "a text is not valid in its character set", "Correct the value in the source.") from None
     except pa.ArrowCapacityError:
         raise fail(column, "its texts in one stretch of the binlog take more than 2 GiB", "Report this.") from None
+    if column.tells_apart and _lost_codes(value, text, column.charset or ""):
+        raise fail(
+            column,
+            "a key holds a code that its character set has no character for, so that keys could be confused",
+            "Correct the value in the source, or exclude the table.",
+        )
+    return text, after
+
+
+def _lost_codes(value: pa.Array, text: pa.Array, charset: str) -> bool:
+    """Whether a code of the values became "?" or U+FFFD: in sets where the byte 3F is "?" and never a part of another code."""
+    if charset.startswith(("utf", "ucs")):
+        return False
+    marks = pc.sum(pc.count_substring(text, "?")).as_py()
+    return bool(
+        marks != pc.sum(pc.count_substring(value, b"?")).as_py() or pc.any(pc.match_substring(text, "\ufffd")).as_py()
+    )
 
 
 def image_padded(

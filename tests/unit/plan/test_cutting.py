@@ -279,17 +279,17 @@ def test_what_cannot_be_cut_is_one_chunk() -> None:
     assert not Coverage().copied
 
 
-def test_the_rest_of_a_shortened_chunk_is_walked_later() -> None:
+def test_the_rest_of_a_shortened_chunk_is_walked_before_anything_else() -> None:
     """It keeps its place among the keys, whatever was cut before; numbers are the plan's for even chunks, new ones for a walk's."""
     coverage = Coverage(uncut=(Uncut(0, WHOLE, "even"),), next_number=3)
     even = (Range(None, ("1",)), Range(("1",), ("2",)))
     coverage, _ = coverage.after(Cut(coverage.uncut[0], even, Range(("2",), None)))
     coverage = coverage.shortened(1, Range(("1",), ("1", "5"))).finish([1])
-    assert coverage.uncut == (Uncut(2, Range(("2",), None), "even"), Uncut(3, Range(("1", "5"), ("2",)), "walk"))
+    assert coverage.uncut == (Uncut(3, Range(("1", "5"), ("2",)), "walk"), Uncut(2, Range(("2",), None), "even"))
     walked = (Range(("1", "5"), ("1", "7")), Range(("1", "7"), ("1", "8")))
-    coverage, chunks = coverage.after(Cut(coverage.uncut[1], walked, Range(("1", "8"), ("2",))))
+    coverage, chunks = coverage.after(Cut(coverage.uncut[0], walked, Range(("1", "8"), ("2",))))
     assert [chunk.number for chunk in chunks] == [3, 4]
-    assert [uncut.number for uncut in coverage.uncut] == [2, 5]
+    assert [uncut.number for uncut in coverage.uncut] == [5, 2]
     assert coverage.next_number == 6
     assert [(piece.number, piece.finished) for piece in coverage.pieces()] == [
         (0, False),

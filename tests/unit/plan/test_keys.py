@@ -60,7 +60,7 @@ def indexed(*indexes: tuple[str, ...], transactional: bool = True, key: tuple[st
     """A table with a key and these indexes, named after their columns."""
     columns = (ID, column("n", "int"), V, column("w", "int"), ENUM, text())
     listed = [Index("_".join(names), names) for names in (*([key] if key else []), *indexes)]
-    return Table("shop", "orders", columns, key, transactional=transactional, indexes=tuple(listed))
+    return Table("shop", "orders", columns, key, indexes=tuple(listed), clustered=key if transactional else ())
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from rich.console import Console
 from engine.errors import SpecError
 from engine.plan import planner, show
 from engine.plan.chunks import Plan
-from engine.plan.planner import plan_tables
+from engine.plan.planner import check_names, plan_tables
 from engine.plan.show import json_parts, shown
 from engine.plan.speed import seconds
 from engine.settings import Snapshot
@@ -90,7 +90,7 @@ def test_a_chunk_key_of_a_table_that_is_not_captured_is_refused() -> None:
     """With the nearest name, before anything is asked of the server."""
     tables = [table(column("id", "int"), key=["id"])]
     with pytest.raises(SpecError, match=r"names 'shop\.order', which is not among") as raised:
-        plan_tables(None, tables, Snapshot(chunk_key={"shop.order": "id"}))  # type: ignore[arg-type]
+        check_names(tables, Snapshot(chunk_key={"shop.order": "id"}))
     assert raised.value.hint == "The nearest of them is 'shop.orders'."
 
 

@@ -7,7 +7,7 @@ import pytest
 from engine.capture.chunk import ChunkRequest, select_statement
 from engine.decode.schema import Column
 from engine.plan.chunks import WHOLE, Range, behind, predicate, range_from, text
-from engine.plan.keys import Bound, ChunkKey, text_of
+from engine.plan.keys import Bound, ChunkKey, fetched
 from engine.plan.ordering import order_statement
 from engine.plan.walk import key_statement
 from tests.unit.plan import support
@@ -79,10 +79,18 @@ def test_a_bound_as_sql(column: Column, bound: str, sql: str) -> None:
     assert key_of(column).literal(0, bound) == sql
 
 
-@pytest.mark.parametrize(("value", "bound"), [(7, "7"), (1.0, "1.0"), ("é", "é"), ("0A", "0A")])
-def test_a_fetched_value_as_a_bound(value: object, bound: str) -> None:
-    """Its text."""
-    assert text_of(value) == bound
+@pytest.mark.parametrize(
+    ("of", "value", "bound"),
+    [
+        (column("k", "int"), 7, "7"),
+        (column("k", "double"), 1.0, "1.0"),
+        (column("k", "binary"), "0A", "0A"),
+        (support.text("k"), "C3A9", "é"),
+    ],
+)
+def test_a_fetched_value_as_a_bound(of: Column, value: object, bound: str) -> None:
+    """Its text; texts come as the digits of their UTF-8."""
+    assert fetched(of, value) == bound
 
 
 def test_the_statements_of_a_walk() -> None:
@@ -91,28 +99,36 @@ def test_the_statements_of_a_walk() -> None:
     keys = "SELECT `a` AS k0, `b` AS k1, CAST(`c` AS CHAR) AS k2, "
     source = "FROM `shop`.`orders` AS t FORCE INDEX (`PRIMARY`)"
     order = "ORDER BY `t`.`a`, `t`.`b`, `t`.`c` LIMIT 1 OFFSET "
-    assert key_statement(table, AB, WHOLE, 9) == f"{keys}TRUE AS beyond {source} {order}9"
+    assert key_statement(table, AB, WHOLE, 9) == f"{keys}TRUE AS exact, TRUE AS beyond {source} {order}9"
     assert (
         key_statement(table, AB, Range(("1",), ("5",)), 9)
-        == f"{keys}TRUE AS beyond {source} WHERE `a` >= 1 AND `a` < 5 {order}9"
+        == f"{keys}TRUE AS exact, TRUE AS beyond {source} WHERE `a` >= 1 AND `a` < 5 {order}9"
     )
     lower = ("1", "2", "2026-01-31")
     behind_it = "((`a` = 1 AND `b` = 2 AND `c` > '2026-01-31') OR (`a` = 1 AND `b` > 2) OR (`a` > 1))"
     assert (
         key_statement(table, AB, Range(lower, None), 9)
-        == f"{keys}{behind_it} AS beyond {source} WHERE {behind_it.replace('`c` >', '`c` >=')} {order}9"
+        == f"{keys}TRUE AS exact, {behind_it} AS beyond {source} WHERE {behind_it.replace('`c` >', '`c` >=')} {order}9"
     )
     assert (
         key_statement(table, AB, Range(lower, ("5",)), 0, strictly=True)
-        == f"{keys}{behind_it} AS beyond {source} WHERE {behind_it} AND `a` < 5 {order}0"
+        == f"{keys}TRUE AS exact, {behind_it} AS beyond {source} WHERE {behind_it} AND `a` < 5 {order}0"
     )
+
+
+def test_a_text_that_does_not_lead_back_to_its_code_is_told() -> None:
+    """In sets with codes that no character stands for; in UTF-8 there are none."""
+    latin = support.text("s", charset="greek", collation="greek_general_ci")
+    statement = key_statement(support.table(latin), key_of(latin), WHOLE, 9)
+    assert "HEX(`s`) = HEX(CONVERT(CONVERT(`s` USING utf8mb4) USING greek)) AS exact" in statement
+    assert "TRUE AS exact" in key_statement(support.table(support.text("s")), key_of(support.text("s")), WHOLE, 9)
 
 
 def test_a_walk_passes_over_null() -> None:
     """NULL keys belong to the first chunk and are no bounds."""
     table = support.table(*NULLABLE.columns)
     assert key_statement(table, key_of(NULLABLE.columns[0], index="by_a"), Range(None, ("5",)), 2) == (
-        "SELECT `a` AS k0, TRUE AS beyond FROM `shop`.`orders` AS t FORCE INDEX (`by_a`) "
+        "SELECT `a` AS k0, TRUE AS exact, TRUE AS beyond FROM `shop`.`orders` AS t FORCE INDEX (`by_a`) "
         "WHERE (`a` < 5 OR `a` IS NULL) AND `a` IS NOT NULL ORDER BY `t`.`a` LIMIT 1 OFFSET 2"
     )
 

@@ -213,7 +213,13 @@ def test_rows_of_a_chunk(rules: dict[str, Any], row_bytes: int, rows: int) -> No
 
 def test_rules_of_a_table_decide_its_plan() -> None:
     """Rows a chunk, the factor's bounds and the key, by glob."""
-    indexed = table(ID, column("v", "int"), key=["id"], indexes=[Index("PRIMARY", ("id",)), Index("by_v", ("v",))])
+    indexed = table(
+        ID,
+        column("v", "int"),
+        key=["id"],
+        indexes=[Index("PRIMARY", ("id",)), Index("by_v", ("v",))],
+        clustered=("id",),
+    )
     rules = {"shop.*": {"chunk_rows": 50, "even_factor_upper": 2.0}, "*.orders": {"key": "v"}}
     made = plan(100, 1, 100, indexed, tables=rules)
     assert (made.chunk_rows, made.chunk_key, made.index, made.estimated_chunks) == (50, ("v", "id"), "by_v", 2)
