@@ -74,13 +74,12 @@ _INTEGER = Order("{}", _number, lambda _, text: int(text))
 _DECIMAL = Order("{}", _number, lambda _, text: Decimal(text), lambda value: f"{Decimal(value):f}")
 # A FLOAT of seven digits is another number than the stored one.
 _FLOAT = Order("CAST({} AS DOUBLE)", _number, lambda _, text: float(text))
+# Not strftime, which writes the year 999 in three digits.
 _MOMENT = Order(
     "CAST({} AS CHAR)",
     _quoted,
     lambda _, text: datetime.fromisoformat(text),
-    lambda value: value.replace(tzinfo=None).isoformat(
-        " ", "microseconds"
-    ),  # strftime writes the year 999 in three digits
+    lambda value: value.replace(tzinfo=None).isoformat(" ", "microseconds"),
 )
 _BINARY = Order("HEX({})", _bytes, lambda _, text: bytes.fromhex(text), lambda value: value.hex().upper())
 ORDERS: dict[str, Order] = {
