@@ -1,11 +1,11 @@
 """Changes: row images with what is known of each, as two Arrow tables of the same length.
 
 `rows` has the table's own columns. `facts` has, for each image: `kind` (number of `decode.images`), `file` (number of
-its binlog file), `offset` (behind its event), `ts` (commit, seconds since 1970) and its transaction as `tx_a`, `tx_b`,
-`tx_n` (MySQL: the halves of the server uuid and the number; MariaDB: domain, server id and number; number 0: no GTID).
+its binlog file), `offset` (behind its event), `ts` (commit, seconds since 1970) and its transaction's GTID as `tx_source` (an index
+into `sources`, see `capture.transactions`) and `tx_n` (0: no GTID).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.decode.gtid import sid_text
 from engine.decode.images import KINDS
 
 FACTS = pa.schema(
@@ -22,8 +21,7 @@ FACTS = pa.schema(
         ("file", pa.int64()),
         ("offset", pa.int64()),
         ("ts", pa.int64()),
-        ("tx_a", pa.uint64()),
-        ("tx_b", pa.uint64()),
+        ("tx_source", pa.int64()),
         ("tx_n", pa.int64()),
     ]
 )
@@ -39,10 +37,11 @@ LOG_COLUMNS = (
 
 @dataclass(frozen=True)
 class Changes:
-    """Images in the binlog's order."""
+    """Images of one stretch in the binlog's order. sources: of its GTIDs, the text in front of the number."""
 
     rows: pa.Table
     facts: pa.Table
+    sources: Sequence[str] = ("",)
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -52,7 +51,7 @@ class Changes:
         if chosen.dtype == bool:
             chosen = np.flatnonzero(chosen)
         slots = pa.array(chosen)
-        return Changes(self.rows.take(slots), self.facts.take(slots))
+        return Changes(self.rows.take(slots), self.facts.take(slots), self.sources)
 
     def fact(self, name: str) -> npt.NDArray[np.int64]:
         """One column of the facts."""
@@ -65,11 +64,12 @@ def empty(schema: pa.Schema) -> Changes:
 
 
 def concatenate(parts: Iterable[Changes], schema: pa.Schema) -> Changes:
-    """The parts one after the other."""
+    """The parts of one stretch one after the other."""
     parts = list(parts)
     if not parts:
         return empty(schema)
-    return Changes(pa.concat_tables(p.rows for p in parts), pa.concat_tables(p.facts for p in parts))
+    rows, facts = pa.concat_tables(p.rows for p in parts), pa.concat_tables(p.facts for p in parts)
+    return Changes(rows, facts, parts[-1].sources)
 
 
 def log_schema(rows: pa.Schema) -> pa.Schema:
@@ -77,7 +77,7 @@ def log_schema(rows: pa.Schema) -> pa.Schema:
     return pa.schema([*(field.with_nullable(True) for field in rows), *LOG_COLUMNS])
 
 
-def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_seq: int, *, mariadb: bool) -> pa.Table:
+def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_seq: int) -> pa.Table:
     """Changes of one binlog file as rows of the change log.
 
     kinds: as published, which the emission may have changed. file: the binlog file's name. first_seq: `_tm_seq` of the first; the
@@ -85,28 +85,15 @@ def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_se
     """
     count = len(changes)
     schema = log_schema(changes.rows.schema)
-    offset = changes.facts["offset"].cast(pa.string())
+    offset, number = changes.facts["offset"].cast(pa.string()), changes.facts["tx_n"]
+    gtids = pc.binary_join_element_wise(
+        pa.array(changes.sources, pa.string()).take(changes.facts["tx_source"]), number.cast(pa.string()), ""
+    )
     columns = [
         pa.array(KINDS, pa.string()).take(pa.array(kinds)),
         pc.multiply(changes.facts["ts"], 1_000_000).cast(pa.timestamp("us", "UTC")),
         pc.binary_join_element_wise(pa.scalar(file), offset, ":"),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
-        _transactions(changes.facts, mariadb=mariadb),
+        pc.if_else(pc.greater(number, 0), gtids, None),
     ]
     return pa.table([*changes.rows.columns, *columns], schema=schema)
-
-
-def _transactions(facts: pa.Table, *, mariadb: bool) -> pa.ChunkedArray:
-    """GTIDs as the servers write them: `uuid:number` or `domain-server-number`; NULL where there is none."""
-    number = facts["tx_n"]
-    present = pc.greater(number, 0)
-    if mariadb:
-        text = pc.binary_join_element_wise(*(facts[n].cast(pa.string()) for n in ("tx_a", "tx_b", "tx_n")), "-")
-        return pc.if_else(present, text, None)
-    low, high = np.asarray(facts["tx_a"].to_numpy()), np.asarray(facts["tx_b"].to_numpy())
-    # A stretch of binlog has one server uuid, seldom a few.
-    new = np.flatnonzero((np.diff(low, prepend=low[:1] + 1) != 0) | (np.diff(high, prepend=high[:1] + 1) != 0))
-    sids = pa.array([sid_text(int(low[n]), int(high[n])) for n in new], pa.string())
-    run = np.repeat(np.arange(len(new)), np.diff(np.append(new, len(low))))
-    text = pc.binary_join_element_wise(sids.take(pa.array(run)), number.cast(pa.string()), ":")
-    return pc.if_else(present, text, None)

@@ -231,7 +231,7 @@ def changes_between(
     if table.full_name in stretch.stopped:
         raise stretch.stopped[table.full_name]
     if session.watermarks.kind == "gtid" and low.gtids is not None:
-        gtids = str(parse_gtid_set(low.gtids).union(stretch.gtids))
+        gtids = str(parse_gtid_set(low.gtids).union(stretch.transactions.gtids))
         known = Position(high.file, high.offset, gtids)
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
     return concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))

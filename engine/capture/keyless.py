@@ -104,8 +104,7 @@ def _quiet(
         return True
     if not opened.visible or not changes.fact("tx_n").all():
         return False
-    low_half, high_half = changes.facts["tx_a"].to_numpy(), changes.facts["tx_b"].to_numpy()
-    theirs = str(gtid_set_of(low_half, high_half, changes.fact("tx_n")))
+    theirs = str(gtid_set_of(changes.sources, changes.fact("tx_source"), changes.fact("tx_n")))
     (row,) = query(session.connection, "SELECT GTID_SUBSET(%s, %s) AS shown", (theirs, opened.visible))
     return bool(row["shown"])
 

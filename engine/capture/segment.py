@@ -56,4 +56,4 @@ def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int) -> st
     stretch = BinlogStretch({}, Position(position.file, FIRST_OFFSET), position, mariadb=False)
     for _ in read_stretch(endpoint, stretch, first_server_id):
         pass
-    return str(stretch.gtids)
+    return str(stretch.transactions.gtids)

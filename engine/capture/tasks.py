@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from engine import clock
 from engine.capture import session as sessions
 from engine.capture.binlog import BinlogStretch
@@ -127,7 +129,7 @@ class Segment:
                 follow = follows[table.full_name]
                 chosen, kinds = published(changes.fact("kind"), emitted(changes, follow.key, follow.progress, order))
                 if len(chosen):
-                    log = logs.setdefault(table.full_name, _Log(follow, self.first_seq, self.mariadb))
+                    log = logs.setdefault(table.full_name, _Log(follow, self.first_seq))
                     log.write(changes.take(chosen), kinds, file)
             for name, error in stretch.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
@@ -139,13 +141,14 @@ class Segment:
             raise
         finally:
             order.close()
+        seen = stretch.transactions
         return {
-            "gtids": str(stretch.gtids),
+            "gtids": str(seen.gtids),
             "tables": reports,
             "stopped": {name: error.as_dict() for name, error in stretch.stopped.items()},
-            "transactions": stretch.transactions,
-            "bytes": stretch.bytes,
-            "last_ts": stretch.last_ts,
+            "transactions": seen.count,
+            "bytes": seen.bytes,
+            "last_ts": seen.last_ts,
             "seconds": round(clock.monotonic_s() - started, 6),
             **_reader(),
         }
@@ -154,16 +157,15 @@ class Segment:
 class _Log:
     """The change log file that a segment writes for one table."""
 
-    def __init__(self, follow: Follow, first_seq: int, mariadb: bool) -> None:
-        self._seq, self._mariadb, self._kinds = first_seq, mariadb, [0, 0, 0, 0]
+    def __init__(self, follow: Follow, first_seq: int) -> None:
+        self._seq, self._kinds = first_seq, [0, 0, 0, 0]
         schema = log_schema(arrow_schema(follow.table))
         self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:
-        self.writer.write(log_table(changes, kinds, file, self._seq, mariadb=self._mariadb))
+        self.writer.write(log_table(changes, kinds, file, self._seq))
         self._seq += len(kinds)
-        for kind in kinds.tolist():
-            self._kinds[kind] += 1
+        self._kinds = (np.array(self._kinds) + np.bincount(kinds, minlength=4)).tolist()
 
     def close(self) -> Report:
         return {"files": [file.as_dict() for file in self.writer.close()], "kinds": self._kinds, "next_seq": self._seq}

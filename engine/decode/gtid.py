@@ -6,7 +6,7 @@ PREVIOUS_GTIDS takes the exclusive ends of intervals for inclusive ones.
 
 import struct
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,20 +60,21 @@ def parse_gtid_set(text: str) -> GtidSet:
     return GtidSet(intervals)
 
 
-def gtid_set_of(low: npt.NDArray[np.uint64], high: npt.NDArray[np.uint64], number: npt.NDArray[np.int64]) -> GtidSet:
-    """The set of many transactions: the two halves of each one's server uuid as loaded from the event, and its number."""
-    intervals: dict[str, tuple[Interval, ...]] = {}
-    if not len(number):
-        return GtidSet()
-    order = np.lexsort((number, low, high))
-    low, high, number = low[order], high[order], number[order]
-    new_sid = (np.diff(low) != 0) | (np.diff(high) != 0)
-    cuts = np.flatnonzero(new_sid | (np.diff(number) > 1)) + 1
-    first, last = np.concatenate([[0], cuts]), np.concatenate([cuts, [len(number)]]) - 1
-    for a, b in zip(first.tolist(), last.tolist(), strict=True):
-        sid = sid_text(int(low[a]), int(high[a]))
-        intervals[sid] = (*intervals.get(sid, ()), (int(number[a]), int(number[b])))
-    return GtidSet(intervals)
+def gtid_set_of(sources: Sequence[str], source: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> GtidSet:
+    """The set of many transactions. source: for each one the index of its `uuid:` in `sources`; number: its number."""
+    return GtidSet(
+        {
+            sources[n].removesuffix(":"): _intervals(np.unique(number[source == n]))
+            for n in np.flatnonzero(np.bincount(source)).tolist()
+        }
+    )
+
+
+def _intervals(numbers: npt.NDArray[np.int64]) -> tuple[Interval, ...]:
+    """Sorted numbers as closed intervals."""
+    cuts = np.flatnonzero(np.diff(numbers) > 1)
+    first, last = np.concatenate([[0], cuts + 1]), np.append(cuts, len(numbers) - 1)
+    return tuple(zip(numbers[first].tolist(), numbers[last].tolist(), strict=True))
 
 
 def sid_text(low: int, high: int) -> str:

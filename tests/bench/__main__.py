@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.measure import DATABASE, bench_changes, bench_rows
+from tests.bench.log import bench_log
+from tests.bench.measure import DATABASE, bench_rows
 from tests.bench.report import report
 from tests.bench.schemas import SCHEMAS, Schema
+from tests.bench.workloads import WORKLOADS
 from tests.live.pipeline import Pipeline
 from tests.servers import FLAVORS, Server, start
 
@@ -23,7 +25,11 @@ def main() -> None:
     parser.add_argument("--flavor", choices=FLAVORS, default="mysql")
     parser.add_argument("--schema", choices=(*SCHEMAS, "both"), default="both")
     parser.add_argument("--rows", type=int, help="default: 2 million narrow ones, 500 000 wide ones")
-    parser.add_argument("--changes", type=int, help="default: 500 000 narrow ones, 100 000 wide ones; 0: none")
+    parser.add_argument(
+        "--changes",
+        type=int,
+        help="single-row transactions, and half of the changes in bulk; default: 500 000 narrow ones, 100 000 wide ones; 0: none",
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     figures = {}
@@ -40,17 +46,20 @@ def main() -> None:
 
 def _bench(flavor: str, schema: Schema, rows: int, changes: int) -> dict[str, dict[str, float | str]]:
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, _server(flavor) as server:
-        pipeline = Pipeline(server, DATABASE, Path(folder))
+        (home := Path(folder) / "two").mkdir()
+        pipeline = Pipeline(server, DATABASE, home)
         figures = {"rows": bench_rows(server, pipeline, schema, rows)}
-        if changes:
-            figures["changes"] = bench_changes(server, pipeline, schema, rows, changes)
+        for workload in WORKLOADS if changes else ():
+            count = workload.factor * changes
+            figures[workload.name] = bench_log(server, pipeline, schema, workload, rows, count)
         return figures
 
 
 @contextmanager
 def _server(flavor: str) -> Iterator[Server]:
-    """A server that writes fast: what is measured is reading."""
-    with start(flavor, sync_binlog=0, innodb_flush_log_at_trx_commit=0, buffer_pool="1G") as server:
+    """A server that writes fast, as what is measured is reading, and whose binlog has files enough for two slots."""
+    fast = {"sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0, "buffer_pool": "1G"}
+    with start(flavor, **fast, max_binlog_size=32 << 20) as server:
         server.execute(f"CREATE DATABASE {DATABASE}")
         yield server
 

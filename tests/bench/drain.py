@@ -33,8 +33,8 @@ def rows_undecoded(server: Server, sql: str, rows: int) -> float:
         return rows / (time.perf_counter() - began)
 
 
-def log_undecoded(server: Server, start: Position, changes: int) -> tuple[float, float]:
-    """(changes a second, bytes a second) of a binlog dump that is thrown away."""
+def log_undecoded(server: Server, start: Position) -> tuple[float, int]:
+    """(seconds, bytes) of a binlog dump from `start` to its present end that is thrown away."""
     with closing(open_connection(endpoint(server))) as connection:
         with connection.cursor() as cursor:
             cursor.execute("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
@@ -45,7 +45,7 @@ def log_undecoded(server: Server, start: Position, changes: int) -> tuple[float,
         took = time.perf_counter() - began
         with suppress(pymysql.Error, OSError):
             connection._force_close()
-        return changes / took, size / took
+        return took, size
 
 
 def _drain(connection: "pymysql.connections.Connection[object]") -> int:
@@ -76,20 +76,20 @@ def rows_by_pymysql(server: Server, sql: str, limit: int) -> float:
 
 
 def log_by_mysql_replication(server: Server, start: Position, limit_s: float) -> dict[str, float | str]:
-    """Row changes a second through mysql-replication, over as many as it reads in `limit_s`.
+    """Row images a second through mysql-replication, over as many as it reads in `limit_s`.
 
-    `mysql_replication_failed` says at which change it stopped and why, where it cannot decode one.
+    `mysql_replication_failed` says at which image it stopped and why, where it cannot decode one.
     """
     failed: dict[str, float | str] = {}
     with closing(_stream(server, start, [WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent])) as stream:
         began, count = time.perf_counter(), 0
         try:
             for event in stream:
-                count += len(event.rows)
+                count += len(event.rows) * (2 if isinstance(event, UpdateRowsEvent) else 1)
                 if time.perf_counter() - began > limit_s:
                     break
         except Exception as error:  # noqa: BLE001 - whatever a library raises that meets what it does not know
-            failed = {"mysql_replication_failed": f"at change {count + 1}, {type(error).__name__}: {error}"}
+            failed = {"mysql_replication_failed": f"at image {count + 1}, {type(error).__name__}: {error}"}
         return {"mysql_replication": count / (time.perf_counter() - began), **failed}
 
 

@@ -2,13 +2,24 @@
 
 from tests.bench.measure import Figures
 from tests.bench.schemas import Schema
+from tests.bench.workloads import WORKLOADS, Workload
+
+_LABELS = {
+    "undecoded": "dump, undecoded",
+    "decoding": "decoding alone, one process",
+    "one_slot": "pipeline to committed files, one slot",
+    "committed": "pipeline to committed files, two slots",
+    "merged": "pipeline to merged mirror, two slots",
+    "mysql_replication": "mysql-replication",
+}
 
 
 def report(flavor: str, schema: Schema, figures: dict[str, Figures]) -> str:
     """The tables of a schema."""
     lines = [*_rows(flavor, schema, figures["rows"])]
-    if "changes" in figures:
-        lines += _changes(flavor, schema, figures["changes"])
+    for workload in WORKLOADS:
+        if workload.name in figures:
+            lines += _log(flavor, schema, workload, figures[workload.name])
     return "\n".join(lines)
 
 
@@ -25,21 +36,14 @@ def _rows(flavor: str, schema: Schema, rows: Figures) -> list[str]:
     return [*lines, _memory(rows)]
 
 
-def _changes(flavor: str, schema: Schema, log: Figures) -> list[str]:
-    lines = [
-        f"\n{log['changes']:,} single-row transactions of {schema.columns} columns, {flavor}, two slots; changes a second"
-    ]
-    python = float(log["mysql_replication"])
-    labels = {
-        "undecoded": "dump, undecoded",
-        "mysql_replication": "mysql-replication",
-        "committed": "pipeline to committed files",
-        "pipeline": "pipeline to merged mirror",
-    }
-    for name, label in labels.items():
+def _log(flavor: str, schema: Schema, workload: Workload, log: Figures) -> list[str]:
+    python, undecoded = float(log["mysql_replication"]), float(log["undecoded"])
+    title = f"{log['images']:,} row images of {schema.columns} columns in {workload.label}, {flavor}"
+    lines = [f"\n{title}, {float(log['bytes']) / 2**20:.0f} MiB of binlog; images a second"]
+    for name, label in _LABELS.items():
         speed = float(log[name])
         ratio = f"{speed / python:>8.1f} × mysql-replication" if python else ""
-        lines.append(f"  {label:<28}{speed:>14,.0f}   {speed / float(log['undecoded']):.3f} of the dump{ratio}")
+        lines.append(f"  {label:<38}{speed:>14,.0f}   {speed / undecoded:.3f} of the dump{ratio}")
     if "mysql_replication_failed" in log:
         lines.append(f"  mysql-replication cannot decode this log: {log['mysql_replication_failed']}")
     if log["mysql_replication_wrong"]:

@@ -16,7 +16,7 @@ class Schema:
     """A table, and how it is filled and changed.
 
     create, fill: with `{table}`; fill takes the ids after one and up to another. insert, update: single-row statements of the
-    procedure of `changes`, with `{table}`. rows, changes: how many are measured unless told otherwise.
+    procedure of `workloads`, with `{table}`; update serves its bulk too. rows, changes: how many are measured unless told otherwise.
     """
 
     name: str
@@ -29,21 +29,6 @@ class Schema:
     rows: int
     changes: int
 
-
-# `n` counts the changes. Deletes take even ids and updates odd ones, so that each of them finds its row.
-_CHANGES = """
-CREATE PROCEDURE `{database}`.change_rows(IN changes INT, IN rows_there INT)
-BEGIN
-  DECLARE n INT DEFAULT 0;
-  WHILE n < changes DO
-    CASE n MOD 5
-      WHEN 0 THEN {insert};
-      WHEN 1 THEN DELETE FROM {table} WHERE id = 2 + 2 * (n * 7919 MOD (rows_there DIV 2));
-      ELSE UPDATE {table} SET {update} WHERE id = 1 + 2 * (n * 104729 MOD (rows_there DIV 2));
-    END CASE;
-    SET n = n + 1;
-  END WHILE;
-END"""
 
 NARROW = Schema(
     name="narrow",
@@ -143,13 +128,3 @@ def fill(server: Server, database: str, schema: Schema, rows: int) -> None:
         for start in range(0, rows, BATCH_ROWS):
             cursor.execute(schema.fill.replace("{table}", table), (start, rows))
         cursor.execute(f"ANALYZE NO_WRITE_TO_BINLOG TABLE {table}")
-
-
-def change(server: Server, database: str, schema: Schema, rows: int, changes: int) -> None:
-    """Write that many single-row transactions on a table filled with `rows`: inserts, deletes and updates as 1 : 1 : 3."""
-    table = f"`{database}`.`{schema.table}`"
-    procedure = _CHANGES.replace("{insert}", schema.insert).replace("{update}", schema.update)
-    with closing(server.connect()) as connection, connection.cursor() as cursor:
-        cursor.execute("SET time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES'")
-        cursor.execute(procedure.replace("{database}", database).replace("{table}", table))
-        cursor.execute(f"CALL `{database}`.change_rows(%s, %s)", (changes, rows))

@@ -36,7 +36,7 @@ type = "delta"
 path = "lake"
 merge_interval_s = {merge}
 [spark]
-master = "local[2]"
+master = "local[{slots}]"
 """
 
 
@@ -54,6 +54,7 @@ class Pipeline:
         user: str = USER,
         poll: float = 0.5,
         merge: float = 5.0,
+        slots: int = 2,
         source: str = "",
         snapshot: str = "",
     ) -> None:
@@ -68,6 +69,7 @@ class Pipeline:
                 chunk_rows=chunk_rows,
                 poll=poll,
                 merge=merge,
+                slots=slots,
                 source=source,
                 snapshot=snapshot,
             )

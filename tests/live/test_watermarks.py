@@ -155,6 +155,6 @@ class _Follower:
             stretch = BinlogStretch({}, self._known, end, mariadb=False)
             for _ in read_stretch(self._endpoint, stretch, 78_000):
                 pass
-            gtids = parse_gtid_set(self._known.gtids or "").union(stretch.gtids)
+            gtids = parse_gtid_set(self._known.gtids or "").union(stretch.transactions.gtids)
             self._known = Position(end.file, end.offset, str(gtids))
             watermarks.offer(Candidate(self._known, server_time_s(connection)))

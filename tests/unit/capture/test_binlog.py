@@ -71,8 +71,8 @@ def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, 
     stretch, rows, _ = follow(log, cuts=cuts)
     for name in ("orders", "items"):
         assert [r for r in rows if r[1][0] == name] == [r for r in expected if r[1][0] == name]
-    assert (stretch.done, stretch.transactions) == (True, len(happened))
-    assert str(stretch.gtids) == (
+    assert (stretch.done, stretch.transactions.count) == (True, len(happened))
+    assert str(stretch.transactions.gtids) == (
         f"{SERVER}:1" + (f"-{len(happened)}" if len(happened) > 1 else "") if happened else ""
     )
 
@@ -85,7 +85,7 @@ def test_a_stretch_ends_at_its_end() -> None:
     write(log, 2, ITEMS, "insert", [[2]])
     stretch, rows, _ = follow(log, end=end)
     assert [r[1] for r in rows] == [["items", 1]]
-    assert (stretch.position, str(stretch.gtids)) == (end, f"{SERVER}:1")
+    assert (stretch.position, str(stretch.transactions.gtids)) == (end, f"{SERVER}:1")
 
 
 def test_changes_become_rows_of_the_change_log() -> None:
@@ -100,7 +100,7 @@ def test_changes_become_rows_of_the_change_log() -> None:
     log.rows(ITEMS, 8, "delete", [[2]])
     log.commit()
     _, _, (changes,) = follow(log)
-    table = log_table(changes, changes.fact("kind").astype("int8"), log.file, 40, mariadb=False).to_pydict()
+    table = log_table(changes, changes.fact("kind").astype("int8"), log.file, 40).to_pydict()
     assert table["_tm_kind"] == ["-U", "+U", "-U", "+U", "-D"]
     assert table["_tm_seq"] == [40, 41, 42, 43, 44]
     assert table["_tm_position"][0] == f"{log.file}:{at}"
@@ -112,7 +112,7 @@ def test_changes_become_rows_of_the_change_log() -> None:
     maria.rows(ITEMS, 8, "insert", [[9]], version=1)
     maria.commit()
     _, _, (changes,) = follow(maria, mariadb=True)
-    table = log_table(changes, changes.fact("kind").astype("int8"), maria.file, 0, mariadb=True).to_pydict()
+    table = log_table(changes, changes.fact("kind").astype("int8"), maria.file, 0).to_pydict()
     assert table["_tm_tx"] == ["3-1-77"]
 
 

@@ -155,8 +155,7 @@ def test_positions_compare_across_files() -> None:
         "file": [2, 3],
         "offset": [2**34, 5],
         "ts": [0, 0],
-        "tx_a": [0, 0],
-        "tx_b": [0, 0],
+        "tx_source": [0, 0],
         "tx_n": [0, 0],
     }
     changes = Changes(table, pa.table(facts, schema=FACTS))

@@ -115,8 +115,7 @@ class World:
         chosen = [image for images in self.images for image in images if after < image.at <= upto]
         rows = self.table((image.key, image.value) for image in chosen)
         facts = [
-            {"kind": i.kind, "file": i.at[0], "offset": i.at[1], "ts": 0, "tx_a": 0, "tx_b": 0, "tx_n": 0}
-            for i in chosen
+            {"kind": i.kind, "file": i.at[0], "offset": i.at[1], "ts": 0, "tx_source": 0, "tx_n": 0} for i in chosen
         ]
         return Changes(rows, pa.Table.from_pylist(facts, schema=FACTS))
 

@@ -24,9 +24,7 @@ def members_of(gtids: GtidSet) -> Members:
 
 def made(of: Members) -> GtidSet:
     """The engine's set of these transactions, as it makes one out of events."""
-    words = [struct.unpack("<QQ", uuid.UUID(sid).bytes) for sid, _ in of]
-    low, high = np.array([w[0] for w in words], np.uint64), np.array([w[1] for w in words], np.uint64)
-    return gtid_set_of(low, high, np.array([n for _, n in of], np.int64))
+    return gtid_set_of(*_arrays(of))
 
 
 def normal(gtids: GtidSet) -> bool:
@@ -44,13 +42,15 @@ def test_the_set_of_many_transactions_holds_each_of_them(of: Members) -> None:
     gtids = made(of)
     assert members_of(gtids) == of
     assert normal(gtids)
-    twice = gtid_set_of(*(np.concatenate([a, a[::-1]]) for a in _arrays(of)))
+    sources, source, number = _arrays(of)
+    twice = gtid_set_of(sources, np.concatenate([source, source[::-1]]), np.concatenate([number, number[::-1]]))
     assert str(twice) == str(gtids)
 
 
-def _arrays(of: Members) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    words = np.array([struct.unpack("<QQ", uuid.UUID(sid).bytes) for sid, _ in of], np.uint64).reshape(-1, 2)
-    return words[:, 0], words[:, 1], np.array([n for _, n in of], np.int64)
+def _arrays(of: Members) -> tuple[list[str], np.ndarray, np.ndarray]:
+    sources = ["", *(f"{sid}:" for sid in SERVERS)]
+    source = np.array([sources.index(f"{sid}:") for sid, _ in of], np.int64)
+    return sources, source, np.array([n for _, n in of], np.int64)
 
 
 @given(members, members)

@@ -1,0 +1,65 @@
+"""Statements in the binlog: which of them may concern a captured table.
+
+Nearly all QUERY events are `BEGIN`, and are recognised by their last bytes without being read.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from engine.decode.events import Kind, read_query
+from engine.decode.framing import words
+from engine.decode.schema import Table
+from engine.decode.stream import Run
+
+_BEGIN = np.uint64(int.from_bytes(b"\0BEGIN", "little"))
+_COMMENTS = re.compile(r"^(\s|/\*(?!M?!).*?\*/|--[^\n]*\n|#[^\n]*\n)+", re.DOTALL)
+_VERSIONED = re.compile(r"/\*M?!\d*\s?(.*?)\*/", re.DOTALL)
+# Dropping an index is not harmless: it may be the one that makes the identity unique. Nor is what MariaDB lets follow
+# `SET STATEMENT … FOR` and `ANALYZE`, or a second action of an ALTER TABLE.
+_HARMLESS = re.compile(
+    r"(?is)^((BEGIN|COMMIT|SAVEPOINT|RELEASE|GRANT|REVOKE|FLUSH|OPTIMIZE|CHECK|SET(?!\s+STATEMENT\b)"
+    r"|ANALYZE\s+((NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?|CREATE\s+(UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+)?INDEX"
+    r"|CREATE\s+TABLE|(CREATE|ALTER|DROP)\s+(USER|ROLE|DATABASE\s+IF\s+NOT|SERVER)"
+    # Programs and views name tables without changing one; what they write later is logged as rows.
+    r"|(CREATE|ALTER|DROP)\s+(OR\s+REPLACE\s+)?(ALGORITHM\s*=\s*\w+\s+)?(DEFINER\s*=\s*\S+\s+)?(SQL\s+SECURITY\s+\w+\s+)?"
+    r"(AGGREGATE\s+)?(VIEW|PROCEDURE|FUNCTION|TRIGGER|EVENT))\b"
+    r"|ALTER\s+TABLE\s+\S+\s+((DISABLE|ENABLE)\s+KEYS|AUTO_INCREMENT\s*=?\s*\d+"
+    r"|ADD\s+(INDEX|KEY)\s+[^,()]*\([^()]*\))\s*;?\s*$)"
+)
+
+
+# Logged as a statement, a write can reach any table, through views, triggers, routines and cascades. What the server itself
+# logs when a MEMORY table comes back empty reaches none but that one.
+_WRITES = re.compile(
+    r"(?is)(SET\s+STATEMENT\s.*?\sFOR\s+)?"
+    r"(INSERT|UPDATE|REPLACE|LOAD|WITH|SELECT|CALL|DO|DELETE(?!\s+FROM\s+`?[\w$]+`?\.`?[\w$]+`?\s*$))\b"
+)
+
+
+def meaningful(run: Run) -> Iterator[tuple[int, str, str]]:
+    """The statements that may concern a captured table: number of the event, default database, text without comments."""
+    queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
+    tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
+    for n in queries[tail != _BEGIN].tolist():
+        query = read_query(run.body(n))
+        statement = _VERSIONED.sub(r"\1", _COMMENTS.sub("", query.statement)).strip()
+        if not _HARMLESS.match(statement):
+            yield n, query.database, statement
+
+
+def concerned(statement: str, database: str, table: Table) -> bool:
+    """Whether a statement may be about a table; in doubt, yes."""
+    if _WRITES.match(statement):
+        return True
+
+    def mentions(name: str) -> bool:
+        if not name.isascii() and "\ufffd" in statement:
+            return True  # written in another character set than UTF-8
+        quoted = re.escape(name.replace("`", "``"))
+        return re.search(rf"(?i)(?<![\w$])({re.escape(name)}|{quoted})(?![\w$])", statement) is not None
+
+    if re.match(r"(?i)DROP\s+(DATABASE|SCHEMA)\b", statement):
+        return mentions(table.database)
+    return mentions(table.name) and (database.casefold() == table.database.casefold() or mentions(table.database))
