@@ -2,12 +2,13 @@
 
 Pure: it is fed `Run`s of a stream that begins between two transactions and gives back `Changes` until its end position is reached.
 What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could concern
-any. In this version every statement that may alter the meaning of a captured table's rows stops that table.
+any. A statement that may alter what a captured table's rows are ends the stretch in front of the transaction that follows it
+(`altered`): what the table is from there on is found out before more is read (`run.altering`).
 """
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.capture.changes import FACTS, Changes
-from engine.capture.statements import concerned, meaningful
+from engine.capture.statements import Alteration, concerned, creates, meaningful, writes
 from engine.capture.transactions import Transactions
 from engine.decode.events import (
     BEGINS,
@@ -38,17 +39,39 @@ _NO_TABLE = (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF)
 """Table ids of row events without rows, which only end a statement (MySQL source, Rows_log_event)."""
 
 
+class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a user
+    """The rows of a table are not as it is captured, though no statement has said so.
+
+    position: in front of their transaction, the last place that can be followed. Changes behind it may have been given already.
+    """
+
+    def __init__(self, table: str, position: Position, error: TableStoppedError) -> None:
+        super().__init__(str(error))
+        self.position = position
+        self.alteration = Alteration((table,), "", "", str(position))
+
+
 class BinlogStretch:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
-    `position`: behind the last event that was seen. `transactions`: those that were seen.
-    `stopped`: tables that cannot be followed, with the reason. `nulled`: dates that became NULL, by table and column.
+    awaited: tables that are not there but may come. `position`: behind the last event that was seen. `transactions`: those seen.
+    `altered`: why the stretch ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed,
+    with the reason. `nulled`: dates that became NULL, by table and column.
     """
 
     def __init__(
-        self, tables: Mapping[tuple[str, str], Table], start: Position, end: Position, *, mariadb: bool
+        self,
+        tables: Mapping[tuple[str, str], Table],
+        start: Position,
+        end: Position,
+        *,
+        mariadb: bool,
+        awaited: Sequence[Table] = (),
     ) -> None:
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
+        self._awaited = awaited
+        self._opened = start  # in front of the transaction that goes on
+        self.altered: Alteration | None = None
         self.transactions = Transactions(mariadb=mariadb)
         self.stopped: dict[str, TableStoppedError] = {}
         self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
@@ -65,22 +88,47 @@ class BinlogStretch:
         if number > file_number(self.end.file):
             self.position = self.end
             return
-        if run.file == self.end.file and run.offset[-1] > self.end.offset:
+        behind = run.file == self.end.file and run.offset[-1] > self.end.offset
+        if behind:
             run = run.slice(0, int((run.offset <= self.end.offset).sum()))
+        if len(run.headers):
+            yield from self._read(run, number)
+        if behind and not self.done:
             self.position = self.end
-        if not len(run.headers):
-            return
+
+    def _read(self, run: Run, number: int) -> Iterator[tuple[Table, str, Changes]]:
         refuse_unknown(run.headers)
         self._refuse_prepared(run)
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # table ids begin anew when the server restarts
         for part in self._parts(run):
-            facts = self.transactions.of(part)
-            dropped = self._statements(part)
-            self._learn_tables(part)
-            yield from self._changes(part, number, facts, dropped)
-        if not self.done:
-            self.position = Position(run.file, int(run.offset[-1]))
+            altered = None if self.altered is None else -1
+            dropped, statement = self._statements(part)
+            altered = statement if altered is None else altered
+            whole = part if altered is None else self._up_to_next(part, altered)
+            if len(whole.headers):
+                facts = self.transactions.of(whole)
+                self._learn_tables(whole)
+                yield from self._changes(whole, number, facts, dropped)
+                self._opened = self._opening(whole, len(whole.headers))
+                self.position = Position(run.file, int(whole.offset[-1]))
+            if whole is not part:
+                self.end = self.position
+                return
+
+    def _up_to_next(self, run: Run, event: int) -> Run:
+        """The run up to the first transaction that begins behind an event; the run itself when there is none."""
+        begins = np.flatnonzero(np.isin(run.headers.kind, BEGINS))
+        later = begins[begins > event]
+        return run.slice(0, int(later[0])) if len(later) else run
+
+    def _opening(self, run: Run, event: int) -> Position:
+        """The place in front of the transaction that an event belongs to."""
+        begins = np.flatnonzero(np.isin(run.headers.kind[:event], BEGINS))
+        if not len(begins):
+            return self._opened
+        n = int(begins[-1])
+        return Position(run.file, int(run.offset[n - 1])) if n else self.position
 
     def _parts(self, run: Run) -> Iterator[Run]:
         """The run, cut in front of each transaction with a statement of meaning: what lies before it is to be published."""
@@ -98,17 +146,17 @@ class BinlogStretch:
         ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
         for table_id in np.setdiff1d(ids, np.fromiter(self._maps, np.uint64)).tolist():
             event = int(events[int(np.flatnonzero(ids == table_id)[0])])
-            self._maps[table_id] = self._mapped(read_table_map(run.body(event), mariadb=self._mariadb))
+            mapped = read_table_map(run.body(event), mariadb=self._mariadb)
+            try:
+                self._maps[table_id] = self._mapped(mapped)
+            except TableStoppedError as error:
+                raise SchemaMismatch(f"{mapped.database}.{mapped.table}", self._opening(run, event), error) from error
 
     def _mapped(self, mapped: TableMap) -> tuple[Table, TableMap] | None:
         table = self._tables.get((mapped.database, mapped.table))
         if table is None:
             return None
-        try:
-            check_table_map(table, mapped)
-        except TableStoppedError as error:
-            self._stop(table, error)
-            return None
+        check_table_map(table, mapped)
         return table, mapped
 
     def _stop(self, table: Table, error: TableStoppedError) -> None:
@@ -116,19 +164,28 @@ class BinlogStretch:
         self._tables.pop((table.database, table.name), None)
         self._maps = {n: None if m and m[0] == table else m for n, m in self._maps.items()}
 
-    def _statements(self, run: Run) -> npt.NDArray[np.bool_] | None:
-        """Look at the statements of a run; the mask of events whose transaction was rolled back, None when there is none."""
+    def _statements(self, run: Run) -> tuple[npt.NDArray[np.bool_] | None, int | None]:
+        """Look at the statements of a run.
+
+        Gives the mask of events whose transaction was rolled back, None when there is none, and the number of the event that
+        altered tables, None when none did.
+        """
         dropped = None
         for n, database, statement in meaningful(run):
             if re.match(r"(?i)ROLLBACK\b", statement):
                 dropped = self._roll_back(run, n, statement, dropped)
             elif re.match(r"(?i)XA\s+COMMIT\b", statement):
                 raise _xa(run)
-            else:
+            elif writes(statement):
                 for table in list(self._tables.values()):
-                    if concerned(statement, database, table):
-                        self._stop(table, _altered(table, statement, run, n))
-        return dropped
+                    self._stop(table, _written(table, statement, run, n))
+            else:
+                tables = [*([] if creates(statement) else self._tables.values()), *self._awaited]
+                names = tuple(t.full_name for t in tables if concerned(statement, database, t))
+                if names:
+                    self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
+                    return dropped, n
+        return dropped, None
 
     def _roll_back(
         self, run: Run, event: int, statement: str, dropped: npt.NDArray[np.bool_] | None
@@ -151,7 +208,7 @@ class BinlogStretch:
         kind = run.headers.kind
         chosen = np.isin(kind, (*ROWS_V1, *ROWS_V2))
         if dropped is not None:
-            chosen &= ~dropped
+            chosen &= ~dropped[: len(kind)]
         rows = np.flatnonzero(chosen)
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
@@ -208,10 +265,9 @@ def _xa(run: Run) -> SourceLostError:
     )
 
 
-def _altered(table: Table, statement: str, run: Run, event: int) -> TableStoppedError:
+def _written(table: Table, statement: str, run: Run, event: int) -> TableStoppedError:
     return TableStoppedError(
-        f"{table.full_name}: a statement at {run.file}:{run.offset[event]} may have changed the table: {statement[:200]}",
-        detail="This version does not follow schema changes and statement-format writes; what is published is right up to "
-        "that position.",
-        hint="Remove the table from the pipeline's destination and ledger and copy it anew.",
+        f"{table.full_name}: a write at {run.file}:{run.offset[event]} is logged as a statement: {statement[:200]}",
+        detail="It may have changed any row of any table; what is published is right up to that position.",
+        hint="Let all sessions write with binlog_format = ROW, then copy the table again: python -m engine redump.",
     )

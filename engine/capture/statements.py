@@ -5,6 +5,8 @@ Nearly all QUERY events are `BEGIN`, and are recognised by their last bytes with
 
 import re
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,7 @@ _VERSIONED = re.compile(r"/\*M?!\d*\s?(.*?)\*/", re.DOTALL)
 _HARMLESS = re.compile(
     r"(?is)^((BEGIN|COMMIT|SAVEPOINT|RELEASE|GRANT|REVOKE|FLUSH|OPTIMIZE|CHECK|SET(?!\s+STATEMENT\b)"
     r"|ANALYZE\s+((NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?|CREATE\s+(UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+)?INDEX"
-    r"|CREATE\s+TABLE|(CREATE|ALTER|DROP)\s+(USER|ROLE|DATABASE\s+IF\s+NOT|SERVER)"
+    r"|(CREATE|ALTER|DROP)\s+(USER|ROLE|DATABASE\s+IF\s+NOT|SERVER)"
     # Programs and views name tables without changing one; what they write later is logged as rows.
     r"|(CREATE|ALTER|DROP)\s+(OR\s+REPLACE\s+)?(ALGORITHM\s*=\s*\w+\s+)?(DEFINER\s*=\s*\S+\s+)?(SQL\s+SECURITY\s+\w+\s+)?"
     r"(AGGREGATE\s+)?(VIEW|PROCEDURE|FUNCTION|TRIGGER|EVENT))\b"
@@ -29,13 +31,45 @@ _HARMLESS = re.compile(
     r"|ADD\s+(INDEX|KEY)\s+[^,()]*\([^()]*\))\s*;?\s*$)"
 )
 
-
-# Logged as a statement, a write can reach any table, through views, triggers, routines and cascades. What the server itself
-# logs when a MEMORY table comes back empty reaches none but that one.
+_CREATES = re.compile(r"(?i)CREATE\s+TABLE\b")
+# What the server itself logs when a MEMORY table comes back empty reaches no table but that one.
 _WRITES = re.compile(
     r"(?is)(SET\s+STATEMENT\s.*?\sFOR\s+)?"
     r"(INSERT|UPDATE|REPLACE|LOAD|WITH|SELECT|CALL|DO|DELETE(?!\s+FROM\s+`?[\w$]+`?\.`?[\w$]+`?\s*$))\b"
 )
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """A statement after which captured tables may not be what they were: a DDL, or TRUNCATE.
+
+    tables: full names of those that it may concern. database: the default one that it ran in. statement: empty when none was
+    seen and a table map alone says so. at: `file:offset`.
+    """
+
+    tables: tuple[str, ...]
+    database: str
+    statement: str
+    at: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a report; `alteration_from_dict` is the inverse."""
+        return asdict(self)
+
+
+def alteration_from_dict(record: dict[str, Any]) -> Alteration:
+    """The inverse of `Alteration.as_dict`."""
+    return Alteration(**{**record, "tables": tuple(record["tables"])})
+
+
+def creates(statement: str) -> bool:
+    """Whether it makes a table that was not there: harmless but to those that are awaited."""
+    return _CREATES.match(statement) is not None
+
+
+def writes(statement: str) -> bool:
+    """Whether it writes rows: logged as a statement, it can reach any table, through views, triggers, routines and cascades."""
+    return _WRITES.match(statement) is not None
 
 
 def meaningful(run: Run) -> Iterator[tuple[int, str, str]]:
@@ -51,8 +85,6 @@ def meaningful(run: Run) -> Iterator[tuple[int, str, str]]:
 
 def concerned(statement: str, database: str, table: Table) -> bool:
     """Whether a statement may be about a table; in doubt, yes."""
-    if _WRITES.match(statement):
-        return True
 
     def mentions(name: str) -> bool:
         if not name.isascii() and "\ufffd" in statement:
