@@ -4,23 +4,27 @@ A row event is: table id (6 bytes), flags (2), in version 2 extra data with its 
 bitmap of the columns that are present (two for updates), and then images until its end. An image is a bitmap of the
 NULL columns and the values that are not NULL ("Rows_event", MySQL source, libs/mysql/binlog/event/rows_event.h).
 Inserts have after-images, deletes before-images, updates pairs of both; all have the same layout, so they are decoded
-alike:
+alike, in two steps:
 
-    one cursor an event, on its first image; decode the image at every cursor, column by column; drop the cursors that have reached
-    the end of their event; go on with the second images; and so on.
+    where they are: one cursor an event, on its first image; move it behind the image (`extents`); drop the cursors that have
+    reached the end of their event; go on with the second images; and so on;
+    what they hold: all images of all events at once, column by column, in the order of the binlog.
 
-Single-row events, which are what applications write, take one or two such rounds whatever their number. The order of the binlog is
-restored at the end from each image's event and its place in it.
+The second step proves the first: an image has to end where it was found to end.
+
+What has something else between its images, which is partial updates, is decoded in the first step, round by round, and put in
+order afterwards.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap
+from engine.decode.extents import ends
 from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.partial import PartialDocuments
 from engine.decode.schema import Column, Table
@@ -89,6 +93,8 @@ def decode_images(
     records = Records.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
     kind = np.where(updates, BEFORE, np.where(np.isin(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
     partial = headers.kind[chosen] == Kind.PARTIAL_UPDATE_ROWS
+    if not partial.any():
+        return _decode_whole(records, at, chosen, kind, table, mapped)
     rounds = _Rounds(table, mapped)
     for some, documents in ((~partial, None), (partial, PartialDocuments(table.columns))):
         if some.any():
@@ -96,8 +102,48 @@ def decode_images(
     return rounds.ordered()
 
 
+def _decode_whole(
+    records: Records, first: Offsets, event: Offsets, kind: npt.NDArray[np.int8], table: Table, mapped: TableMap
+) -> Images:
+    """The images of events that hold nothing else, with the cursors on their first ones. kind: of the first of each event."""
+    start, end, of, place = _extents(records, first, table, mapped)
+    updates = kind[of] == BEFORE
+    if (np.bincount(of, minlength=len(kind))[kind == BEFORE] & 1).any():
+        raise _lone_image(table)
+    rows, after = _decode_round(replace(records, end=end), start, table.columns, mapped.columns, None)
+    if (after != end).any():
+        raise DecodeError(
+            f"{table.full_name}: a row image in the binlog has another length than its columns.",
+            detail="Nothing of it was used.",
+            hint="Report this with the server's version.",
+        )
+    kinds = np.where(updates & (place & 1 == 1), AFTER, kind[of]).astype(np.int8)
+    return Images(rows, event[of], place, kinds)
+
+
+def _extents(
+    records: Records, at: Offsets, table: Table, mapped: TableMap
+) -> tuple[Offsets, Offsets, Offsets, Offsets]:
+    """Of all images of some events in the binlog's order: where each starts and ends, the number of its event, its place in it."""
+    number, count = np.arange(len(at)), np.zeros(len(at), np.int64)
+    rounds = []
+    while len(number):
+        end = ends(records, at, table.columns, mapped.columns)
+        rounds.append((at, end, number))
+        count[number] += 1
+        more = end < records.end
+        records, at, number = records.rows(more), end[more], number[more]
+    first = np.cumsum(count) - count
+    start, end = np.empty(int(count.sum()), np.int64), np.empty(int(count.sum()), np.int64)
+    for place, (begins, behind, number) in enumerate(rounds):
+        slot = first[number] + place
+        start[slot], end[slot] = begins, behind
+    of = np.repeat(np.arange(len(count)), count)
+    return start, end, of, np.arange(len(of)) - first[of]
+
+
 class _Rounds:
-    """The images of a table's row events, collected round by round."""
+    """The images of row events of which some are partial updates, decoded round by round."""
 
     def __init__(self, table: Table, mapped: TableMap) -> None:
         self._table, self._mapped = table, mapped
@@ -126,10 +172,7 @@ class _Rounds:
             self._kinds.append(kind)
             more = at < records.end
             if (~more & (kind == BEFORE)).any():
-                raise DecodeError(
-                    f"{self._table.full_name}: an update in the binlog has no after-image.",
-                    detail="Nothing of it was used.",
-                )
+                raise _lone_image(self._table)
             records, at, event, place = records.rows(more), at[more], event[more], place[more] + 1
             kind = kind[more]
             kind = np.where(kind == BEFORE, AFTER, np.where(kind == AFTER, BEFORE, kind)).astype(np.int8)
@@ -143,6 +186,12 @@ class _Rounds:
         slots = pa.array(order)
         arrays = [pa.concat_arrays(column).take(slots) for column in zip(*self._batches, strict=True)]
         return Images(arrays, event[order], place[order], kind[order])
+
+
+def _lone_image(table: Table) -> DecodeError:
+    return DecodeError(
+        f"{table.full_name}: an update in the binlog has no after-image.", detail="Nothing of it was used."
+    )
 
 
 def _first_images(

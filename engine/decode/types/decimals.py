@@ -96,11 +96,15 @@ def _groups(precision: int, scale: int) -> list[tuple[int, int]]:
     return [(n, _BYTES[n]) for n in digits if n]
 
 
+def packed_bytes(precision: int, scale: int) -> int:
+    """Bytes of a packed decimal."""
+    return sum(size for _, size in _groups(precision, scale))
+
+
 def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
     precision, scale = mapped.metadata
     groups = _groups(precision, scale)
-    width = sum(size for _, size in groups)
-    after = records.inside(advance(at, width, null), column)
+    after = records.inside(advance(at, packed_bytes(precision, scale), null), column)
     negative = (records.buffer[at] & 0x80) == 0
     values, here = [], at
     for n, (_, size) in enumerate(groups):

@@ -46,7 +46,7 @@ row_binaries = partial(_rows, pa.binary())
 """Decoder of binaries in rows."""
 
 
-def _prefix(mapped: Mapped) -> int:
+def length_bytes(mapped: Mapped) -> int:
     """Bytes of the length in front of each value (MySQL source, binlog_event / table map metadata)."""
     code, metadata = mapped.code, mapped.metadata
     if len(metadata) == 1:
@@ -62,7 +62,7 @@ def image_binaries(
     records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     """The stored bytes of texts and binaries, which have their length in front."""
-    prefix = _prefix(mapped)
+    prefix = length_bytes(mapped)
     length, start = records.unsigned(at, prefix).astype(np.int64), at + prefix
     if null is not None:
         length, start = np.where(null, 0, length), np.where(null, at, start)

@@ -206,6 +206,29 @@ def test_an_update_without_after_image_is_refused() -> None:
         decoded(table, log_of(table, [("update", 2, [[1]])]).payloads)
 
 
+@given(st.data())
+@settings(max_examples=20)
+def test_events_of_many_images_and_of_one(data: st.DataObject) -> None:
+    """Bulk and single-row events side by side: every image is found, whatever lies beside it."""
+    table, row = data.draw(tables(most=12))
+    happened = []
+    for size in (40, 1, 0, 7, 2):
+        for kind in KINDS:
+            images = [data.draw(row) for _ in range(3)] * (size * len(KINDS[kind]))
+            happened += [(kind, 2, images)] if images else []
+    images, _ = decoded(table, log_of(table, happened).payloads)
+    for n, column in enumerate(table.columns):
+        assert images.rows[n].to_pylist() == [expected(column, values[n]) for _, _, rows in happened for values in rows]
+
+
+def test_the_decoders_do_not_believe_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two images taken for one: the columns end before it does."""
+    table = Table("d", "t", (Column("a", "int"),), ("a",))
+    monkeypatch.setattr("engine.decode.images.ends", lambda records, *_: records.end)
+    with pytest.raises(DecodeError, match="another length"):
+        decoded(table, log_of(table, [("insert", 2, [[1], [2]])]).payloads)
+
+
 def test_a_row_event_with_another_number_of_columns_is_refused() -> None:
     """Its bitmaps would be taken for values."""
     table = Table("d", "t", (Column("a", "int"), Column("b", "int")), ("a",))

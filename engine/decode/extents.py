@@ -1,0 +1,103 @@
+"""Where row images end, from their widths alone.
+
+Images follow one another without a length in front, and a block of the log holds thousands of events with one image each or
+hundreds with a hundred. So that all images are decoded at once however they are spread, their ends are found first: one cursor
+an event is moved over image after image, and a move costs as little as it can. Columns of fixed width cost nothing by
+themselves: a byte of the NULL bitmap selects, in a table of 256, how many bytes those of its eight columns take that lie
+between two columns with a length in front. Only the latter are loaded.
+
+Nothing is believed: the decoders move cursors of their own, which must end where the walk has ended (`engine.decode.images`).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.decode.framing import Offsets
+from engine.decode.schema import Column
+from engine.decode.types.base import Mapped, Records
+from engine.decode.types.decimals import packed_bytes
+from engine.decode.types.labels import ENUM, SET
+from engine.decode.types.strings import length_bytes
+from engine.errors import DecodeError
+
+_FIXED = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 3, 10: 3, 13: 1}
+_BIT, _TIMESTAMP, _DATETIME, _TIME, _DECIMAL, _STRING = 16, 17, 18, 19, 246, 254
+_BEFORE_FRACTION = {_TIMESTAMP: 4, _DATETIME: 5, _TIME: 3}
+_BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A column with its length in front: its number, the byte and the bit of its NULL, the bytes of the length."""
+
+    column: int
+    byte: int
+    bit: np.uint8
+    prefix: int
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Columns of fixed width, as (byte of the bitmap, bytes by its value), and the column behind them that tells its length."""
+
+    fixed: tuple[tuple[int, npt.NDArray[np.int64]], ...]
+    last: int
+    counted: _Counted | None
+
+
+def ends(records: Records, start: Offsets, columns: Sequence[Column], mapped: Sequence[Mapped]) -> Offsets:
+    """Behind the images that start at the cursors. Raises DecodeError when one reaches over the end of its record."""
+    size = (len(columns) + 7) // 8
+    at = start + size
+    if (at > records.end).any():
+        raise DecodeError("A row image is shorter than its NULL bitmap.", detail="Nothing of it was used.")
+    nulls = [records.buffer[start + n] for n in range(size)]
+    for step in _steps(tuple((announced.code, announced.metadata) for announced in mapped)):
+        for byte, widths in step.fixed:
+            at = at + widths[nulls[byte]]
+        at = records.inside(at, columns[step.last])
+        if step.counted:
+            counted = step.counted
+            width = records.unsigned(at, counted.prefix).astype(np.int64) + counted.prefix
+            width[(nulls[counted.byte] & counted.bit) != 0] = 0
+            at = records.inside(at + width, columns[counted.column])
+    return at
+
+
+@lru_cache(maxsize=256)
+def _steps(announced: tuple[tuple[int, bytes], ...]) -> tuple[_Step, ...]:
+    steps, fixed = [], []
+    for n, (code, metadata) in enumerate(announced):
+        width = _fixed_width(code, metadata)
+        if width is not None:
+            fixed.append((n, width))
+            continue
+        counted = _Counted(n, n >> 3, np.uint8(1 << (n & 7)), length_bytes(Mapped(code, metadata)))
+        steps.append(_Step(_by_byte(fixed), max(n - 1, 0), counted))
+        fixed = []
+    return (*steps, _Step(_by_byte(fixed), len(announced) - 1, None))
+
+
+def _by_byte(fixed: Iterable[tuple[int, int]]) -> tuple[tuple[int, npt.NDArray[np.int64]], ...]:
+    """The widths of columns, by number, as tables by the bytes of the bitmap that their bits lie in."""
+    widths: dict[int, npt.NDArray[np.int64]] = {}
+    for n, width in fixed:
+        widths.setdefault(n >> 3, np.zeros(8, np.int64))[n & 7] = width
+    return tuple((byte, (1 - _BITS) @ by_bit) for byte, by_bit in widths.items())
+
+
+def _fixed_width(code: int, metadata: bytes) -> int | None:
+    """Bytes of a value in an image, None where a length in front of it tells them."""
+    if code in _FIXED:
+        return _FIXED[code]
+    if code in _BEFORE_FRACTION:
+        return _BEFORE_FRACTION[code] + (metadata[0] + 1) // 2
+    if code == _BIT:
+        return metadata[1] + (metadata[0] > 0)
+    if code == _DECIMAL:
+        return packed_bytes(*metadata)
+    return metadata[1] if code == _STRING and metadata[0] in (ENUM, SET) else None
