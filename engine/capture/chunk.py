@@ -19,7 +19,7 @@ from engine.capture.changes import Changes, concatenate
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.segment import read_stretch
 from engine.capture.session import ReaderSession
-from engine.decode.gtid import parse_gtid_set
+from engine.decode.gtid import joined
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import TableStoppedError
@@ -231,7 +231,7 @@ def changes_between(
     if table.full_name in stretch.stopped:
         raise stretch.stopped[table.full_name]
     if session.watermarks.kind == "gtid" and low.gtids is not None:
-        gtids = str(parse_gtid_set(low.gtids).union(stretch.transactions.gtids))
+        gtids = joined([low.gtids, str(stretch.transactions.gtids)], mariadb=False)
         known = Position(high.file, high.offset, gtids)
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
     return concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))

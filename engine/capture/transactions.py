@@ -1,7 +1,7 @@
 """The transactions of a stretch: when each event was committed, and under which GTID.
 
 A GTID is a source and a number. Sources are few and numbers many, so an event carries the number of its source in `sources`, which
-holds the text in front of the transaction's number: `uuid:` on MySQL, `domain-server-` on MariaDB.
+holds the text in front of the transaction's number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on MariaDB.
 """
 
 import numpy as np
@@ -9,9 +9,11 @@ import numpy.typing as npt
 
 from engine.decode.events import BEGINS, Kind
 from engine.decode.framing import Offsets, words
-from engine.decode.gtid import GtidSet, gtid_set_of, read_previous_gtids, sid_text
+from engine.decode.gtid import GtidPosition, Gtids, GtidSet, gtid_set_of, united
+from engine.decode.gtid_events import read_gtid_list, read_previous_gtids, read_tagged_gtid, sid_text
 from engine.decode.stream import Run
 
+_HEADS = (Kind.FORMAT_DESCRIPTION, Kind.PREVIOUS_GTIDS, Kind.MARIA_GTID_LIST)
 TS, SOURCE, NUMBER = 0, 1, 2
 """Columns of what `Transactions.of` gives."""
 
@@ -20,22 +22,23 @@ class Transactions:
     """Follows the transactions of one stretch from run to run.
 
     count, bytes: how many transactions and how many bytes of events were seen. last_ts: when the last event was written, seconds
-    since 1970. gtids: the set of what was seen and of what the files seen begin with. sources: see above.
+    since 1970. gtids: of what was seen and of what the files seen begin with. births: of each file seen the time that its
+    FORMAT_DESCRIPTION event has, which tells two files of one name apart. sources: see above.
     """
 
     def __init__(self, *, mariadb: bool) -> None:
         self._mariadb = mariadb
         self.count, self.bytes, self.last_ts = 0, 0, 0
-        self.gtids = GtidSet()
+        self.gtids: Gtids = GtidPosition() if mariadb else GtidSet()
+        self.births: dict[str, int] = {}
         self.sources: list[str] = [""]
-        self._known: dict[tuple[int, int], int] = {}
+        self._known: dict[tuple[int, int] | str, int] = {}
         self._open = np.zeros((1, 3), np.int64)  # of the transaction that goes on
 
     def of(self, run: Run) -> npt.NDArray[np.int64]:
         """For each event its transaction's time, source and number, in this order; number 0 where it has no GTID."""
         headers = run.headers
-        for n in np.flatnonzero(headers.kind == Kind.PREVIOUS_GTIDS).tolist():
-            self.gtids = self.gtids.union(read_previous_gtids(run.body(n)))
+        self._read_heads(run)
         begins = np.flatnonzero(np.isin(headers.kind, BEGINS))
         table = np.zeros((len(begins) + 1, 3), np.int64)
         table[0] = self._open
@@ -48,6 +51,20 @@ class Transactions:
         self._open = table[-1:].copy()
         return np.asarray(table[np.searchsorted(begins, np.arange(len(headers)), side="right")])
 
+    def _read_heads(self, run: Run) -> None:
+        """The events that stand at the head of a file (and a FORMAT_DESCRIPTION at the head of every dump)."""
+        kind = run.headers.kind
+        for n in np.flatnonzero(np.isin(kind, _HEADS)).tolist():
+            if kind[n] == Kind.FORMAT_DESCRIPTION:
+                self.births[run.file] = int(run.headers.timestamp[n])
+            elif kind[n] == Kind.PREVIOUS_GTIDS:
+                self._add(read_previous_gtids(run.body(n)))
+            else:
+                self._add(read_gtid_list(run.body(n)).position)
+
+    def _add(self, gtids: Gtids) -> None:
+        self.gtids = united(self.gtids, gtids)
+
     def _identify(self, run: Run, begins: Offsets, table: npt.NDArray[np.int64]) -> None:
         body, loads = run.headers.body[begins], words(run.buffer)
         if self._mariadb:
@@ -55,22 +72,43 @@ class Transactions:
             domain, server = loads[body + 8] & np.uint64(0xFFFFFFFF), loads[body - 14] & np.uint64(0xFFFFFFFF)
             table[:, SOURCE] = self._sources(domain, server)
             table[:, NUMBER] = loads[body].view(np.int64)
+            self._add(_last_of_each(domain, server, table[:, NUMBER]))
             return
         # Body: flags (1), server uuid (16), number (8).
         low, high, number = loads[body + 1], loads[body + 9], loads[body + 17].view(np.int64)
         named = run.headers.kind[begins] == Kind.GTID
         table[named, SOURCE] = self._sources(low[named], high[named])
         table[named, NUMBER] = number[named]
-        self.gtids = self.gtids.union(gtid_set_of(self.sources, table[named, SOURCE], number[named]))
+        for n in np.flatnonzero(run.headers.kind[begins] == Kind.GTID_TAGGED).tolist():
+            tagged = read_tagged_gtid(run.body(int(begins[n])))
+            table[n, SOURCE], table[n, NUMBER], named[n] = self._source(tagged.source), tagged.number, True
+        self._add(gtid_set_of(self.sources, table[named, SOURCE], table[named, NUMBER]))
 
     def _sources(self, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """The numbers of the sources with these two halves; a stretch has one, seldom a few."""
         new = np.flatnonzero((np.diff(a, prepend=a[:1] + 1) != 0) | (np.diff(b, prepend=b[:1] + 1) != 0))
-        numbers = [self._source(int(a[n]), int(b[n])) for n in new.tolist()]
+        numbers = [self._source((int(a[n]), int(b[n]))) for n in new.tolist()]
         return np.repeat(np.array(numbers, np.int64), np.diff(np.append(new, len(a))))
 
-    def _source(self, a: int, b: int) -> int:
-        if (a, b) not in self._known:
-            self._known[a, b] = len(self.sources)
-            self.sources.append(f"{a}-{b}-" if self._mariadb else f"{sid_text(a, b)}:")
-        return self._known[a, b]
+    def _source(self, halves: tuple[int, int] | str) -> int:
+        """The number of the source with these two halves, or with this text."""
+        if halves not in self._known:
+            self._known[halves] = len(self.sources)
+            self.sources.append(self._text(halves))
+        return self._known[halves]
+
+    def _text(self, halves: tuple[int, int] | str) -> str:
+        if isinstance(halves, str):
+            return halves
+        return f"{halves[0]}-{halves[1]}-" if self._mariadb else f"{sid_text(*halves)}:"
+
+
+def _last_of_each(
+    domain: npt.NDArray[np.uint64], server: npt.NDArray[np.uint64], number: npt.NDArray[np.int64]
+) -> GtidPosition:
+    """The position behind these transactions."""
+    domains, back = np.unique(domain[::-1], return_index=True)
+    at = len(domain) - 1 - back
+    return GtidPosition(
+        {d: (s, n) for d, s, n in zip(domains.tolist(), server[at].tolist(), number[at].tolist(), strict=True)}
+    )

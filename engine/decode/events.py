@@ -71,9 +71,8 @@ BEGINS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIA_GTID)
 IGNORABLE_FLAG = 0x80
 """LOG_EVENT_IGNORABLE_F: a reader that does not know the event may pass over it."""
 
-_UNDERSTOOD = frozenset(Kind) - {Kind.INCIDENT, Kind.GTID_TAGGED, Kind.TRANSACTION_PAYLOAD}
+_UNDERSTOOD = frozenset(Kind) - {Kind.INCIDENT, Kind.TRANSACTION_PAYLOAD}
 _HINTS = {
-    Kind.GTID_TAGGED: "Tagged GTIDs are not followed yet: let applications use untagged ones, then copy the tables again.",
     Kind.INCIDENT: "The server itself says that its binlog has a gap: copy the tables again.",
     Kind.TRANSACTION_PAYLOAD: "SET GLOBAL binlog_transaction_compression = OFF; then copy the tables again.",
 }

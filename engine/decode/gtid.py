@@ -1,40 +1,75 @@
-"""MySQL's GTID sets: which transactions a position has behind it.
+"""Which transactions a position has behind it: MySQL's GTID sets and MariaDB's GTID positions.
 
-Ours because mysql-replication's `Gtid` refuses overlapping intervals (replays overlap by design) and its reading of
-PREVIOUS_GTIDS takes the exclusive ends of intervals for inclusive ones.
+A set names every transaction. A position names the last one of each domain, which is enough because a domain has one order
+of transactions, the same on all servers.
+
+Ours because mysql-replication's `Gtid` refuses overlapping intervals (replays overlap by design), knows no tags, and its
+reading of PREVIOUS_GTIDS takes the exclusive ends of intervals for inclusive ones.
 """
 
-import struct
+import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import SourceLostError
-
 Interval = tuple[int, int]
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
 
 @dataclass(frozen=True)
 class GtidSet:
-    """For each server uuid the closed intervals of transaction numbers, sorted and not touching one another."""
+    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers, sorted and not touching one another."""
 
     intervals: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """As the server writes it: `uuid:1-5:7,uuid:1-3`."""
-        return ",".join(
-            sid + "".join(f":{a}" if a == b else f":{a}-{b}" for a, b in self.intervals[sid])
-            for sid in sorted(self.intervals)
-        )
+        """As the server writes it: `uuid:1-5:7:tag:1-2,uuid:1-3`."""
+        servers = groupby(sorted(self.intervals), lambda source: source.partition(":")[0])
+        return ",".join(sid + "".join(self._text(source) for source in sources) for sid, sources in servers)
+
+    def _text(self, source: str) -> str:
+        _, colon, tag = source.partition(":")
+        return colon + tag + "".join(f":{a}" if a == b else f":{a}-{b}" for a, b in self.intervals[source])
 
     def union(self, other: "GtidSet") -> "GtidSet":
         merged = dict(self.intervals)
-        for sid, intervals in other.intervals.items():
-            merged[sid] = _merged([*merged.get(sid, ()), *intervals])
+        for source, intervals in other.intervals.items():
+            merged[source] = _merged([*merged.get(source, ()), *intervals])
         return GtidSet(merged)
+
+    def __le__(self, other: "GtidSet") -> bool:
+        """Whether `other` holds every transaction of this set."""
+        return all(
+            any(c <= a and b <= d for c, d in other.intervals.get(source, ()))
+            for source, intervals in self.intervals.items()
+            for a, b in intervals
+        )
+
+    def holds(self, source: str, number: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        """For each of these transactions of one source whether it is in the set."""
+        bounds = np.array(self.intervals.get(source, ()), np.int64).reshape(-1, 2)
+        at = np.searchsorted(bounds[:, 0], number, side="right") - 1
+        return np.asarray((at >= 0) & (number <= np.append(bounds[:, 1], 0)[at]))
+
+
+@dataclass(frozen=True)
+class GtidPosition:
+    """MariaDB: for each domain the server id and the number of its last transaction."""
+
+    last: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """As the server writes it: `0-1-5,1-2-7`."""
+        return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.last.items()))
+
+    def union(self, later: "GtidPosition") -> "GtidPosition":
+        """After what `later` saw as well, which began no earlier than this position was reached or includes it."""
+        return GtidPosition({**self.last, **later.last})
 
 
 def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
@@ -51,13 +86,56 @@ def parse_gtid_set(text: str) -> GtidSet:
     """The inverse of `str`; takes the line breaks that the server prints. Raises ValueError for anything else."""
     intervals: dict[str, tuple[Interval, ...]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        sid, *ranges = part.split(":")
-        parsed = [(int(first), int(last or first)) for first, _, last in (r.partition("-") for r in ranges)]
-        if not parsed or any(not 0 < first <= last for first, last in parsed):
+        sid, *rest = (piece.strip() for piece in part.split(":"))
+        source, needs = str(uuid.UUID(sid)), True
+        for piece in rest:
+            if _TAG.fullmatch(piece.lower()) and not (needs and ":" in source):
+                source, needs = f"{source.partition(':')[0]}:{piece.lower()}", True
+                continue
+            first, _, last = piece.partition("-")
+            interval = int(first), int(last or first)
+            if not 0 < interval[0] <= interval[1]:
+                raise ValueError(f"{part!r} is not a server uuid with intervals of transaction numbers")
+            intervals[source], needs = _merged([*intervals.get(source, ()), interval]), False
+        if needs:
             raise ValueError(f"{part!r} is not a server uuid with intervals of transaction numbers")
-        key = str(uuid.UUID(sid))
-        intervals[key] = _merged([*intervals.get(key, ()), *parsed])
     return GtidSet(intervals)
+
+
+def parse_gtid_position(text: str) -> GtidPosition:
+    """The inverse of `str`. Raises ValueError for anything else, and for a domain that stands there twice."""
+    last: dict[int, tuple[int, int]] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        if not re.fullmatch(r"\d+-\d+-\d+", part):
+            raise ValueError(f"{part!r} is not of the form domain-server-number")
+        domain, server, number = map(int, part.split("-"))
+        if domain in last:
+            raise ValueError(f"domain {domain} stands there twice")
+        last[domain] = server, number
+    return GtidPosition(last)
+
+
+Gtids = GtidSet | GtidPosition
+
+
+def parse_gtids(text: str, *, mariadb: bool) -> Gtids:
+    """The text of either server. Raises ValueError when it is not one."""
+    return parse_gtid_position(text) if mariadb else parse_gtid_set(text)
+
+
+def united(before: Gtids, after: Gtids) -> Gtids:
+    """Both together, of one server's kind; of two positions `after` is the later one."""
+    if isinstance(before, GtidSet):
+        assert isinstance(after, GtidSet)
+        return before.union(after)
+    assert isinstance(after, GtidPosition)
+    return before.union(after)
+
+
+def joined(texts: Iterable[str], *, mariadb: bool) -> str:
+    """What stands behind a position and the stretches that follow it, in their order, as text again."""
+    parsed = [parse_gtids(text, mariadb=mariadb) for text in texts]
+    return str(reduce(united, parsed))
 
 
 def gtid_set_of(sources: Sequence[str], source: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> GtidSet:
@@ -75,43 +153,3 @@ def _intervals(numbers: npt.NDArray[np.int64]) -> tuple[Interval, ...]:
     cuts = np.flatnonzero(np.diff(numbers) > 1)
     first, last = np.concatenate([[0], cuts + 1]), np.append(cuts, len(numbers) - 1)
     return tuple(zip(numbers[first].tolist(), numbers[last].tolist(), strict=True))
-
-
-def sid_text(low: int, high: int) -> str:
-    """A server uuid from the two little-endian words that its sixteen bytes make."""
-    return str(uuid.UUID(bytes=struct.pack("<QQ", low, high)))
-
-
-def read_previous_gtids(body: bytes) -> GtidSet:
-    """The body of a PREVIOUS_GTIDS event, without checksum: the set before that file's first transaction.
-
-    Raises SourceLostError for the format with tags (MySQL 8.4 and later, when tagged GTIDs were used) and for bytes that
-    are no set.
-    """
-    try:
-        return _previous_gtids(body)
-    except (struct.error, ValueError) as error:
-        raise SourceLostError(
-            "A PREVIOUS_GTIDS event in the binlog does not have the layout of one.",
-            detail="The GTID set at the start cannot be known; nothing was copied.",
-            hint="Check the binlog with mysqlbinlog --verify-binlog-checksum.",
-        ) from error
-
-
-def _previous_gtids(body: bytes) -> GtidSet:
-    (count,) = struct.unpack_from("<Q", body)
-    if count >> 56:
-        raise SourceLostError(
-            "The binlog holds tagged GTIDs, which this version does not follow.",
-            detail="The GTID set at the start cannot be known; nothing was copied.",
-            hint="Let applications use untagged GTIDs.",
-        )
-    at, intervals = 8, {}
-    for _ in range(count):
-        sid = str(uuid.UUID(bytes=body[at : at + 16]))
-        (ranges,) = struct.unpack_from("<Q", body, at + 16)
-        at += 24
-        bounds = struct.unpack_from(f"<{2 * ranges}q", body, at)
-        at += 16 * ranges
-        intervals[sid] = tuple((a, b - 1) for a, b in zip(bounds[0::2], bounds[1::2], strict=True))
-    return GtidSet(intervals)

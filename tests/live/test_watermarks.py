@@ -12,7 +12,7 @@ import pytest
 
 from engine.capture.binlog import BinlogStretch
 from engine.capture.segment import gtids_at, read_stretch
-from engine.decode.gtid import parse_gtid_set
+from engine.decode.gtid import joined
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import Position, current
@@ -155,6 +155,6 @@ class _Follower:
             stretch = BinlogStretch({}, self._known, end, mariadb=False)
             for _ in read_stretch(self._endpoint, stretch, 78_000):
                 pass
-            gtids = parse_gtid_set(self._known.gtids or "").union(stretch.transactions.gtids)
-            self._known = Position(end.file, end.offset, str(gtids))
+            gtids = joined([self._known.gtids or "", str(stretch.transactions.gtids)], mariadb=False)
+            self._known = Position(end.file, end.offset, gtids)
             watermarks.offer(Candidate(self._known, server_time_s(connection)))

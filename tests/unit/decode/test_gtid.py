@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.gtid import GtidSet, gtid_set_of, parse_gtid_set, read_previous_gtids
+from engine.decode.gtid import (
+    GtidPosition,
+    GtidSet,
+    gtid_set_of,
+    joined,
+    parse_gtid_position,
+    parse_gtid_set,
+)
+from engine.decode.gtid_events import TaggedGtid, read_gtid_list, read_previous_gtids, read_tagged_gtid
 from engine.errors import SourceLostError
 
 SERVERS = [uuid.UUID(int=n) for n in (1, 2**64, 2**127 + 5)]
@@ -78,10 +86,10 @@ def test_text_is_as_the_server_writes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x", "{}", "{}:", "{}:a", "{}:5-3", "{}:0", "{}:-1", "{}:1--5", "{}:tag:1-5", "{}:1-2-3"]
+    "text", ["x", "{}", "{}:", "{}:a", "{}:5-3", "{}:0", "{}:-1", "{}:1--5", "{}:tag", "{}:1:tag", "{}:1-2-3"]
 )
 def test_other_texts_are_refused(text: str) -> None:
-    """Tagged ones among them: a set that is not understood must not look smaller than it is."""
+    """A set that is not understood must not look smaller than it is."""
     with pytest.raises(ValueError):  # noqa: PT011 - uuid, int and we each say it in their own words
         parse_gtid_set(text.format(SERVERS[0]))
 
@@ -100,7 +108,66 @@ def test_previous_gtids_are_read(of: Members) -> None:
             read_previous_gtids(body[:-1])
 
 
-def test_tagged_previous_gtids_are_refused() -> None:
-    """MySQL marks the format with tags in the highest byte of the count."""
-    with pytest.raises(SourceLostError, match="tagged"):
-        read_previous_gtids(struct.pack("<Q", 1 << 56 | 3) + bytes(40))
+SID = "b4ecf2b5-e602-11f1-a4fc-02fc00000001"
+TAGGED = bytes.fromhex(
+    "027a00000002d102b103c903d50299030422c5039102f10304f103000000020404060c6d795f74616708080a0c0c7ff487d2a9d160061065041283120b"
+)
+"""As MySQL 9.7 wrote it, without checksum."""
+PREVIOUS = bytes.fromhex(
+    "0103000000000001"
+    "b4ecf2b5e60211f1a4fc02fc0000000100010000000000000001000000000000000400000000000000"
+    "b4ecf2b5e60211f1a4fc02fc000000010262010000000000000001000000000000000200000000000000"
+    "b4ecf2b5e60211f1a4fc02fc000000010c6d795f746167010000000000000001000000000000000300000000000000"
+)
+
+
+def test_tagged_events_are_read() -> None:
+    """What MySQL wrote, and nothing that is cut short."""
+    assert read_tagged_gtid(TAGGED) == TaggedGtid(f"{SID}:my_tag:", 1, 0x0660D1A9D287F4)
+    assert str(read_previous_gtids(PREVIOUS)) == f"{SID}:1-3:b:1:my_tag:1-2"
+    for size in range(20):
+        with pytest.raises(SourceLostError):
+            read_tagged_gtid(TAGGED[:size])
+    for size in range(8, len(PREVIOUS)):
+        with pytest.raises(SourceLostError):
+            read_previous_gtids(PREVIOUS[:size])
+
+
+def test_tags_in_texts() -> None:
+    """As MySQL writes and reads them: a tag holds for the intervals behind it, without regard to case."""
+    text = f"{SID}:1-3:b:1:my_tag:1-2"
+    assert str(parse_gtid_set(text)) == text
+    assert str(parse_gtid_set(f"{SID}:MY_TAG:2:B:1:my_tag:1, {SID}:1-3")) == text
+    assert parse_gtid_set(f"{SID}:b:1") <= parse_gtid_set(text)
+    assert not parse_gtid_set(f"{SID}:b:2") <= parse_gtid_set(text)
+
+
+@given(members, members)
+def test_a_set_knows_what_it_holds(a: Members, b: Members) -> None:
+    """Subsets, and transactions many at a time."""
+    assert (made(a) <= made(b)) == (a <= b)
+    for sid in map(str, SERVERS):
+        numbers = np.array([n for s, n in sorted(a | b) if s == sid], np.int64)
+        assert made(a).holds(sid, numbers).tolist() == [(sid, n) in a for n in numbers.tolist()]
+
+
+def test_positions_of_mariadb() -> None:
+    """The last transaction of each domain; what is later wins."""
+    assert str(parse_gtid_position("7-1-3,0-2-5")) == "0-2-5,7-1-3"
+    assert joined(["0-1-5,1-2-7", "0-3-6", ""], mariadb=True) == "0-3-6,1-2-7"
+    for text in ("0-1", "0-1-2-3", "a-1-2", "0-1-2,0-1-3", "0-1--2", "0:1"):
+        with pytest.raises(ValueError):  # noqa: PT011
+            parse_gtid_position(text)
+
+
+def test_gtid_lists_are_read() -> None:
+    """As MariaDB 10.11 wrote it: the last entry of a domain is its newest."""
+    body = bytes.fromhex(
+        "030000000700000031390a000100000000000000000000006300000004000000000000000000000031390a000500000000000000"
+    )
+    found = read_gtid_list(body)
+    assert found.entries == {(7, 670001): 1, (0, 99): 4, (0, 670001): 5}
+    assert found.position == GtidPosition({7: (670001, 1), 0: (670001, 5)})
+    assert read_gtid_list(bytes(6)).position == GtidPosition()
+    with pytest.raises(SourceLostError):
+        read_gtid_list(body[:-1])
