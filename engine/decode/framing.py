@@ -14,6 +14,8 @@ all the time of a copy. We walk it in lanes instead:
 So a wrong guess costs time, never a wrong boundary. Source: "MySQL Packets" in the MySQL client/server protocol manual.
 """
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
@@ -29,6 +31,7 @@ MAX_PAYLOAD = 0xFFFFFF
 """A payload of this length goes on in the next packet."""
 
 _LANE_PACKETS = 256
+_STRIDE = 64
 _MAX_MEAN = 384
 _GUESSES_WRONG = 3
 _PROBE = 32
@@ -83,23 +86,32 @@ def _walk_lanes(
     guesses = _guess(loads, filled, np.linspace(at, filled, lanes, endpoint=False, dtype=np.int64)[1:], window, longest)
     begin = np.concatenate([[at], guesses])
     goal = np.concatenate([guesses, [filled]])
-    cursor, live, steps = begin.copy(), np.arange(len(begin)), []
+    headers = words(buffer, "<i8")  # of eight bytes each, so that nothing is cast
+    cursor, live, found = begin.copy(), np.arange(len(begin)), []
     while len(live):
-        here = cursor[live]
-        after = here + HEADER + (loads[here] & np.uint32(MAX_PAYLOAD)).astype(np.int64)
+        # All lanes take as many steps, over their goals and, held there, behind the end; what was too much is cut off afterwards.
+        path = np.empty((_STRIDE + 1, len(live)), np.int64)
+        path[0] = cursor[live]
+        mask, header, last = (
+            np.full(len(live), n) for n in (MAX_PAYLOAD, HEADER, filled + 1)
+        )  # arrays are faster than numbers
+        for here, after in pairwise(path):
+            step = headers[here]
+            step &= mask
+            step += header
+            step += here
+            np.minimum(step, last, out=after)
         # The last packet of the last lane may be incomplete, and so may what a wrong guess leads to.
-        whole = after <= filled
-        live, here, after = live[whole], here[whole], after[whole]
-        steps.append((live, here))
-        cursor[live] = after
-        live = live[(after < goal[live]) & (after + HEADER <= filled)]
+        whole = (path[:-1] < goal[live]) & (path[1:] <= filled)
+        count = whole.sum(axis=0)
+        found.append((np.repeat(live, count), path[:-1].T[whole.T]))
+        cursor[live] = path[count, np.arange(len(live))]
+        live = live[(count == _STRIDE) & (cursor[live] < goal[live])]
     held = np.flatnonzero(cursor[:-1] != goal[:-1])
     proved = int(held[0]) + 1 if len(held) else len(begin)
-    lane = np.concatenate([step[0] for step in steps])
-    start = np.concatenate([step[1] for step in steps])
-    keep = lane < proved
-    lane, start = lane[keep], start[keep]
-    return start[np.argsort(lane, kind="stable")], int(cursor[proved - 1]), proved == len(begin)
+    lane, start = (np.concatenate(part) for part in zip(*found, strict=True))
+    order = np.argsort(lane, kind="stable")[: np.count_nonzero(lane < proved)]
+    return start[order], int(cursor[proved - 1]), proved == len(begin)
 
 
 def _guess(loads: npt.NDArray[np.uint64], filled: int, nominal: Offsets, window: int, longest: int) -> Offsets:

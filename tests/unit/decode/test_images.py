@@ -213,8 +213,8 @@ def test_events_of_many_images_and_of_one(data: st.DataObject) -> None:
     table, row = data.draw(tables(most=12))
     happened = []
     for size in (40, 1, 0, 7, 2):
-        for kind in KINDS:
-            images = [data.draw(row) for _ in range(3)] * (size * len(KINDS[kind]))
+        for kind, pair in KINDS.items():
+            images = [data.draw(row) for _ in range(3)] * (size * len(pair))
             happened += [(kind, 2, images)] if images else []
     images, _ = decoded(table, log_of(table, happened).payloads)
     for n, column in enumerate(table.columns):
