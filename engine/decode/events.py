@@ -11,6 +11,7 @@ Where events lie in their file is worked out in `engine.decode.stream`.
 import struct
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +72,20 @@ BEGINS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIA_GTID)
 IGNORABLE_FLAG = 0x80
 """LOG_EVENT_IGNORABLE_F: a reader that does not know the event may pass over it."""
 
-_UNDERSTOOD = frozenset(Kind) - {Kind.INCIDENT, Kind.TRANSACTION_PAYLOAD}
+
+def among(kind: npt.NDArray[np.uint8], kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
+    """Which events are of these types: a look into a table of 256, many times as fast as `numpy.isin`."""
+    return _table(kinds)[kind]
+
+
+@lru_cache
+def _table(kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
+    table = np.zeros(256, bool)
+    table[list(kinds)] = True
+    return table
+
+
+_UNDERSTOOD = tuple(frozenset(Kind) - {Kind.INCIDENT, Kind.TRANSACTION_PAYLOAD})
 _HINTS = {
     Kind.INCIDENT: "The server itself says that its binlog has a gap: copy the tables again.",
     Kind.TRANSACTION_PAYLOAD: "SET GLOBAL binlog_transaction_compression = OFF; then copy the tables again.",
@@ -125,8 +139,8 @@ def read_headers(buffer: Bytes, start: Offsets, end: Offsets) -> Headers:
 
 def refuse_unknown(headers: Headers) -> None:
     """Raises SourceLostError for an event that may carry rows and that this version does not decode."""
-    strange = np.setdiff1d(np.unique(headers.kind), np.fromiter(_UNDERSTOOD, np.uint8))
-    for kind in strange:
+    strange = headers.kind[~among(headers.kind, _UNDERSTOOD)]
+    for kind in np.unique(strange):
         chosen = headers.kind == kind
         if ((headers.flags[chosen] & IGNORABLE_FLAG) == 0).any():
             name = Kind(kind).name if kind in Kind._value2member_map_ else f"type {kind}"

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap
+from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
 from engine.decode.extents import ends
 from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.partial import PartialDocuments
@@ -91,7 +91,7 @@ def decode_images(
     """
     at, updates = _first_images(buffer, headers, chosen, table)
     records = Records.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
-    kind = np.where(updates, BEFORE, np.where(np.isin(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
+    kind = np.where(updates, BEFORE, np.where(among(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
     partial = headers.kind[chosen] == Kind.PARTIAL_UPDATE_ROWS
     if not partial.any():
         return _decode_whole(records, at, chosen, kind, table, mapped)
@@ -200,8 +200,8 @@ def _first_images(
     """The cursors on each event's first image, and which events are updates."""
     kinds, end = headers.kind[chosen], headers.end[chosen]
     at = headers.body[chosen] + 8
-    version_2 = np.isin(kinds, ROWS_V2)
-    updates = np.isin(kinds, UPDATES)
+    version_2 = among(kinds, ROWS_V2)
+    updates = among(kinds, UPDATES)
     extra = buffer[at].astype(np.int64) | buffer[at + 1].astype(np.int64) << 8
     at = at + np.where(version_2, extra, 0)
     count, bitmap = len(table.columns), (len(table.columns) + 7) // 8
