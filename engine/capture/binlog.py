@@ -6,32 +6,27 @@ any. A statement that may alter what a captured table's rows are ends the stretc
 (`altered`): what the table is from there on is found out before more is read (`run.altering`).
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.capture.census import Census
 from engine.capture.changes import FACTS, Changes
+from engine.capture.outcomes import Judged, Log, Outcomes, Prepared
 from engine.capture.statements import Alteration, concerned, creates, meaningful, writes
 from engine.capture.transactions import Transactions
-from engine.decode.events import (
-    BEGINS,
-    ROWS_V1,
-    ROWS_V2,
-    Kind,
-    TableMap,
-    read_table_map,
-    refuse_unknown,
-)
+from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images
 from engine.decode.schema import Table, arrow_schema
 from engine.decode.stream import Run
-from engine.errors import SourceLostError, TableStoppedError
+from engine.decode.unfold import STATEMENTS, unfolded
+from engine.errors import DecodeError, SourceLostError, TableStoppedError
 from engine.source.positions import Position, file_number
 
 _TABLE_ID = np.uint64((1 << 48) - 1)
@@ -49,14 +44,19 @@ class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a
         super().__init__(str(error))
         self.position = position
         self.alteration = Alteration((table,), "", "", str(position))
+        self._table, self._error = table, error
+
+    def at(self, position: Position) -> "SchemaMismatch":
+        """The same for rows that count at another place than they lie."""
+        return SchemaMismatch(self._table, position, self._error)
 
 
 class BinlogStretch:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
-    awaited: tables that are not there but may come. `position`: behind the last event that was seen. `transactions`: those seen.
-    `altered`: why the stretch ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed,
-    with the reason. `nulled`: dates that became NULL, by table and column.
+    awaited: tables that are not there but may come. log: see `log`. `position`: behind the last event that came. `transactions`:
+    those read. `census`: of the events that came. `altered`: why the stretch ends earlier than asked for; `end` is then where it
+    does. `stopped`: tables that cannot be followed, with the reason. `nulled`: dates that became NULL, by table and column.
     """
 
     def __init__(
@@ -67,15 +67,31 @@ class BinlogStretch:
         *,
         mariadb: bool,
         awaited: Sequence[Table] = (),
+        log: Log | None = None,
     ) -> None:
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
         self._awaited = awaited
         self._opened = start  # in front of the transaction that goes on
+        self._through = start  # behind the last event that was read, which one that is kept back is not
+        self._cut = False
+        self._fact = np.zeros((1, 3), np.int64)  # of the last event that was read
+        self.census = Census(mariadb=mariadb)
+        self._follows = bool(tables) or bool(awaited)
+        self._outcomes = Outcomes(start, end, log, self._names_captured)
         self.altered: Alteration | None = None
         self.transactions = Transactions(mariadb=mariadb)
         self.stopped: dict[str, TableStoppedError] = {}
         self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
         self._maps: dict[int, tuple[Table, TableMap] | None] = {}
+
+    @property
+    def log(self) -> Log | None:
+        """The whole binlog, which giant and XA transactions are read from once more; set before the first is met."""
+        return self._outcomes.log
+
+    @log.setter
+    def log(self, log: Log) -> None:
+        self._outcomes.log = log
 
     @property
     def done(self) -> bool:
@@ -84,62 +100,107 @@ class BinlogStretch:
 
     def feed(self, run: Run) -> Iterator[tuple[Table, str, Changes]]:
         """The changes of a run, in order within each table, with the file they come from."""
-        number = file_number(run.file)
-        if number > file_number(self.end.file):
+        if self.done:
+            return
+        if file_number(run.file) > file_number(self.end.file):
+            yield from self._follow(self._outcomes.flush(torn=True))
             self.position = self.end
             return
         behind = run.file == self.end.file and run.offset[-1] > self.end.offset
         if behind:
             run = run.slice(0, int((run.offset <= self.end.offset).sum()))
         if len(run.headers):
-            yield from self._read(run, number)
-        if behind and not self.done:
+            self.position = Position(run.file, int(run.offset[-1]))
+            self.census.add(run)
+            yield from self._follow(self._judge(run))
+        if not self._cut and (behind or self.done):
+            yield from self._follow(self._outcomes.flush())
             self.position = self.end
 
+    def _judge(self, run: Run) -> Iterator[Judged]:
+        if not self._follows:
+            yield Judged(run, np.zeros(0, np.uint64))
+            return
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+            self.census.add_unfolded(plain, run)
+            yield from self._outcomes.judge(plain.run)
+
+    def _follow(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, Changes]]:
+        for judged in parts:
+            yield from self._read(judged.run, file_number(judged.run.file))
+            if self._cut:
+                return
+            self._refuse_undone(judged)
+            if judged.committed is not None:
+                yield from self._committed(judged.run, judged.committed)
+
+    def _refuse_undone(self, judged: Judged) -> None:
+        for table_id in judged.undone.tolist():
+            mapped = self._maps.get(table_id)
+            if mapped is not None and not mapped[0].transactional:
+                self._stop(mapped[0], _undone(mapped[0], judged.run))
+
+    def _committed(self, commit: Run, prepared: Prepared) -> Iterator[tuple[Table, str, Changes]]:
+        """The rows of an XA transaction, read from where it was prepared, as what its commit did."""
+        maps, self._maps = self._maps, {}
+        fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
+        outcomes = Outcomes(prepared.start, prepared.end, self.log, self._names_captured, prepared_count=True)
+        for judged in outcomes.read() if self._tables else ():
+            count = len(judged.run.headers)
+            run = replace(judged.run, file=commit.file, offset=np.full(count, at))
+            try:
+                self._learn_tables(run)
+            except SchemaMismatch as error:
+                raise error.at(self._opened) from error
+            yield from self._changes(run, number, np.repeat(fact, count, axis=0))
+        self._maps = {n: m if m and (m[0].database, m[0].name) in self._tables else None for n, m in maps.items()}
+
+    def _names_captured(self, run: Run) -> bool:
+        events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
+        _, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
+        maps = (read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist())
+        return any((m.database, m.table) in self._tables for m in maps)
+
     def _read(self, run: Run, number: int) -> Iterator[tuple[Table, str, Changes]]:
-        refuse_unknown(run.headers)
-        self._refuse_prepared(run)
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # table ids begin anew when the server restarts
         for part in self._parts(run):
             altered = None if self.altered is None else -1
-            dropped, statement = self._statements(part)
+            statement = self._statements(part)
             altered = statement if altered is None else altered
             whole = part if altered is None else self._up_to_next(part, altered)
             if len(whole.headers):
                 facts = self.transactions.of(whole)
+                self._fact = facts[-1:]
                 self._learn_tables(whole)
-                yield from self._changes(whole, number, facts, dropped)
+                yield from self._changes(whole, number, facts)
                 self._opened = self._opening(whole, len(whole.headers))
-                self.position = Position(run.file, int(whole.offset[-1]))
+                self._through = Position(run.file, int(whole.offset[-1]))
             if whole is not part:
-                self.end = self.position
+                self.end = self.position = self._through
+                self._cut = True
                 return
 
     def _up_to_next(self, run: Run, event: int) -> Run:
         """The run up to the first transaction that begins behind an event; the run itself when there is none."""
-        begins = np.flatnonzero(np.isin(run.headers.kind, BEGINS))
+        begins = np.flatnonzero(among(run.headers.kind, BEGINS))
         later = begins[begins > event]
         return run.slice(0, int(later[0])) if len(later) else run
 
     def _opening(self, run: Run, event: int) -> Position:
         """The place in front of the transaction that an event belongs to."""
-        begins = np.flatnonzero(np.isin(run.headers.kind[:event], BEGINS))
+        begins = np.flatnonzero(among(run.headers.kind[:event], BEGINS))
         if not len(begins):
             return self._opened
         n = int(begins[-1])
-        return Position(run.file, int(run.offset[n - 1])) if n else self.position
+        return Position(run.file, int(run.offset[n - 1])) if n else self._through
 
     def _parts(self, run: Run) -> Iterator[Run]:
         """The run, cut in front of each transaction with a statement of meaning: what lies before it is to be published."""
-        begins = np.flatnonzero(np.isin(run.headers.kind, BEGINS))
+        begins = np.flatnonzero(among(run.headers.kind, BEGINS))
         cuts = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
         for begin, end in pairwise([0, *sorted(cuts - {0}), len(run.headers)]):
             yield run.slice(begin, end)
-
-    def _refuse_prepared(self, run: Run) -> None:
-        if (run.headers.kind == Kind.XA_PREPARE).any():
-            raise _xa(run)
 
     def _learn_tables(self, run: Run) -> None:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
@@ -164,19 +225,10 @@ class BinlogStretch:
         self._tables.pop((table.database, table.name), None)
         self._maps = {n: None if m and m[0] == table else m for n, m in self._maps.items()}
 
-    def _statements(self, run: Run) -> tuple[npt.NDArray[np.bool_] | None, int | None]:
-        """Look at the statements of a run.
-
-        Gives the mask of events whose transaction was rolled back, None when there is none, and the number of the event that
-        altered tables, None when none did.
-        """
-        dropped = None
+    def _statements(self, run: Run) -> int | None:
+        """Look at the statements of a run; the number of the event that altered tables, None when none did."""
         for n, database, statement in meaningful(run):
-            if re.match(r"(?i)ROLLBACK\b", statement):
-                dropped = self._roll_back(run, n, statement, dropped)
-            elif re.match(r"(?i)XA\s+COMMIT\b", statement):
-                raise _xa(run)
-            elif writes(statement):
+            if writes(statement):
                 for table in list(self._tables.values()):
                     self._stop(table, _written(table, statement, run, n))
             else:
@@ -184,33 +236,17 @@ class BinlogStretch:
                 names = tuple(t.full_name for t in tables if concerned(statement, database, t))
                 if names:
                     self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
-                    return dropped, n
-        return dropped, None
+                    return n
+        return None
 
-    def _roll_back(
-        self, run: Run, event: int, statement: str, dropped: npt.NDArray[np.bool_] | None
-    ) -> npt.NDArray[np.bool_]:
-        begins = np.flatnonzero(np.isin(run.headers.kind[:event], BEGINS))
-        if re.match(r"(?i)ROLLBACK\s+TO\b|ROLLBACK\s+WORK\s+TO\b", statement) or not len(begins):
-            raise SourceLostError(
-                f"The binlog {run.file}:{run.offset[event]} rolls a logged transaction back in part.",
-                detail="It wrote to tables of different engines, and which of its rows count cannot be told; the position "
-                "stays in front of it.",
-                hint="Use one storage engine in a transaction; then copy the tables again.",
-            )
-        mask = np.zeros(len(run.headers), bool) if dropped is None else dropped
-        mask[begins[-1] : event] = True
-        return mask
-
-    def _changes(
-        self, run: Run, number: int, facts: npt.NDArray[np.int64], dropped: npt.NDArray[np.bool_] | None
-    ) -> Iterator[tuple[Table, str, Changes]]:
-        kind = run.headers.kind
-        chosen = np.isin(kind, (*ROWS_V1, *ROWS_V2))
-        if dropped is not None:
-            chosen &= ~dropped[: len(kind)]
-        rows = np.flatnonzero(chosen)
+    def _changes(self, run: Run, number: int, facts: npt.NDArray[np.int64]) -> Iterator[tuple[Table, str, Changes]]:
+        rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
+        folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
+        if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
+            for plain in unfolded(run, rows[folded]):
+                yield from self._changes(plain.run, number, facts[plain.source])
+            return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
         for table_id in np.unique(ids).tolist():
             if table_id not in self._maps and table_id not in _NO_TABLE:
@@ -228,7 +264,7 @@ class BinlogStretch:
             except TableStoppedError as error:
                 self._stop(table, error)
                 continue
-            changes = parts[0] if len(parts) == 1 else _interleaved(parts)
+            changes = parts[0][1] if len(parts) == 1 else _interleaved(parts)
             if len(changes):
                 yield table, run.file, changes
 
@@ -240,28 +276,29 @@ class BinlogStretch:
         table: Table,
         mapped: TableMap,
         events: Offsets,
-    ) -> Changes:
+    ) -> tuple[Offsets, Changes]:
         images = decode_images(run.buffer, run.headers, events, table, mapped, self.nulled[table.full_name])
         of = facts[images.event]
         columns = [images.kind, np.full(len(of), number), run.offset[images.event], *of.T]
         schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
         rows = pa.table(images.rows, schema=schema)
-        return Changes(rows, pa.table([pa.array(c) for c in columns], schema=FACTS), self.transactions.sources)
+        known = pa.table([pa.array(c) for c in columns], schema=FACTS)
+        return images.event, Changes(rows, known, self.transactions.sources)
 
 
-def _interleaved(parts: list[Changes]) -> Changes:
-    """Changes of one table that came under several table ids, in the binlog's order."""
-    rows, facts = pa.concat_tables(p.rows for p in parts), pa.concat_tables(p.facts for p in parts)
-    order = np.argsort(facts["offset"].to_numpy(), kind="stable")
-    return Changes(rows, facts, parts[-1].sources).take(order)
+def _interleaved(parts: list[tuple[Offsets, Changes]]) -> Changes:
+    """Changes of one table that came under several table ids, in the order of their events."""
+    changes = [part for _, part in parts]
+    rows, facts = pa.concat_tables(p.rows for p in changes), pa.concat_tables(p.facts for p in changes)
+    order = np.argsort(np.concatenate([event for event, _ in parts]), kind="stable")
+    return Changes(rows, facts, changes[-1].sources).take(order)
 
 
-def _xa(run: Run) -> SourceLostError:
-    return SourceLostError(
-        f"The binlog {run.file} holds an XA transaction.",
-        detail="Its rows are logged when it is prepared and count only if it is committed later, which this version "
-        "does not follow; the position stays in front of it.",
-        hint="Exclude XA transactions from this server, or copy the tables again behind them.",
+def _undone(table: Table, run: Run) -> DecodeError:
+    return DecodeError(
+        f"{table.full_name}: the binlog {run.file} up to {run.offset[-1]} rolls rows back that its engine cannot roll back.",
+        detail="Whether they are in the table cannot be told, and it was not guessed; nothing of the stretch was published for it.",
+        hint="Copy the table again: python -m engine redump.",
     )
 
 

@@ -21,7 +21,7 @@ _VERSIONED = re.compile(r"/\*M?!\d*\s?(.*?)\*/", re.DOTALL)
 # Dropping an index is not harmless: it may be the one that makes the identity unique. Nor is what MariaDB lets follow
 # `SET STATEMENT … FOR` and `ANALYZE`, or a second action of an ALTER TABLE.
 _HARMLESS = re.compile(
-    r"(?is)^((BEGIN|COMMIT|SAVEPOINT|RELEASE|GRANT|REVOKE|FLUSH|OPTIMIZE|CHECK|SET(?!\s+STATEMENT\b)"
+    r"(?is)^((BEGIN|COMMIT|ROLLBACK|XA|SAVEPOINT|RELEASE|GRANT|REVOKE|FLUSH|OPTIMIZE|CHECK|SET(?!\s+STATEMENT\b)"
     r"|ANALYZE\s+((NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?|CREATE\s+(UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+)?INDEX"
     r"|(CREATE|ALTER|DROP)\s+(USER|ROLE|DATABASE\s+IF\s+NOT|SERVER)"
     # Programs and views name tables without changing one; what they write later is logged as rows.

@@ -9,7 +9,9 @@ Where events lie in their file is worked out in `engine.decode.stream`.
 """
 
 import struct
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import lru_cache
 
@@ -32,10 +34,14 @@ class Kind(IntEnum):
     STOP = 3
     ROTATE = 4
     INTVAR = 5
+    APPEND_BLOCK = 9
+    DELETE_FILE = 11
     RAND = 13
     USER_VAR = 14
     FORMAT_DESCRIPTION = 15
     XID = 16
+    BEGIN_LOAD_QUERY = 17
+    EXECUTE_LOAD_QUERY = 18
     TABLE_MAP = 19
     WRITE_ROWS_V1 = 23
     UPDATE_ROWS_V1 = 24
@@ -62,12 +68,24 @@ class Kind(IntEnum):
     MARIA_GTID = 162
     MARIA_GTID_LIST = 163
     MARIA_START_ENCRYPTION = 164
+    MARIA_QUERY_COMPRESSED = 165
+    MARIA_WRITE_ROWS_COMPRESSED_V1 = 166
+    MARIA_UPDATE_ROWS_COMPRESSED_V1 = 167
+    MARIA_DELETE_ROWS_COMPRESSED_V1 = 168
+    MARIA_WRITE_ROWS_COMPRESSED = 169
+    MARIA_UPDATE_ROWS_COMPRESSED = 170
+    MARIA_DELETE_ROWS_COMPRESSED = 171
 
 
 ROWS_V1 = (Kind.WRITE_ROWS_V1, Kind.UPDATE_ROWS_V1, Kind.DELETE_ROWS_V1)
 ROWS_V2 = (Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS, Kind.PARTIAL_UPDATE_ROWS)
+ROWS_COMPRESSED = {
+    Kind(166 + n): kind for n, kind in enumerate((*ROWS_V1, Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS))
+}
+"""MariaDB's compressed row events, and what they are when unpacked."""
 UPDATES = (Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS, Kind.PARTIAL_UPDATE_ROWS)
 DELETES = (Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS)
+ROWS = (*ROWS_V1, *ROWS_V2, *ROWS_COMPRESSED)
 BEGINS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIA_GTID)
 IGNORABLE_FLAG = 0x80
 """LOG_EVENT_IGNORABLE_F: a reader that does not know the event may pass over it."""
@@ -85,11 +103,7 @@ def _table(kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
     return table
 
 
-_UNDERSTOOD = tuple(frozenset(Kind) - {Kind.INCIDENT, Kind.TRANSACTION_PAYLOAD})
-_HINTS = {
-    Kind.INCIDENT: "The server itself says that its binlog has a gap: copy the tables again.",
-    Kind.TRANSACTION_PAYLOAD: "SET GLOBAL binlog_transaction_compression = OFF; then copy the tables again.",
-}
+_UNDERSTOOD = tuple(frozenset(Kind) - {Kind.INCIDENT})
 
 
 @dataclass(frozen=True)
@@ -110,6 +124,21 @@ class Headers:
     def slice(self, begin: int, end: int) -> "Headers":
         """Events `begin` to `end`, the latter not included."""
         return Headers(**{field.name: getattr(self, field.name)[begin:end] for field in fields(self)})
+
+    def take(self, chosen: npt.NDArray[np.bool_]) -> "Headers":
+        """Some events, by mask."""
+        return Headers(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
+
+    def moved(self, by: int) -> "Headers":
+        """The same events in a buffer where they lie `by` bytes further behind."""
+        return replace(self, body=self.body + by, end=self.end + by)
+
+    @staticmethod
+    def joined(parts: Sequence["Headers"]) -> "Headers":
+        """Events of one buffer one after the other."""
+        return Headers(
+            **{field.name: np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Headers)}
+        )
 
 
 def read_headers(buffer: Bytes, start: Offsets, end: Offsets) -> Headers:
@@ -137,21 +166,36 @@ def read_headers(buffer: Bytes, start: Offsets, end: Offsets) -> Headers:
     )
 
 
-def refuse_unknown(headers: Headers) -> None:
-    """Raises SourceLostError for an event that may carry rows and that this version does not decode."""
+def kind_name(kind: int) -> str:
+    """An event type's name, or its number."""
+    return Kind(kind).name if kind in Kind._value2member_map_ else f"type {kind}"
+
+
+def refuse_unknown(headers: Headers) -> Counter[str]:
+    """Raises SourceLostError for an event that may carry rows and that this version does not decode.
+
+    What the server itself marks as ignorable is passed over: how many events of which type.
+    """
     strange = headers.kind[~among(headers.kind, _UNDERSTOOD)]
-    for kind in np.unique(strange):
+    passed: Counter[str] = Counter()
+    for kind in np.unique(strange).tolist():
         chosen = headers.kind == kind
         if ((headers.flags[chosen] & IGNORABLE_FLAG) == 0).any():
-            name = Kind(kind).name if kind in Kind._value2member_map_ else f"type {kind}"
+            if kind == Kind.INCIDENT:
+                raise SourceLostError(
+                    "The binlog holds an INCIDENT: the server says that changes are missing in it.",
+                    detail="A statement was executed and could not be logged, so what it changed cannot be known; the position "
+                    "stays in front of it, and what is published is right up to there.",
+                    hint="The server's error log names the cause, mostly max_binlog_cache_size or max_binlog_stmt_cache_size. "
+                    "Mend it, then copy the tables again.",
+                )
             raise SourceLostError(
-                f"The binlog holds an event that this version does not decode: {name}.",
+                f"The binlog holds an event that this version does not decode: {kind_name(kind)}.",
                 detail="It may carry changes of the captured tables, so the position stays in front of it; nothing was skipped.",
-                hint=_HINTS.get(
-                    Kind(kind) if kind in Kind._value2member_map_ else Kind.STOP,
-                    "Report this with the server's version.",
-                ),
+                hint="Report this with the server's version.",
             )
+        passed[kind_name(kind)] += int(chosen.sum())
+    return passed
 
 
 @dataclass(frozen=True)
@@ -234,6 +278,21 @@ def read_query(body: bytes) -> Query:
     except (struct.error, UnicodeDecodeError) as error:
         raise _broken("QUERY") from error
     return Query(database, body[at + database_size + 1 :].decode("utf-8", "replace"))
+
+
+def read_xa_prepare(body: bytes) -> tuple[tuple[bytes, bytes, int], bool]:
+    """The body of an XA_PREPARE event: the xid (gtrid, bqual, format id), and whether it is a commit in one phase.
+
+    Raises SourceLostError when it is not one.
+    """
+    try:
+        one_phase, form, gtrid, bqual = struct.unpack_from("<BIII", body)
+    except struct.error as error:
+        raise _broken("XA_PREPARE") from error
+    data = body[13:]
+    if len(data) < gtrid + bqual:
+        raise _broken("XA_PREPARE")
+    return (data[:gtrid], data[gtrid : gtrid + bqual], form), bool(one_phase)
 
 
 def read_rotate(body: bytes) -> tuple[str, int]:

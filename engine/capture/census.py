@@ -1,0 +1,88 @@
+"""What the events of a stretch are: how many of which type, what was passed over, the largest transaction. From headers alone."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from engine.capture.transactions import NUMBER, SOURCE, Transactions
+from engine.decode.events import BEGINS, Kind, among, kind_name, refuse_unknown
+from engine.decode.stream import Run
+from engine.decode.unfold import Unfolded
+
+_ARTIFICIAL = 0x20
+"""LOG_EVENT_ARTIFICIAL_F: the event is made for the dump and stands in no file."""
+
+
+class Census:
+    """Counts the events of a stretch, run by run.
+
+    bytes: of the events as they are logged. unknown: events that this version does not know and may pass over, by type.
+    """
+
+    def __init__(self, *, mariadb: bool) -> None:
+        self.bytes = 0
+        self.unknown: Counter[str] = Counter()
+        self._mariadb = mariadb
+        self._kinds = np.zeros(256, np.int64)
+        self._open: dict[str, Any] | None = None
+        self._largest: dict[str, Any] | None = None
+
+    @property
+    def events(self) -> dict[str, int]:
+        """Events by type; those in compressed transactions too."""
+        return {kind_name(kind): int(self._kinds[kind]) for kind in np.flatnonzero(self._kinds).tolist()}
+
+    @property
+    def largest(self) -> dict[str, Any] | None:
+        """The largest transaction: `gtid` (None without), `position` in front of it, `bytes` and `events`."""
+        self._close()
+        return self._largest
+
+    def add(self, run: Run) -> None:
+        """A run as it came. Raises SourceLostError for events that may not be passed over."""
+        headers = run.headers
+        self.unknown += refuse_unknown(headers)
+        real = (headers.flags & _ARTIFICIAL == 0) & (
+            (headers.end_position != 0) | (headers.kind != Kind.FORMAT_DESCRIPTION)
+        )
+        self._kinds += np.bincount(headers.kind[real], minlength=256)
+        size = np.where(real, headers.size, 0)
+        self.bytes += int(size.sum())
+        begins = np.flatnonzero(among(headers.kind, BEGINS))
+        edges = np.concatenate([[0], begins, [len(headers)]])
+        total = np.add.reduceat(np.append(size, 0), edges[:-1]) * (np.diff(edges) > 0)
+        if self._open is not None:
+            self._open["bytes"] += int(total[0])
+            self._open["events"] += int(edges[1])
+        if not len(begins):
+            return
+        self._close()
+        whole = total[1:-1]
+        if len(whole) and int(whole.max()) > self._most:
+            n = int(whole.argmax())
+            self._largest = self._told(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
+        self._open = self._told(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
+
+    def add_unfolded(self, plain: Unfolded, run: Run) -> None:
+        """What the compressed transactions of a run hold. Raises SourceLostError as `add` does."""
+        inner = plain.run.headers.kind[run.headers.kind[plain.source] == Kind.TRANSACTION_PAYLOAD]
+        if len(inner):
+            self.unknown += refuse_unknown(plain.run.headers)
+            self._kinds += np.bincount(inner, minlength=256)
+
+    @property
+    def _most(self) -> int:
+        return 0 if self._largest is None else int(self._largest["bytes"])
+
+    def _close(self) -> None:
+        if self._open is not None and self._open["bytes"] > self._most:
+            self._largest = self._open
+        self._open = None
+
+    def _told(self, run: Run, begin: int, size: int, events: int) -> dict[str, Any]:
+        alone = Transactions(mariadb=self._mariadb)
+        fact = alone.of(run.slice(begin, begin + 1))[0]
+        gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None
+        at = int(run.offset[begin] - run.headers.size[begin])
+        return {"gtid": gtid, "position": f"{run.file}:{at}", "bytes": size, "events": events}

@@ -1,0 +1,339 @@
+"""How the transactions of a log came out: which of the rows that were logged count, and where.
+
+Servers log some transactions before, or although, their rows do not count:
+
+* **Rolled back.** A transaction that cannot be rolled back without a trace (MariaDB: it dropped a temporary table, or wrote to a
+  table of another engine) is logged with `ROLLBACK` or `ROLLBACK TO savepoint` in it. Rows of tables that cannot roll back never
+  stand in it: in row format both servers log them at once, as a transaction of their own. So the rows from its begin, or from the
+  `SAVEPOINT` of that name, to there do not count.
+* **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`, and count where `XA COMMIT` stands, perhaps files later,
+  or never. They are passed over, and read again when they are committed; a PREPARE that lies in front of the stretch is searched
+  backwards, so that any stretch can be read without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a PREPARE that
+  says so: its rows count at once.)
+* **Torn.** A server that died while it wrote leaves a transaction without an end at the end of a file, and rolls it back when it
+  starts again.
+
+All of it is known only at a transaction's end. So the last transaction of a block is kept back until it ends, as long as it is
+small; for a larger one that concerns a captured table the log is read ahead once, up to its end, before its rows are given. Rows
+are therefore never taken back, and memory is bounded.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.decode.events import BEGINS, HEADER, ROWS, Kind, among, read_query, read_xa_prepare
+from engine.decode.framing import PADDING, words
+from engine.decode.stream import Run
+from engine.decode.unfold import STATEMENTS, unfolded
+from engine.errors import SourceLostError
+from engine.source.positions import FIRST_OFFSET, Position, file_number
+
+MOST = 16 << 20
+"""Bytes of an open transaction that are kept back; beyond them the log is read ahead."""
+Xid = tuple[bytes, bytes, int]
+_BEGIN, _COMMIT = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
+_CHECKSUM = 4
+_XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
+_SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*;?\s*$", re.DOTALL)
+_ROLLBACK = re.compile(
+    r"(?i)ROLLBACK(?:\s+WORK)?(?:\s+TO(?:\s+SAVEPOINT)?\s+(.*?))?\s*(?:/\*.*\*/)?\s*;?\s*$", re.DOTALL
+)
+
+
+class Log(Protocol):
+    """The binlog that a stretch is a part of, to be read once more."""
+
+    def read(self, start: Position, end: Position) -> Iterator[Run]:
+        """The events from `start` to `end`, in one file or in several, and artificial ones; each run valid until the next."""
+
+    def files(self) -> Mapping[str, int]:
+        """The files that there are, oldest first, with their sizes."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Where a prepared XA transaction is logged."""
+
+    start: Position
+    end: Position
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run without the rows that do not count.
+
+    undone: the table ids of rows that were rolled back. committed: the XA transaction that the run's last event commits.
+    """
+
+    run: Run
+    undone: npt.NDArray[np.uint64]
+    committed: Prepared | None = None
+
+
+class Outcomes:
+    """Follows the transactions of a log from `start` to `end`, both between transactions.
+
+    captured: whether a run names a captured table. prepared_count: for reading a prepared transaction that was committed.
+    """
+
+    def __init__(
+        self,
+        start: Position,
+        end: Position,
+        log: Log | None,
+        captured: Callable[[Run], bool],
+        *,
+        prepared_count: bool = False,
+    ) -> None:
+        self.start, self.end, self.log = start, end, log
+        self._captured, self._prepared_count = captured, prepared_count
+        self._file, self._next = start.file, 0  # events are numbered in the order in which they come
+        self._begin, self._begin_at, self._open, self._rows, self._bytes = -1, start, False, False, 0
+        self._told = False  # how the open transaction ends is known
+        self._savepoints: dict[str, int] = {}
+        self._dropped: list[tuple[int, int, bool]] = []  # from, to, whether rolled back
+        self._commits: list[tuple[int, Xid, Prepared | None]] = []
+        self._prepared: dict[Xid, Prepared] = {}
+        self._past: dict[str, dict[Xid, Prepared]] = {}
+        self._held: list[tuple[int, Run]] = []
+
+    def judge(self, run: Run) -> Iterator[Judged]:
+        """What of the log up to the end of this run is known to count; `flush` gives the rest."""
+        first = self._next
+        if not len(run.headers):
+            return
+        self._note(run)
+        if not self._open:
+            yield from self._given((*self._taken(), (first, run)))
+            return
+        cut = self._begin - first
+        if cut >= 0:
+            yield from self._given((*self._taken(), (first, run.slice(0, cut))))
+            first, run = self._begin, run.slice(cut, len(run.headers))
+        self._bytes += _span(run)
+        if self._bytes <= MOST:
+            self._held.append((first, _kept(run)))
+            return
+        if not self._told and any(self._captured(part) for _, part in (*self._held, (first, run))):
+            self._look_ahead()
+        yield from self._given((*self._taken(), (first, run)))
+
+    def flush(self, *, torn: bool = False) -> Iterator[Judged]:
+        """What was kept back. torn: the file of an open transaction has ended.
+
+        Raises SourceLostError when the stretch ends within a transaction that the server may still go on writing.
+        """
+        if self._open and self._rows and self.log is not None and not self._prepared_count:
+            files = self.log.files()
+            if not torn and (
+                self.end.offset < files.get(self._file, 0) or self._file == next(reversed(list(files)), "")
+            ):
+                raise SourceLostError(
+                    f"The stretch that ends at {self.end} ends within a transaction, begun at {self._begin_at}.",
+                    detail="What it holds counts only when it is complete; nothing of the stretch was published.",
+                    hint="Report this with the server's version.",
+                )
+            self._tear()
+        self._open = False
+        yield from self._given(self._taken())
+
+    def read(self) -> Iterator[Judged]:
+        """All of the log from `start` to `end`."""
+        assert self.log is not None
+        for run in self.log.read(self.start, self.end):
+            for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                yield from self.judge(plain.run)
+        yield from self.flush()
+
+    def undecided(self) -> dict[Xid, Prepared]:
+        """The XA transactions that are prepared between `start` and `end`, and neither committed nor rolled back there."""
+        assert self.log is not None
+        if self.start.order < self.end.order:
+            for run in self.log.read(self.start, self.end):
+                for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                    self._note(plain.run)
+                    self._dropped.clear()
+                    self._commits.clear()
+        return self._prepared
+
+    def _taken(self) -> list[tuple[int, Run]]:
+        held, self._held = self._held, []
+        return held
+
+    def _note(self, run: Run) -> None:
+        """Take down what a run says of how its transactions came out."""
+        kind, first = run.headers.kind, self._next
+        if run.file != self._file:
+            if self._open and self._rows:
+                self._tear()
+            self._file, self._open = run.file, False
+        begins = np.flatnonzero(among(kind, BEGINS))
+        ends = among(kind, (Kind.XID, Kind.XA_PREPARE))
+        queries = np.flatnonzero(kind == Kind.QUERY)
+        tail = words(run.buffer)[run.headers.end[queries] - 8]
+        commits = tail >> np.uint64(8) == _COMMIT
+        ends[queries[commits]] = True
+        spoken = queries[~commits & (tail >> np.uint64(16) != _BEGIN)]
+        for n in np.union1d(spoken, np.flatnonzero(kind == Kind.XA_PREPARE)).tolist():
+            before = begins[begins <= n]
+            if len(before):
+                self._enter(run, int(before[-1]), first)
+            ends[n] |= self._take(run, n, first + n)
+        if len(begins):
+            self._enter(run, int(begins[-1]), first)
+        last_end = int(np.flatnonzero(ends)[-1]) if ends.any() else -1
+        if len(begins) and begins[-1] > last_end:
+            self._open = True
+        elif last_end >= 0:
+            self._open = False
+        rows = among(kind[max(self._begin - first, 0) :], ROWS).any()
+        self._rows = bool(rows) or (self._rows and self._begin < first)
+        self._next = first + len(kind)
+
+    def _enter(self, run: Run, begin: int, first: int) -> None:
+        if self._begin == first + begin:
+            return
+        self._begin, self._told, self._rows, self._bytes = first + begin, False, False, 0
+        self._begin_at = Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
+        self._savepoints.clear()
+
+    def _take(self, run: Run, n: int, number: int) -> bool:
+        """One event; whether it ends its transaction."""
+        if run.headers.kind[n] == Kind.XA_PREPARE:
+            xid, one_phase = read_xa_prepare(run.body(n))
+            if not one_phase:
+                self._prepared[xid] = Prepared(self._begin_at, Position(run.file, int(run.offset[n])))
+                if not self._prepared_count:
+                    self._dropped.append((self._begin, number, False))
+            return True
+        statement = read_query(run.body(n)).statement.strip()
+        if match := _XA.match(statement):
+            verb, gtrid, bqual, form = match.groups()
+            xid = (bytes.fromhex(gtrid), bytes.fromhex(bqual), int(form) & 0xFFFFFFFF)
+            prepared = self._prepared.pop(xid, None)
+            if verb.upper() == "COMMIT":
+                self._commits.append((number, xid, prepared))
+            return True
+        if match := _SAVEPOINT.match(statement):
+            self._savepoints.pop(name := _name(match[1]), None)
+            self._savepoints[name] = number
+        elif match := _ROLLBACK.match(statement):
+            if match[1] is None:
+                self._dropped.append((self._begin, number, True))
+                return True
+            self._roll_back_to(run, n, _name(match[1]), number)
+        return False
+
+    def _roll_back_to(self, run: Run, n: int, name: str, number: int) -> None:
+        if name not in self._savepoints:
+            raise SourceLostError(
+                f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not hold: {name}.",
+                detail="Which of its rows count cannot be told; the position stays in front of it.",
+                hint="Copy the tables again; if it comes back, report this with the server's version.",
+            )
+        self._dropped.append((self._savepoints[name], number, True))
+        for later in list(self._savepoints)[list(self._savepoints).index(name) + 1 :]:
+            del self._savepoints[later]
+
+    def _tear(self) -> None:
+        self._dropped.append((self._begin, self._next, True))
+
+    def _look_ahead(self) -> None:
+        """Find out how the open transaction ends: its statements, by the same rules."""
+        assert self.log is not None, "a stretch that is read in blocks can read its log again"
+        ahead = Outcomes(self._begin_at, self.end, None, lambda _: False, prepared_count=self._prepared_count)
+        for run in self.log.read(self._begin_at, self.end):
+            for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                if ahead._begin < 0:
+                    begins = np.flatnonzero(among(plain.run.headers.kind, BEGINS))
+                    if not len(begins):
+                        continue
+                    opened = int(begins[0])
+                    ahead._note(plain.run.slice(opened, len(plain.run.headers)))
+                else:
+                    ahead._note(plain.run)
+                if not ahead._open or ahead._begin > 0:
+                    break
+            else:
+                continue
+            break
+        self._told = True
+        # Numbered from its begin there, and what was dropped behind its end is another transaction's.
+        end = ahead._begin if ahead._begin > 0 else ahead._next
+        self._dropped += [(self._begin + a, self._begin + b, u) for a, b, u in ahead._dropped if a < end]
+
+    def _given(self, runs: list[tuple[int, Run]] | tuple[tuple[int, Run], ...]) -> Iterator[Judged]:
+        for first, run in runs:
+            stop = first + len(run.headers)
+            at = first
+            while self._commits and self._commits[0][0] < stop:
+                number, xid, prepared = self._commits.pop(0)
+                part = run.slice(at - first, number + 1 - first)
+                yield replace(self._counted(at, part), committed=prepared or self._find(xid, part))
+                at = number + 1
+            if at < stop:
+                yield self._counted(at, run.slice(at - first, stop - first))
+
+    def _counted(self, first: int, run: Run) -> Judged:
+        stop = first + len(run.headers)
+        out = undone = np.zeros(len(run.headers), bool)
+        for a, b, rolled_back in self._dropped:
+            if a < stop and b > first:
+                mask = np.zeros(len(out), bool)
+                mask[max(a - first, 0) : b - first] = True
+                mask &= among(run.headers.kind, ROWS)
+                out, undone = out | mask, undone | (mask & rolled_back)
+        self._dropped = [entry for entry in self._dropped if entry[1] > stop]
+        ids = words(run.buffer)[run.headers.body[undone]] & np.uint64((1 << 48) - 1)
+        if out.any():
+            run = replace(run, headers=run.headers.take(~out), offset=run.offset[~out])
+        return Judged(run, np.unique(ids))
+
+    def _find(self, xid: Xid, run: Run) -> Prepared:
+        """Search the PREPARE in front of the stretch, from its start backwards."""
+        if self.log is not None:
+            before = file_number(self.start.file)
+            for name, size in reversed(list(self.log.files().items())):
+                if file_number(name) > before:
+                    continue
+                if name not in self._past:
+                    end = self.start if name == self.start.file else Position(name, size)
+                    seen = Outcomes(Position(name, FIRST_OFFSET), end, self.log, lambda _: False)
+                    self._past[name] = seen.undecided()
+                if xid in self._past[name]:
+                    return self._past[name].pop(xid)
+        gtrid, bqual, form = xid
+        raise SourceLostError(
+            f"The binlog {run.file}:{run.offset[-1]} commits an XA transaction whose rows it no longer holds: "
+            f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
+            detail="They were logged at its PREPARE, in a file that was purged; the position stays in front of the commit.",
+            hint="Copy the tables again. To avoid it, raise binlog_expire_logs_seconds above the age of prepared transactions.",
+        )
+
+
+def _name(text: str) -> str:
+    """A savepoint's name; servers do not tell upper and lower case apart in them."""
+    quoted = len(text) > 1 and text[0] == text[-1] == "`"
+    return (text[1:-1].replace("``", "`") if quoted else text).casefold()
+
+
+def _bounds(run: Run) -> tuple[int, int]:
+    return int(run.headers.body.min()) - HEADER - 1, int(run.headers.end.max()) + _CHECKSUM
+
+
+def _span(run: Run) -> int:
+    low, high = _bounds(run)
+    return high - low
+
+
+def _kept(run: Run) -> Run:
+    """A run that stays valid when the next one comes."""
+    low, high = _bounds(run)
+    buffer = np.zeros(high - low + PADDING, np.uint8)
+    buffer[: high - low] = run.buffer[low:high]
+    return replace(run, buffer=buffer, headers=run.headers.moved(-low))

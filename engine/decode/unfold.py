@@ -1,0 +1,226 @@
+"""Events that hold other events, or their own content in a smaller form, put back into a run as what they stand for.
+
+* MySQL's TRANSACTION_PAYLOAD (`binlog_transaction_compression`): fields, each a number, a length and a value (all packed
+  integers; 0 ends them, 1 is the payload's size, 2 its compression, 0 for zstd and 255 for none, 3 its size unpacked), then events
+  without checksums ("Transaction_payload_event", MySQL source, libs/mysql/binlog/event/codecs).
+* MariaDB's compressed events (`log_bin_compress`): what follows a statement's database or a row event's column bitmaps is one
+  byte (0x80, the algorithm in bits 4 to 6, and how many bytes the length has), the length, big-endian, and zlib's data
+  (`binlog_buf_compress`, MariaDB source, sql/log_event.cc).
+* The statement of a LOAD DATA that is logged as a statement: 13 bytes more in front of what a QUERY event has.
+
+What an event stands for lies where the event lies: it has its position. A run that would become larger than `MOST` comes in
+several, so that a payload of a few megabytes that unpacks to many gigabytes needs no more memory than another.
+"""
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from engine.decode.events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
+from engine.decode.framing import PADDING, Bytes, Offsets, words
+from engine.decode.stream import Run
+from engine.decode.tablemap import packed_integer
+from engine.errors import SourceLostError
+
+MOST = 16 << 20
+"""Bytes that a run may have more after unfolding; a single event may be larger."""
+STATEMENTS = (Kind.TRANSACTION_PAYLOAD, Kind.MARIA_QUERY_COMPRESSED, Kind.EXECUTE_LOAD_QUERY)
+_PIECE = 4 << 20
+_QUERY_HEAD, _LOAD_HEAD = 13, 13
+_SIZE, _COMPRESSION, _UNPACKED = 1, 2, 3
+_ZSTD, _NONE = 0, 255
+
+
+@dataclass(frozen=True)
+class Unfolded:
+    """A run of plain events; source: for each the number of the event that it was in the run before."""
+
+    run: Run
+    source: Offsets
+
+
+def unfolded(run: Run, chosen: Offsets, most: int = MOST) -> Iterator[Unfolded]:
+    """The run with its events `chosen` replaced by what they stand for, as one run or, where that gets large, as several.
+
+    Raises SourceLostError for an event that is not what its type says.
+    """
+    if not len(chosen):
+        yield Unfolded(run, np.arange(len(run.headers)))
+        return
+    begin, held, size = 0, list[tuple[int, Bytes]](), 0
+    for n in chosen.tolist():
+        for content in _contents(run, n):
+            if size and size + len(content) > most:
+                yield _merged(run, begin, n, held)
+                begin, held, size = n, [], 0
+            held.append((n, content))
+            size += len(content)
+    yield _merged(run, begin, len(run.headers), held)
+
+
+def _contents(run: Run, n: int) -> Iterator[Bytes]:
+    """Whole events without checksums in pieces, at least one, though it may be empty."""
+    kind = run.headers.kind[n]
+    try:
+        if kind == Kind.TRANSACTION_PAYLOAD:
+            yield from _payload(run.buffer[run.headers.body[n] : run.headers.end[n]])
+        else:
+            body = run.body(n)
+            if kind == Kind.EXECUTE_LOAD_QUERY:
+                kind, body = Kind.QUERY, body[:_QUERY_HEAD] + body[_QUERY_HEAD + _LOAD_HEAD :]
+            elif kind == Kind.MARIA_QUERY_COMPRESSED:
+                kind, body = Kind.QUERY, _unpacked(body, _statement_at(body))
+            else:
+                kind = ROWS_COMPRESSED[Kind(kind)]
+                body = _unpacked(body, _images_at(body, kind))
+            at = int(run.headers.body[n]) - HEADER
+            head = bytearray(run.buffer[at : at + HEADER])
+            head[4] = kind
+            head[9:13] = (HEADER + len(body)).to_bytes(4, "little")
+            yield np.frombuffer(bytes(head) + body, np.uint8)
+    except (IndexError, ValueError, OSError, zlib.error) as error:
+        raise SourceLostError(
+            f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {error}.",
+            detail="It may carry changes of the captured tables; nothing of it was used.",
+            hint="Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the "
+            "server's version.",
+        ) from error
+
+
+def _payload(event: Bytes) -> Iterator[Bytes]:
+    head, fields, at = bytes(event[:64]), dict[int, int](), 0
+    while True:
+        field, at = packed_integer(head, at)
+        if not field:
+            break
+        length, at = packed_integer(head, at)
+        fields[field], _ = packed_integer(head, at)
+        at += length
+    content, size = event[at:], fields.get(_UNPACKED, len(event) - at)
+    if fields.get(_COMPRESSION) not in (_ZSTD, _NONE) or fields.get(_SIZE, len(content)) != len(content):
+        raise ValueError(f"its fields are {fields}")
+    if fields[_COMPRESSION] == _NONE:
+        yield content
+    elif size <= _PIECE:
+        yield np.frombuffer(pa.decompress(pa.py_buffer(content), size, codec="zstd"), np.uint8)
+    else:
+        yield from _streamed(content, size)
+
+
+def _streamed(content: Bytes, size: int) -> Iterator[Bytes]:
+    """The events of a large payload piece by piece; what is left of a piece goes in front of the next one."""
+    stream, rest, seen = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(content)), "zstd"), b"", 0
+    while part := stream.read(_PIECE):
+        seen += len(part)
+        rest += part
+        used = _whole(rest)
+        if used:
+            yield np.frombuffer(rest, np.uint8, used)
+            rest = rest[used:]
+    if rest or seen != size:
+        raise ValueError(f"it holds {seen} bytes instead of {size}")
+
+
+def _whole(data: bytes) -> int:
+    """Where the last event that is complete in `data` ends; one that is not is waited for until half of `data` is new."""
+    at = 0
+    while at + HEADER <= len(data):
+        end = at + _event_size(data, at)
+        if end > len(data):
+            break
+        at = end
+    return at
+
+
+def _event_size(data: bytes | memoryview, at: int) -> int:
+    size = int.from_bytes(data[at + 9 : at + 13], "little")
+    if size < HEADER:
+        raise ValueError(f"an event in it has {size} bytes")
+    return size
+
+
+def _starts(content: Bytes) -> Offsets:
+    view, at, found = memoryview(content.data), 0, []
+    while at < len(view):
+        found.append(at)
+        at += _event_size(view, at)
+    if at != len(view):
+        raise ValueError("its last event is incomplete")
+    return np.array(found, np.int64)
+
+
+def _statement_at(body: bytes) -> int:
+    """Where the statement begins in a QUERY event."""
+    return _QUERY_HEAD + int.from_bytes(body[11:13], "little") + body[8] + 1
+
+
+def _images_at(body: bytes, kind: int) -> int:
+    """Where the first image begins in a row event."""
+    at = 8 + (int.from_bytes(body[8:10], "little") if kind in ROWS_V2 else 0)
+    count, at = packed_integer(body, at)
+    return at + (count + 7) // 8 * (2 if kind in UPDATES else 1)
+
+
+def _unpacked(body: bytes, at: int) -> bytes:
+    first = body[at]
+    length = int.from_bytes(body[at + 1 : at + 1 + (first & 7)], "big")
+    if not first & 0x80 or first & 0x70:
+        raise ValueError(f"it is packed in a way that is not known, {first:#x}")
+    content = zlib.decompress(body[at + 1 + (first & 7) :], bufsize=max(length, 1))
+    if len(content) != length:
+        raise ValueError(f"it holds {len(content)} bytes instead of {length}")
+    return body[:at] + content
+
+
+def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
+    """The events from `begin` to `stop`, with those that are `held` in the place of the events that they were in."""
+    segments: list[tuple[int, int]] = []
+    at = begin
+    for n, _ in held:
+        if at < n:
+            segments.append((at, n))
+        segments.append((n, -1))
+        at = n + 1
+    if at < stop:
+        segments.append((at, stop))
+    plain = [run.headers.slice(a, b) for a, b in segments if b >= 0]
+    low = min((int(h.body.min()) for h in plain), default=HEADER + 1) - HEADER - 1
+    high = max((int(h.end.max()) for h in plain), default=low)
+    contents = [content for _, content in held]
+    buffer = np.concatenate([run.buffer[low:high], *contents, np.zeros(PADDING, np.uint8)])
+    headers, sources, base, waiting = [], [], high - low, iter(contents)
+    for a, b in segments:
+        if b >= 0:
+            headers.append(run.headers.slice(a, b).moved(-low))
+            sources.append(np.arange(a, b))
+            continue
+        content = next(waiting)
+        try:
+            starts = _starts(content)
+        except ValueError as error:
+            raise SourceLostError(
+                f"An event at {run.file}:{run.offset[a]} holds what are no events: {error}.",
+                detail="They may carry changes of the captured tables; nothing of them was used.",
+            ) from error
+        headers.append(_headers(buffer, starts + base, np.append(starts[1:], len(content)) + base))
+        sources.append(np.full(len(starts), a))
+        base += len(content)
+    source = np.concatenate(sources)
+    return Unfolded(Run(buffer, Headers.joined(headers), run.file, run.offset[source]), source)
+
+
+def _headers(buffer: Bytes, at: Offsets, end: Offsets) -> Headers:
+    loads = words(buffer)
+    first, second = loads[at], loads[at + 9]
+    return Headers(
+        timestamp=(first & np.uint64(0xFFFFFFFF)).astype(np.int64),
+        kind=buffer[at + 4],
+        size=end - at,
+        end_position=(second >> np.uint64(32)).astype(np.int64),
+        flags=buffer[at + 17].astype(np.int64),
+        body=at + HEADER,
+        end=end,
+    )
