@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from engine import clock
+from engine.capture.again import BinaryLog
 from engine.capture.binlog import BinlogStretch
 from engine.capture.changes import Changes
 from engine.decode.schema import Table
@@ -24,6 +25,8 @@ def read_stretch(
     between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
+    if stretch.log is None:
+        stretch.log = BinaryLog(endpoint, first_server_id)
     while not stretch.done:
         before = stretch.position
         connection = open_connection(endpoint)
