@@ -12,6 +12,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot go on; the others do
     │   └── DecodeError               1   a value or a packet is not what its type promises
+    ├── SourceChangedError            1   another server answers at the source's address
     └── TransientError                1   worth another try: connections, timeouts, deadlocks
 """
 
@@ -98,6 +99,10 @@ class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
 
 
+class SourceChangedError(TidemarkError):
+    """Another server answers at the source's address; whether it can be followed is decided before anything is read of it."""
+
+
 class TransientError(TidemarkError):
     """A failure that another try may cure."""
 
@@ -114,6 +119,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         LedgerError,
         TableStoppedError,
         DecodeError,
+        SourceChangedError,
         TransientError,
     )
 }

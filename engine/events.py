@@ -88,6 +88,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown.
     "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s"),
     "source.event": ("kind", "position", "table", "statement"),
+    # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
+    "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
     # Commands out of the inbox. `verb`: pause, resume, stop.
     "command.accepted": ("id", "verb", "actor", "reason"),
     "command.refused": ("id", "verb", "actor", "reason", "message"),

@@ -6,7 +6,9 @@ import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
@@ -16,6 +18,43 @@ from engine.errors import SpecError
 
 _GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
 _STARTUP = ("initial", "snapshot", "latest", "earliest")
+_GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][a-z0-9_]{0,31})?(:\d+(-\d+)?)+)+")
+_GTID_POSITION = re.compile(r"\d+-\d+-\d+")
+
+
+def startup_time(text: str) -> datetime:
+    """The time of `timestamp:<RFC 3339 UTC>`. Raises ValueError when it is not one."""
+    with suppress(ValueError):
+        time = datetime.fromisoformat(text)
+        if "T" in text and time.utcoffset() == timedelta(0):
+            return time
+    raise ValueError(f"timestamp: {text!r} is not a time in UTC such as 2026-01-31T00:00:00Z")
+
+
+def startup_position(text: str) -> tuple[str, int]:
+    """File and offset of `position:<file>:<offset>`. Raises ValueError when there are none."""
+    match = re.fullmatch(r"(\S+\.\d+):(\d+)", text)
+    if match is None:
+        raise ValueError(f"position: {text!r} is not a binlog file and an offset such as mysql-bin.000003:4")
+    return match[1], int(match[2])
+
+
+def _startup_gtids(text: str) -> None:
+    """The server's flavor is not known here: what is neither MySQL's set nor MariaDB's position is refused."""
+    parts = [re.sub(r"\s+", "", part) for part in text.split(",")]
+    if not any(all(map(form.fullmatch, parts)) for form in (_GTID_SET, _GTID_POSITION)):
+        raise ValueError(
+            f"gtid: {text!r} is neither a GTID set such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 nor a position of "
+            "MariaDB such as 0-1-5"
+        )
+
+
+_STARTUP_AT: dict[str, Callable[[str], object]] = {
+    "timestamp": startup_time,
+    "position": startup_position,
+    "gtid": _startup_gtids,
+}
+"""Startup modes with an argument, and what checks it."""
 
 
 class _Section(BaseModel):
@@ -37,6 +76,8 @@ class Source(_Section):
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
     tls_ca: Path | None = None
     connect_timeout_s: float = Field(10.0, gt=0)
+    silence_s: float = Field(30.0, gt=0)
+    """A binlog reader to which the server sends nothing for so long counts as cut off, and is tried again."""
     invalid_dates: Literal["error", "null"] = "error"
     """What becomes of dates that do not exist (zero, a zero part, 31 February): stop the table, or NULL with a counter."""
     settle_s: float = Field(2.0, gt=0)
@@ -55,12 +96,22 @@ class Source(_Section):
     @field_validator("startup")
     @classmethod
     def _startup(cls, value: str) -> str:
+        mode, colon, argument = value.partition(":")
+        if colon and mode in _STARTUP_AT:
+            _STARTUP_AT[mode](argument)
+            return value
         if value not in _STARTUP:
-            nearest = difflib.get_close_matches(value, _STARTUP, 1, 0.0)[0]
+            known = (*_STARTUP, "timestamp:…", "position:…", "gtid:…")
+            nearest = difflib.get_close_matches(value, known, 1, 0.0)[0]
             raise ValueError(
-                f"{value!r} is not a startup mode this version knows ({', '.join(_STARTUP)}); nearest: {nearest}"
+                f"{value!r} is not a startup mode this version knows ({', '.join(known)}); nearest: {nearest}"
             )
         return value
+
+    @property
+    def copies(self) -> bool:
+        """Whether the tables are copied; otherwise they are only followed."""
+        return self.startup in ("initial", "snapshot")
 
 
 class TableRules(_Section):

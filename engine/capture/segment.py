@@ -1,12 +1,12 @@
 """Reading a stretch of the binlog to its end, however often the server lets the dump end before it."""
 
 from collections.abc import Iterator
+from typing import Any, Protocol, TypeVar
 
 from engine import clock
 from engine.capture.again import BinaryLog
 from engine.capture.binlog import BinlogStretch
-from engine.capture.changes import Changes
-from engine.decode.schema import Table
+from engine.decode.stream import Run
 from engine.errors import TransientError
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET, Position
@@ -14,26 +14,38 @@ from engine.source.replication import read_runs
 
 _PAUSE_S = 0.003
 _PATIENCE_S = 60.0
+Found_co = TypeVar("Found_co", covariant=True)
 
 
-def read_stretch(
-    endpoint: Endpoint, stretch: BinlogStretch, first_server_id: int
-) -> Iterator[tuple[Table, str, Changes]]:
-    """The changes of a stretch, in order within each table.
+class Stretch(Protocol[Found_co]):
+    """What is fed a stretch of the binlog run by run. position: behind what was fed; end: where it is done."""
+
+    position: Position
+    end: Position
+
+    @property
+    def done(self) -> bool: ...
+
+    def feed(self, run: Run) -> Iterator[Found_co]: ...
+
+
+def read_stretch(endpoint: Endpoint, stretch: Stretch[Found_co], first_server_id: int) -> Iterator[Found_co]:
+    """What a stretch gives: of a `BinlogStretch` its changes, in order within each table.
 
     A position that `SHOW BINARY LOG STATUS` has shown can be a moment ahead of what a dump is given; the dump then ends early,
     between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
-    if stretch.log is None:
-        stretch.log = BinaryLog(endpoint, first_server_id)
+    reads_again: Any = stretch
+    if isinstance(reads_again, BinlogStretch) and reads_again.log is None:
+        reads_again.log = BinaryLog(endpoint, first_server_id)
     while not stretch.done:
         before = stretch.position
         connection = open_connection(endpoint)
         try:
-            for run in read_runs(connection, before.file, before.offset, first_server_id):
+            for run in read_runs(connection, before.file, before.offset, first_server_id, endpoint.silence_s):
                 yield from stretch.feed(run)
-                if stretch.position.order >= stretch.end.order:
+                if _done(stretch):
                     break
         finally:
             connection._force_close()  # noqa: SLF001 - the server is still sending; a polite end would wait for it
@@ -49,14 +61,18 @@ def read_stretch(
             clock.sleep(_PAUSE_S)
 
 
-def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int) -> str:
-    """The GTID set of all transactions before a position of a MySQL server, found in the binlog itself.
+def _done(stretch: Stretch[object]) -> bool:
+    """Asked anew: what was fed since may have ended it."""
+    return stretch.done
+
+
+def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int, *, mariadb: bool = False) -> str:
+    """The GTIDs of all transactions before a position, found in the binlog itself: MySQL's set, MariaDB's position.
 
     `@@gtid_executed` may lag what the binlog holds, and the set that `SHOW BINARY LOG STATUS` shows beside a position
-    is no better. So the position's file is read up to it once: its PREVIOUS_GTIDS event and the GTID events that
-    follow.
+    is no better. So the position's file is read up to it once: what its head says of earlier files, and its own GTID events.
     """
-    stretch = BinlogStretch({}, Position(position.file, FIRST_OFFSET), position, mariadb=False)
+    stretch = BinlogStretch({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
     for _ in read_stretch(endpoint, stretch, first_server_id):
         pass
     return str(stretch.transactions.gtids)

@@ -144,6 +144,7 @@ class Segment:
         seen = stretch.transactions
         return {
             "gtids": str(seen.gtids),
+            "births": seen.births,
             "tables": reports,
             "stopped": {name: error.as_dict() for name, error in stretch.stopped.items()},
             "transactions": seen.count,

@@ -3,7 +3,8 @@
 An epoch record is the only unit of change:
 
     {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
-     "identity": …, "ledger": …,                                       epoch 0 only
+     "ledger": …,                                                      epoch 0 only
+     "identity": …,                                                    epoch 0, and where the source became another server
      "tables": {"shop.orders": {"planned": {"table": …, "plan": …},     when it joins
                                 "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
                                 "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
@@ -93,7 +94,14 @@ def apply(state: State | None, record: Record) -> State:
     tables = dict(state.tables)
     for name, change in record["tables"].items():
         tables[name] = _apply_table(tables.get(name), change)
-    return replace(state, epoch=record["epoch"], position=record["to"], next_seq=record["next_seq"], tables=tables)
+    return replace(
+        state,
+        epoch=record["epoch"],
+        identity=record.get("identity", state.identity),
+        position=record["to"],
+        next_seq=record["next_seq"],
+        tables=tables,
+    )
 
 
 def _apply_table(table: TableState | None, change: Record) -> TableState:

@@ -8,22 +8,23 @@ import uuid
 from dataclasses import dataclass, replace
 
 from engine import clock
+from engine.capture.search import Binlog, NoPlaceError
 from engine.capture.segment import gtids_at
+from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
 from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
-from engine.settings import Spec
+from engine.settings import Spec, startup_position, startup_time
+from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, check_identity
-from engine.source.positions import FIRST_OFFSET, Position, binlog_files, check_available, current
+from engine.source.heads import read_head
+from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
-from engine.source.watermarks import WatermarkClass
-
-FOLLOW_ONLY = ("latest", "earliest")
-"""Startup modes without a copy: each table is one finished chunk."""
+from engine.source.watermarks import server_time_s
 
 
 @dataclass(frozen=True)
@@ -39,20 +40,20 @@ def first_epoch(
     connection: Connection,
     endpoint: Endpoint,
     server: Server,
-    watermarks: WatermarkClass,
     run: str,
 ) -> Begun:
-    """The record of epoch 0 for a pipeline that has no ledger yet. Tables that cannot be captured stop in it."""
-    position = _start(spec, connection, server)
-    if watermarks == "gtid":
-        position = Position(position.file, position.offset, gtids_at(endpoint, position, spec.first_server_id()))
+    """The record of epoch 0 for a pipeline that has no ledger yet. Tables that cannot be captured stop in it.
+
+    Without a copy (`Source.copies`) each table is one finished chunk. Raises SpecError when the binlog has no such place to start.
+    """
+    position = anchored(_start(spec, connection, endpoint, server), spec, connection, endpoint, server)
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
     unfit = refused(captured)
     check_names(captured, spec.snapshot)
     fit = [table for table in captured if table.full_name not in unfit]
-    plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.startup not in FOLLOW_ONLY, stopped=unfit)
+    plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.copies, stopped=unfit)
     fit = [table for table in fit if table.full_name not in unfit]
-    if spec.source.startup in FOLLOW_ONLY:
+    if not spec.source.copies:
         plans = [_followed(plan) for plan in plans]
     tables: dict[str, Record] = {
         table.full_name: _refused(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
@@ -79,10 +80,72 @@ def _refused(table: Table, error: TidemarkError) -> Record:
     return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
 
 
-def _start(spec: Spec, connection: Connection, server: Server) -> Position:
-    if spec.source.startup == "earliest":
-        return Position(next(iter(binlog_files(connection))), FIRST_OFFSET)
-    return current(connection, server)
+def anchored(position: Position, spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:
+    """The position with what proves later that the server still has the history before it: GTIDs, and when the file began."""
+    first, mariadb = spec.first_server_id(), server.flavor == "mariadb"
+    gtids = gtids_at(endpoint, position, first, mariadb=mariadb) if has_gtids(connection, server) else None
+    return replace(position, gtids=gtids, born=read_head(endpoint, position.file, first).born)
+
+
+def _start(spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:
+    mode, _, argument = spec.source.startup.partition(":")
+    files, end = binlog_files(connection), current(connection, server)
+    binlog = Binlog(endpoint, spec.first_server_id(), list(files), end, server.flavor == "mariadb")
+    try:
+        if mode == "earliest":
+            return Position(binlog.files[0], FIRST_OFFSET)
+        if mode == "timestamp":
+            return _since(binlog, argument, server_time_s(connection))
+        if mode == "position":
+            return _given(binlog, argument, files)
+        if mode == "gtid":
+            return _behind(binlog, argument, connection, server)
+    except NoPlaceError as error:
+        hint = "Choose a later place, or let the tables be copied: source.startup = initial."
+        raise _no_start(spec.source.startup, f"{error.verdict}: {error.seen}", hint) from error
+    return end
+
+
+def _since(binlog: Binlog, argument: str, now_s: float) -> Position:
+    since = startup_time(argument)
+    if since.timestamp() > now_s:
+        raise _no_start(f"timestamp:{argument}", "that time has not come yet, by the server's clock", "Use latest.")
+    return binlog.since(round(since.timestamp() * 1_000_000))
+
+
+def _given(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
+    position = Position(*startup_position(argument))
+    hint = "SHOW BINLOG EVENTS IN '…' lists the places; a transaction begins with a GTID event (Gtid, Anonymous_Gtid)."
+    if position.file not in files:
+        seen = f"the server has {binlog.files[0]} to {binlog.files[-1]}"
+        raise _no_start(f"position:{argument}", f"there is no such file; {seen}", "Choose one of them.")
+    size = files[position.file]
+    if position.offset > size:
+        raise _no_start(f"position:{argument}", f"the file has {size} bytes", "Choose an offset in it.")
+    if not binlog.is_between(position):
+        raise _no_start(f"position:{argument}", "it is not a place between two transactions", hint)
+    return position
+
+
+def _behind(binlog: Binlog, argument: str, connection: Connection, server: Server) -> Position:
+    try:
+        gtids = parse_gtids(argument, mariadb=binlog.mariadb)
+    except ValueError as error:
+        form = "domain-server-number, joined by commas" if binlog.mariadb else "uuid:intervals, joined by commas"
+        raise _no_start(f"gtid:{argument}", f"{error}", f"This server's GTIDs are {form}.") from error
+    if not has_gtids(connection, server):
+        raise _no_start(f"gtid:{argument}", "the server writes no GTIDs", "Use position:<file>:<offset>.")
+    if not awaits(connection, server, str(gtids), 0.0):
+        raise _no_start(f"gtid:{argument}", "the server has not executed all of these", "Look at what it has executed.")
+    return binlog.behind(gtids)
+
+
+def _no_start(startup: str, why: str, hint: str) -> SpecError:
+    return SpecError(
+        f"source.startup = {startup!r}: the binlog has no such place ({why}).",
+        detail="Nothing was started.",
+        hint=hint,
+    )
 
 
 def _followed(plan: Plan) -> Plan:
@@ -91,16 +154,19 @@ def _followed(plan: Plan) -> Plan:
 
 
 def _finished(spec: Spec, position: Position) -> Record:
-    if spec.source.startup not in FOLLOW_ONLY:
+    if spec.source.copies:
         return {}
     whole = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
     return {"cut": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0}]}
 
 
-def check_source(state: State, connection: Connection, server: Server, position: Position) -> None:
-    """Raises SourceLostError when this is not the server that the ledger follows, or it no longer has the position."""
+def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:
+    """Raises SourceChangedError when this is not the server that the ledger follows, SourceLostError when it has not its history.
+
+    first: the first of the pipeline's server ids.
+    """
     check_identity(state.identity, server)
-    check_available(connection, position)
+    check_same(connection, endpoint, server, position_from_dict(state.position), first)
 
 
 def check_tables(state: State, captured: list[Table]) -> None:

@@ -21,7 +21,7 @@ from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
 from engine.capture.segment import gtids_at
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
-from engine.decode.gtid import parse_gtid_set
+from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
@@ -40,8 +40,9 @@ from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
 from engine.run.snapshot import Snapshot
 from engine.settings import Spec
+from engine.source.ancestry import check_born, has_gtids, went_back
 from engine.source.connect import Connection, Endpoint, Server, open_connection, query
-from engine.source.positions import Position, binlog_files, current, latest, position_from_dict
+from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
 from engine.spark.jobs import run_tasks
 from engine.spark.session import Session
@@ -85,8 +86,9 @@ class Coordinator:
             for name, t in ledger.state.tables.items()
         }
         self._gtids = self.position.gtids
-        if source.watermarks == "gtid" and self._gtids is None:  # the server had no GTIDs when the pipeline began
-            self._gtids = gtids_at(source.endpoint, self.position, spec.first_server_id())
+        if self._gtids is None and has_gtids(self._connection, source.server):  # it had none when the pipeline began
+            mariadb = source.server.flavor == "mariadb"
+            self._gtids = gtids_at(source.endpoint, self.position, spec.first_server_id(), mariadb=mariadb)
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
         self._frozen: list[Finished] = []
@@ -221,7 +223,8 @@ class Coordinator:
             self._publisher.check()
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
-                check_source(self.state, self._connection, self._source.server, self.position)
+                self._check_source()
+                raise went_back(self.position, position)  # never "nothing new"
             if self._frozen or position.order > self.position.order or self._stopped:
                 self._commit_epoch(position)
             self._failures = 0
@@ -240,10 +243,13 @@ class Coordinator:
             return
         try:
             self._connection = open_connection(self._source.endpoint)
+            self._check_source()
         except TransientError as again:
             self._retry(again)
-        else:
-            check_source(self.state, self._connection, self._source.server, self.position)
+
+    def _check_source(self) -> None:
+        first = self._spec.first_server_id()
+        check_source(self.state, self._connection, self._source.endpoint, self._source.server, first)
 
     def _commit_epoch(self, position: Position) -> None:
         """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
@@ -322,6 +328,7 @@ class Coordinator:
         for report in reports:
             if "failure" in report:
                 raise from_dict(report["failure"])
+            check_born(known, report["births"].get(known.file))
         return reports
 
     def _follow(self, name: str, frozen: Sequence[Finished], known: Position) -> Follow:
@@ -377,12 +384,13 @@ class Coordinator:
 
     def _after(self, known: Position, end: Position, reports: Sequence[Report]) -> Position:
         """The position that the epoch commits, with its GTID set where that is known."""
+        if end.order <= known.order:
+            return replace(known, gtids=self._gtids)
+        born = reports[-1]["births"].get(end.file)
         if self._gtids is None:
-            return latest(known, end)
-        gtids = parse_gtid_set(self._gtids)
-        for report in reports:
-            gtids = gtids.union(parse_gtid_set(report["gtids"]))
-        return replace(latest(known, end), gtids=str(gtids))
+            return replace(end, born=born)
+        texts = [self._gtids, *(report["gtids"] for report in reports)]
+        return replace(end, gtids=joined(texts, mariadb=self._source.server.flavor == "mariadb"), born=born)
 
 
 def _high(finished: Finished) -> Position:

@@ -1,8 +1,7 @@
 """How far behind the pipeline is, and how long the source will wait: measured every two seconds on a connection of its own.
 
 Lag in seconds is by the server's clock: now minus the commit time of the last transaction that was committed here, and 0
-when nothing is outstanding, for no traffic is not lag. The runway is how long the server keeps the committed position at
-least: its retention minus that age.
+when nothing is outstanding, for no traffic is not lag. The runway is in `run.runway`.
 """
 
 import threading
@@ -13,8 +12,10 @@ from typing import Any
 from engine import clock
 from engine.errors import TidemarkError
 from engine.events import Journal
+from engine.run.runway import Growth, following, runway_s
 from engine.source.connect import Connection, Endpoint, describe, open_connection
-from engine.source.positions import Position, binlog_files, bytes_between, current, retention_s
+from engine.source.heads import read_head
+from engine.source.positions import Position, binlog_files, bytes_between, current, retention
 from engine.source.watermarks import server_time_s
 
 INTERVAL_S = 2.0
@@ -29,27 +30,31 @@ class Committed:
 
 
 def lag(
-    committed: Committed, end: Position, files: dict[str, int], now_s: float, keep_s: float | None
+    committed: Committed, end: Position, files: dict[str, int], now_s: float, runway: float | None
 ) -> dict[str, Any]:
     """The fields of the journal's `source.lag`; pure."""
     behind = bytes_between(files, committed.position, end)
     age_s = max(now_s - committed.last_ts, 0.0) if committed.last_ts else None
     lag_s = 0.0 if behind == 0 else age_s
-    runway_s = None if keep_s is None else max(keep_s - (lag_s or 0.0), 0.0)
     return {
         "position": str(committed.position),
         "source_position": str(end),
         "lag_s": None if lag_s is None else round(lag_s, 3),
         "lag_bytes": behind,
-        "runway_s": None if runway_s is None else round(runway_s),
+        "runway_s": None if runway is None else round(runway),
     }
 
 
 class Monitor:
     """Writes `source.lag` until it is closed. A source that cannot be reached is not this thread's to report."""
 
-    def __init__(self, endpoint: Endpoint, journal: Journal, committed: Callable[[], Committed]) -> None:
-        self._endpoint, self._journal, self._committed = endpoint, journal, committed
+    def __init__(
+        self, endpoint: Endpoint, first_server_id: int, journal: Journal, committed: Callable[[], Committed]
+    ) -> None:
+        self._endpoint, self._first_server_id = endpoint, first_server_id
+        self._journal, self._committed = journal, committed
+        self._growth = Growth()
+        self._births: dict[str, int] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
         self._thread.start()
@@ -74,5 +79,21 @@ class Monitor:
     def measure(self, connection: Connection) -> dict[str, Any]:
         """One measurement; the committed position is taken first, so that the lag is never too small."""
         committed = self._committed()
-        end = current(connection, describe(connection))
-        return lag(committed, end, binlog_files(connection), server_time_s(connection), retention_s(connection))
+        end, files, now_s = (
+            current(connection, describe(connection)),
+            binlog_files(connection),
+            server_time_s(connection),
+        )
+        rate = self._growth.see(now_s, end, files)
+        closed_s = self._closed_s(committed.position, files)
+        runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
+        return lag(committed, end, files, now_s, runway)
+
+    def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
+        """When the position's file was closed: the file after it began then. None for the one that is written."""
+        after = following(position, files)
+        if after is None:
+            return None
+        if after not in self._births:
+            self._births = {after: read_head(self._endpoint, after, self._first_server_id).born}
+        return float(self._births[after])

@@ -10,7 +10,7 @@ import secrets
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from typing import Any
 from engine import __version__, clock
 from engine.capture.tasks import Warming
 from engine.directory import Directory, directory_of
-from engine.errors import SpecError, TableStoppedError, TidemarkError
+from engine.errors import SourceChangedError, SpecError, TableStoppedError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -27,18 +27,20 @@ from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control, held
 from engine.run.coordinator import Coordinator, Source
 from engine.run.copying import told_whole
+from engine.run.follow import followed, told
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
 from engine.run.tidy import delete_unpublished
 from engine.settings import Spec
-from engine.source.connect import Endpoint, open_connection
+from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of
-from engine.source.positions import position_from_dict
 from engine.source.preflight import Preflight, run_preflight
 from engine.source.watermarks import watermark_class
 
 Listener = Callable[[dict[str, Any]], None]
 UNTIL = ("snapshot", "caught-up")
+_MOST_CHANGES = 10
+_CHANGE_S = 1.0
 
 
 def run_pipeline(spec: Spec, spec_file: Path, until: str | None, listener: Listener | None = None) -> None:
@@ -129,13 +131,10 @@ class _Run:
                 return
             session = session_to_come.result()
             self._control.spark_ui = session.ui
-            told = {**vars(preflight.server), "watermark_class": source.watermarks}
-            self._journal.write("run.connected", source=_server(told), spark=session.describe())
-            coordinator = Coordinator(self._spec, source, session, ledger, publisher, self._control, self._journal)
+            connected = {**vars(preflight.server), "watermark_class": source.watermarks}
+            self._journal.write("run.connected", source=_server(connected), spark=session.describe())
             self._control.event("started")
-            monitor = Monitor(endpoint, self._journal, coordinator.committed)
-            stack.callback(monitor.close)
-            reached = coordinator.run(self._until)
+            reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
             if self._until is not None and not reached:
                 raise TidemarkError(
@@ -143,7 +142,37 @@ class _Run:
                     detail="What was read is committed and published; the rest is still to come.",
                     hint="Run it again: it goes on from there.",
                 )
-            _require_all_tables(coordinator.state)
+            assert ledger.state is not None
+            _require_all_tables(ledger.state)
+
+    def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
+        """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
+        changes = 0
+        while True:
+            coordinator = Coordinator(self._spec, source, session, ledger, publisher, self._control, self._journal)
+            first = self._spec.first_server_id()
+            with closing(Monitor(source.endpoint, first, self._journal, coordinator.committed)):
+                try:
+                    return coordinator.run(self._until)
+                except SourceChangedError as error:
+                    changes += 1
+                    if changes > _MOST_CHANGES:
+                        raise
+                    self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
+            # What was read and not committed is read again: its positions are the other server's.
+            self._control.wait(_CHANGE_S)
+            source = self._changed(ledger, publisher)
+
+    def _changed(self, ledger: Ledger, publisher: Publisher) -> Source:
+        """The source anew, at whatever server answers now. Raises SourceLostError when it cannot be followed there."""
+        endpoint = endpoint_of(self._spec.source)
+        preflight = run_preflight(endpoint, self._spec.source, self._spec.first_server_id())
+        preflight.require()
+        before = ledger.state.epoch if ledger.state else -1
+        source, state = self._begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
+        if state.epoch > before:
+            publisher.submit(ledger.epoch(state.epoch))
+        return source
 
     def _start_spark(self) -> Any:
         from engine.spark.jobs import run_tasks
@@ -160,10 +189,10 @@ class _Run:
             kind = watermark_class(connection, preflight.server)
             source = Source(endpoint, preflight.server, kind)
             if ledger.state is not None:
-                check_source(ledger.state, connection, preflight.server, position_from_dict(ledger.state.position))
                 check_tables(ledger.state, preflight.tables)
+                self._identify(ledger, connection, endpoint, preflight.server)
                 return source, ledger.state
-            begun = first_epoch(self._spec, connection, endpoint, preflight.server, kind, self._journal.run)
+            begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             state = ledger.commit(begun.record)
         finally:
             connection.close()
@@ -172,6 +201,17 @@ class _Run:
             chunks = [[text(limits.lower), text(limits.upper)] for limits in ranges]
             self._journal.write("table.planned", **plan.told(), chunks=chunks)
         return source, state
+
+    def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
+        """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""
+        state, first = ledger.state, self._spec.first_server_id()
+        assert state is not None
+        if server.identity == state.identity:
+            check_source(state, connection, endpoint, server, first)
+            return
+        record = followed(state, connection, endpoint, server, first, self._journal.run)
+        ledger.commit(record)
+        self._journal.write("source.followed", **told(state, record))
 
 
 def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:

@@ -11,10 +11,21 @@ from typing import Any, Literal, TypeAlias
 
 import pymysql
 
-from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError, TransientError
+from engine.errors import (
+    PreflightError,
+    SourceChangedError,
+    SourceLostError,
+    TableStoppedError,
+    TidemarkError,
+    TransientError,
+)
 
 Connection: TypeAlias = "pymysql.connections.Connection[Any]"
 Flavor = Literal["mysql", "mariadb"]
+SILENCE_S = 30.0
+
+
+COPY_AGAIN = "To copy the tables again: python -m engine redump SPEC --all"
 
 
 @dataclass(frozen=True)
@@ -29,6 +40,8 @@ class Endpoint:
     tls_ca: str | None = None
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
+    silence_s: float = SILENCE_S
+    """A binlog dump that brings nothing for so long counts as dead."""
     identity: str | None = None
     """What `Server.identity` must be; None before it is known."""
 
@@ -60,11 +73,30 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1049: (PreflightError, "Check the database's name."),
     1142: (PreflightError, "Grant the user what `python -m engine check` lists."),
     1227: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1236: (SourceLostError, "The server no longer has this part of the binlog: copy the tables again."),
+    1236: (SourceLostError, "The server cannot send this part of the binlog. " + COPY_AGAIN),
     1130: (PreflightError, "Allow this host to log in (the host part of the user's account)."),
     1698: (PreflightError, "Check source.user; the account may be limited to another way of login."),
 }
 _CANNOT_CONNECT = 2003
+_DUMP_FAILED = 1236
+# Error 1236 is all that can happen to a dump; its text (the same on both servers) tells what did.
+_DUMPS: tuple[tuple[str, type[TidemarkError], str], ...] = (
+    (
+        "same server_uuid/server_id",
+        TransientError,
+        "Another binlog reader has the same server id: set source.server_id to a range of its own. It is tried again.",
+    ),
+    (
+        "first log file",
+        SourceLostError,
+        "The server has purged this part of the binlog. To avoid it, raise binlog_expire_logs_seconds. " + COPY_AGAIN,
+    ),
+    (
+        "max_allowed_packet",
+        SourceLostError,
+        "Raise max_allowed_packet on the server to its largest value (1G), then start again.",
+    ),
+)
 
 
 def explain(error: pymysql.Error, doing: str) -> TidemarkError:
@@ -74,6 +106,8 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     kind, hint = _ERRORS.get(
         number, (TransientError, "It is tried again; if it stays, look at the server's error log.")
     )
+    if number == _DUMP_FAILED:
+        kind, hint = next(((kind, hint) for says, kind, hint in _DUMPS if says in text), (kind, hint))
     if number == _CANNOT_CONNECT:
         hint = "Check source.host and source.port, and that the server runs and can be reached from here."
     return kind(f"{doing} failed: {text} (error {number}).", hint=hint)
@@ -108,12 +142,12 @@ def open_connection(endpoint: Endpoint) -> Connection:
 
 
 def check_identity(expected: str, server: Server) -> None:
-    """Raises SourceLostError when another server answers than the one that is followed: positions mean nothing there."""
+    """Raises SourceChangedError when another server answers than the one that is followed: positions mean nothing there."""
     if server.identity != expected:
-        raise SourceLostError(
-            f"The source is another server: {server.identity}, the ledger follows {expected}.",
-            detail="The committed position means nothing there; what is published is right up to it.",
-            hint="Point the spec at the server it followed, or copy the tables again into a new destination.",
+        raise SourceChangedError(
+            f"The source is another server now: {server.identity}, the ledger follows {expected}.",
+            detail="Nothing of it was read: the committed position means nothing there.",
+            hint="Start again: the run follows it by GTID where that is provable.",
         )
 
 

@@ -14,4 +14,5 @@ def endpoint_of(source: Source) -> Endpoint:
         source.tls,
         str(source.tls_ca) if source.tls_ca else None,
         source.connect_timeout_s,
+        silence_s=source.silence_s,
     )

@@ -44,7 +44,10 @@ class PacketReader:
     def __init__(self, connection: Connection, doing: str) -> None:
         self._doing, self._connection = doing, connection
         self._socket = connection._sock  # noqa: SLF001 - FACTS: the socket must be read itself
-        carry = connection._rfile.read1(_READ)  # noqa: SLF001 - at least the end packet is still to come
+        try:
+            carry = connection._rfile.read1(_READ)  # noqa: SLF001 - at least the end packet is still to come
+        except OSError as error:
+            raise self._broken(error) from error
         self._buffer = np.empty(BUFFER + PADDING, dtype=np.uint8)
         self._filled = len(carry)
         self._buffer[: len(carry)] = np.frombuffer(carry, dtype=np.uint8)
@@ -80,9 +83,7 @@ class PacketReader:
             try:
                 got = self._socket.recv_into(view[self._filled : limit])
             except OSError as error:
-                raise TransientError(
-                    f"{self._doing} broke off: {error}.", detail="Nothing of it was published."
-                ) from error
+                raise self._broken(error) from error
             if not got:
                 raise TransientError(
                     f"{self._doing} broke off: the server closed the connection.", detail="Nothing of it was published."
@@ -90,6 +91,16 @@ class PacketReader:
             self._filled += got
             if self._filled + _READ > limit or self._may_be_over():
                 return
+
+    def _broken(self, error: OSError) -> TransientError:
+        nothing = "Nothing of it was published."
+        if not isinstance(error, TimeoutError):
+            return TransientError(f"{self._doing} broke off: {error}.", detail=nothing)
+        return TransientError(
+            f"{self._doing} broke off: the server was silent for {self._socket.gettimeout():g} s.",
+            detail=nothing,
+            hint="The connection is dead or the server hangs; it is tried again. A slower server needs a larger source.silence_s.",
+        )
 
     def _may_be_over(self) -> bool:
         """Whether the buffer ends like an end packet (a row may look so too: then reading just goes on later)."""

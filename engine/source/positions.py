@@ -4,10 +4,10 @@ A position lies between two transactions: a file, an offset in it, and, where it
 transactions before it. Positions of one server are ordered by file number and offset.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import PreflightError, SourceLostError
+from engine.errors import PreflightError
 from engine.source.connect import Connection, Server, query
 
 FIRST_OFFSET = 4
@@ -16,11 +16,16 @@ FIRST_OFFSET = 4
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the binlog. gtids: the set of the transactions before it as the server writes it, None when unknown."""
+    """A place in the binlog. gtids: the transactions before it as the server writes them, None when unknown.
+
+    born: the time that the file's FORMAT_DESCRIPTION event has, seconds since 1970; None when unknown. It tells the file from one
+    of the same name that a restored or reset server began later.
+    """
 
     file: str
     offset: int
     gtids: str | None = None
+    born: int | None = field(default=None, compare=False)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -32,12 +37,12 @@ class Position:
 
     def as_dict(self) -> dict[str, Any]:
         """For the ledger."""
-        return {"file": self.file, "offset": self.offset, "gtids": self.gtids}
+        return {"file": self.file, "offset": self.offset, "gtids": self.gtids, "born": self.born}
 
 
 def position_from_dict(record: dict[str, Any]) -> Position:
     """The inverse of `Position.as_dict`."""
-    return Position(record["file"], int(record["offset"]), record.get("gtids"))
+    return Position(record["file"], int(record["offset"]), record.get("gtids"), record.get("born"))
 
 
 def file_number(file: str) -> int:
@@ -78,31 +83,28 @@ def bytes_between(files: dict[str, int], start: Position, end: Position) -> int:
     return max(files.get(start.file, 0) - start.offset, 0) + between + end.offset
 
 
-def check_available(connection: Connection, position: Position) -> None:
-    """Raises SourceLostError when the binlog from `position` on is no longer there, or never was."""
-    files = binlog_files(connection)
-    size = files.get(position.file)
-    if size is None:
-        raise SourceLostError(
-            f"The source no longer has the binlog file of the committed position {position}.",
-            detail=f"It has {', '.join(list(files)[:1] + list(files)[-1:])}. Changes after the position are lost to "
-            "Tidemark, or this is another server; what is published is right up to the position.",
-            hint="Copy the tables again into a new destination. To avoid it, raise binlog_expire_logs_seconds.",
-        )
-    if size < position.offset:
-        raise SourceLostError(
-            f"The committed position {position} lies behind the end of that file ({size} bytes).",
-            detail="The server was restored or reset: it does not hold the changes that are published already.",
-            hint="Copy the tables again into a new destination.",
-        )
+@dataclass(frozen=True)
+class Retention:
+    """When a server purges binlog files by itself: seconds after they were closed, and bytes of them in all; None: never."""
+
+    seconds: float | None
+    total_bytes: int | None
+    file_bytes: int
 
 
-def retention_s(connection: Connection) -> float | None:
-    """Seconds after which the server purges a binlog file; None when it never does."""
-    variable = "binlog_expire_logs_seconds"
-    rows = query(
-        connection, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_expire_logs_seconds', 'expire_logs_days')"
-    )
-    values = {row["Variable_name"]: float(row["Value"]) for row in rows}
-    seconds = values.get(variable, 0.0) or values.get("expire_logs_days", 0.0) * 86400
-    return seconds or None
+def retention(connection: Connection) -> Retention:
+    """The server's settings. A file is purged when it is due and a newer one is begun, so never earlier than that."""
+    rows = query(connection, _RETENTION)
+    values = {row["Variable_name"]: row["Value"] for row in rows}
+    # MariaDB's two are one setting; MySQL has only the first.
+    seconds = float(values.get("binlog_expire_logs_seconds", 0)) or float(values.get("expire_logs_days", 0)) * 86400
+    if values.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
+        seconds = 0.0
+    total = int(values.get("max_binlog_total_size", 0))
+    return Retention(seconds or None, total or None, int(values.get("max_binlog_size", 1 << 30)))
+
+
+_RETENTION = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('binlog_expire_logs_seconds', 'expire_logs_days', "
+    "'binlog_expire_logs_auto_purge', 'max_binlog_total_size', 'max_binlog_size')"
+)

@@ -157,7 +157,8 @@ def _metadata(context: Context) -> Check:
     good = actual.upper() == "FULL"
     why = "With FULL the binlog carries column names and labels, so that a changed table is always recognised."
     # What is older than the catalogue must say itself what it is.
-    bad: Outcome = "fail" if context.source.startup == "earliest" else "warn"
+    past = not context.source.copies and context.source.startup != "latest"
+    bad: Outcome = "fail" if past else "warn"
     fix = "" if good else "SET GLOBAL binlog_row_metadata = 'FULL';"
     return Check("binlog_row_metadata", "ok" if good else bad, "FULL", actual, why, fix)
 

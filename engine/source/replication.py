@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import pymysql
 
 from engine.decode.stream import Run, StreamPosition
-from engine.source.connect import Connection, explain
+from engine.source.connect import SILENCE_S, Connection, explain
 from engine.source.packets import PacketReader
 from engine.source.positions import FIRST_OFFSET
 
@@ -31,8 +31,13 @@ def server_id(first: int) -> int:
     return first + secrets.randbelow(SERVER_IDS)
 
 
-def open_dump(connection: Connection, file: str, offset: int, first_server_id: int) -> PacketReader:
-    """Ask for the binlog from `file:offset` to its present end. Raises SourceLostError when the server no longer has it."""
+def open_dump(
+    connection: Connection, file: str, offset: int, first_server_id: int, silence_s: float = SILENCE_S
+) -> PacketReader:
+    """Ask for the binlog from `file:offset` to its present end. Raises SourceLostError when the server no longer has it.
+
+    silence_s: a server that sends nothing for so long counts as dead; it always has something to send, or the end.
+    """
     doing = f"Reading the binlog from {file}:{offset}"
     try:
         with connection.cursor() as cursor:
@@ -44,12 +49,15 @@ def open_dump(connection: Connection, file: str, offset: int, first_server_id: i
             )
         request = struct.pack("<IHI", offset, _NON_BLOCKING, server_id(first_server_id)) + file.encode()
         connection._execute_command(_BINLOG_DUMP, request)  # noqa: SLF001
+        connection._sock.settimeout(silence_s)  # noqa: SLF001 - the connection's own is for statements, which may take long
     except pymysql.Error as error:
         raise explain(error, doing) from error
     return PacketReader(connection, doing)
 
 
-def read_runs(connection: Connection, file: str, offset: int, first_server_id: int) -> Iterator[Run]:
+def read_runs(
+    connection: Connection, file: str, offset: int, first_server_id: int, silence_s: float = SILENCE_S
+) -> Iterator[Run]:
     """The events from `file:offset` to the binlog's present end; each run is valid until the next one is asked for.
 
     The dump command has 32 bits for the offset. A position beyond them, behind a giant transaction, is reached by reading its file
@@ -57,7 +65,7 @@ def read_runs(connection: Connection, file: str, offset: int, first_server_id: i
     """
     start = offset if offset <= _LARGEST_OFFSET else FIRST_OFFSET
     position = StreamPosition(file, start)
-    for block in open_dump(connection, file, start, first_server_id).blocks():
+    for block in open_dump(connection, file, start, first_server_id, silence_s).blocks():
         for run in position.runs(block.buffer, block.start, block.end):
             if start == offset or run.file != file:
                 yield run

@@ -1,0 +1,283 @@
+"""Where a place lies in a binlog: behind a set of transactions, at a time, or at a given offset.
+
+Of a server that is followed by GTID the place must be one: everything before it ours, everything behind it new. The newest file
+at whose head all earlier transactions are ours is where it lies, if it lies anywhere; that file is read on to the binlog's end by
+the heads of its transactions. One of ours behind a new one means that the two servers wrote in different orders, and that no
+place is right.
+
+On MariaDB a domain has one order of transactions on all servers, so in each domain what is not later than the last one of ours
+is ours. That order shows in the numbers, which must ascend; where they do not, nothing is proved.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.capture.segment import read_stretch
+from engine.capture.transactions import NUMBER, SOURCE, TS, Transactions
+from engine.decode.events import BEGINS, Kind
+from engine.decode.framing import Offsets, words
+from engine.decode.gtid import GtidPosition, Gtids, GtidSet
+from engine.decode.gtid_events import GtidList, read_tagged_gtid
+from engine.decode.stream import Run
+from engine.source.connect import Endpoint, open_connection
+from engine.source.heads import Head, read_head
+from engine.source.positions import FIRST_OFFSET, Position, file_number
+from engine.source.replication import read_runs
+
+_COMMIT_US = 42
+"""Where the commit time of a GTID event's body stands: seven bytes, the highest bit of which means something else."""
+_MASK_US = np.uint64((1 << 55) - 1)
+_OUTSIDE = frozenset(
+    (
+        *BEGINS,
+        Kind.ROTATE,
+        Kind.STOP,
+        Kind.FORMAT_DESCRIPTION,
+        Kind.PREVIOUS_GTIDS,
+        Kind.MARIA_GTID_LIST,
+        Kind.MARIA_BINLOG_CHECKPOINT,
+        Kind.MARIA_START_ENCRYPTION,
+    )
+)
+"""Events that begin where no transaction is open: both servers put a GTID, or an anonymous one, in front of each."""
+
+
+class NoPlaceError(Exception):
+    """There is no such place. verdict: one of "diverged", "purged", "no GTIDs"; seen: what was found."""
+
+    def __init__(self, verdict: str, seen: str) -> None:
+        super().__init__(verdict, seen)
+        self.verdict, self.seen = verdict, seen
+
+
+class Wanted(Protocol):
+    """Chooses transactions of a run, in order. alone: whether everything behind the first chosen one must be chosen too."""
+
+    alone: bool
+
+    def choose(
+        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+    ) -> npt.NDArray[np.bool_]: ...
+
+
+class Scan:
+    """Looks for the first transaction that `wanted` chooses (`capture.segment.Stretch`). found: the place in front of it."""
+
+    def __init__(self, start: Position, end: Position, wanted: Wanted, *, mariadb: bool) -> None:
+        self.position, self.end = start, end
+        self.found: Position | None = None
+        self._wanted, self._transactions = wanted, Transactions(mariadb=mariadb)
+
+    @property
+    def births(self) -> dict[str, int]:
+        return self._transactions.births
+
+    @property
+    def done(self) -> bool:
+        return self.position.order >= self.end.order or (self.found is not None and not self._wanted.alone)
+
+    def feed(self, run: Run) -> Iterator[None]:
+        """Nothing; look at `found`. Raises NoPlaceError where something follows that must not."""
+        if file_number(run.file) > file_number(self.end.file):
+            self.position = self.end
+            return
+        last = Position(run.file, int(run.offset[-1]))
+        if last.order >= self.end.order:
+            run, last = run.slice(0, int((run.offset <= self.end.offset).sum())), self.end
+        if not len(run.headers):
+            self.position = last
+            return
+        begins = np.flatnonzero(np.isin(run.headers.kind, BEGINS))
+        facts = self._transactions.of(run)[begins]
+        if len(begins):
+            chosen = self._wanted.choose(run, begins, facts, self._transactions.sources)
+            self._take(run, begins, chosen)
+        self.position = last
+        yield from ()
+
+    def _take(self, run: Run, begins: Offsets, chosen: npt.NDArray[np.bool_]) -> None:
+        if self.found is None and chosen.any():
+            first = int(np.argmax(chosen))
+            n = int(begins[first])
+            at = int(run.offset[n] - run.headers.size[n])
+            self.found = Position(run.file, at, born=self.births.get(run.file))
+            chosen = chosen[first:]
+        if self.found is not None and self._wanted.alone and not chosen.all():
+            raise NoPlaceError(
+                "diverged",
+                f"it wrote transactions of its own (from {self.found} on) before others that are published already",
+            )
+
+
+class NotInSet:
+    """Chooses what is not in a set of MySQL's."""
+
+    alone = True
+
+    def __init__(self, gtids: GtidSet) -> None:
+        self._gtids = gtids
+
+    def choose(
+        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+    ) -> npt.NDArray[np.bool_]:
+        source, number = facts[:, SOURCE], facts[:, NUMBER]
+        if not source.all():
+            raise NoPlaceError("no GTIDs", f"{run.file} holds transactions without a GTID")
+        new = np.ones(len(begins), bool)
+        for n in np.unique(source).tolist():
+            chosen = source == n
+            new[chosen] = ~self._gtids.holds(sources[n].removesuffix(":"), number[chosen])
+        return new
+
+
+class BehindPosition:
+    """Chooses what is behind a position of MariaDB's, in a binlog that is read from a file with this list at its head."""
+
+    alone = True
+
+    def __init__(self, gtids: GtidPosition, before: GtidList) -> None:
+        self._gtids = gtids
+        self._reached = {domain for domain, last in gtids.last.items() if before.position.last.get(domain) == last}
+        self._numbers = {domain: number for domain, (_, number) in before.position.last.items()}
+
+    @property
+    def missing(self) -> list[int]:
+        """Domains whose last transaction of ours was not met."""
+        return sorted(set(self._gtids.last) - self._reached)
+
+    def choose(
+        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+    ) -> npt.NDArray[np.bool_]:
+        pairs = np.array([[int(x) for x in text.split("-")[:2]] if text else [-1, -1] for text in sources], np.int64)
+        domain, server = pairs[facts[:, SOURCE]].T
+        number, new = facts[:, NUMBER], np.ones(len(begins), bool)
+        for d in np.unique(domain).tolist():
+            at = np.flatnonzero(domain == d)
+            self._require_order(run, d, number[at])
+            if d not in self._gtids.last or d in self._reached:
+                continue
+            last = self._gtids.last[d]
+            hits = np.flatnonzero((server[at] == last[0]) & (number[at] == last[1]))
+            if len(hits):
+                self._reached.add(d)
+            new[at[: int(hits[0]) + 1 if len(hits) else len(at)]] = False
+        return new
+
+    def _require_order(self, run: Run, domain: int, numbers: npt.NDArray[np.int64]) -> None:
+        before = np.concatenate([[self._numbers.get(domain, 0)], numbers[:-1]])
+        if (numbers <= before).any():
+            raise NoPlaceError("diverged", f"the numbers of domain {domain} do not ascend in {run.file}")
+        self._numbers[domain] = int(numbers[-1])
+
+
+class CommittedSince:
+    """Chooses what was committed at a time, microseconds since 1970, or later."""
+
+    alone = False
+
+    def __init__(self, since_us: int, *, mariadb: bool) -> None:
+        self._since_us, self._mariadb = since_us, mariadb
+
+    def choose(
+        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+    ) -> npt.NDArray[np.bool_]:
+        # MariaDB writes whole seconds, of the statement that commits: the last instant of it is the one that is not too late.
+        committed_us = facts[:, TS] * 1_000_000 + 999_999
+        if not self._mariadb:
+            body, kind = run.headers.body[begins], run.headers.kind[begins]
+            plain = (kind != Kind.GTID_TAGGED) & (run.headers.end[begins] - body >= _COMMIT_US + 7)
+            loads = words(run.buffer)
+            committed_us[plain] = (loads[body[plain] + _COMMIT_US] & _MASK_US).view(np.int64)
+            for n in np.flatnonzero(kind == Kind.GTID_TAGGED).tolist():
+                committed_us[n] = read_tagged_gtid(run.body(int(begins[n]))).commit_us
+        return np.asarray(committed_us >= self._since_us)
+
+
+@dataclass(frozen=True)
+class Binlog:
+    """The binlog that is searched: its files, oldest first, and its end."""
+
+    endpoint: Endpoint
+    first_server_id: int
+    files: list[str]
+    end: Position
+    mariadb: bool
+
+    def behind(self, gtids: Gtids) -> Position:
+        """The place behind these transactions; the caller has asked the server that it holds them. Raises NoPlaceError."""
+        head = self._newest(lambda head: begins_in(head, gtids))
+        if head is None:
+            raise NoPlaceError("purged", f"its oldest file, {self.files[0]}, begins behind what is published")
+        if isinstance(gtids, GtidSet):
+            return self._scan(head, NotInSet(gtids))
+        assert isinstance(head.before, GtidList)
+        behind = BehindPosition(gtids, head.before)
+        place = self._scan(head, behind)
+        if behind.missing:
+            raise NoPlaceError(
+                "diverged", f"its binlog does not hold the last published transaction of domain {behind.missing[0]}"
+            )
+        return place
+
+    def since(self, since_us: int) -> Position:
+        """The place in front of the first transaction committed then or later. Raises NoPlaceError when it may be purged."""
+        head = self._newest(lambda head: head.born < since_us // 1_000_000)
+        if head is None:
+            raise NoPlaceError("purged", f"its oldest file, {self.files[0]}, began later")
+        return self._scan(head, CommittedSince(since_us, mariadb=self.mariadb))
+
+    def _newest(self, fits: Callable[[Head], bool]) -> Head | None:
+        for file in reversed(self.files):
+            head = read_head(self.endpoint, file, self.first_server_id)
+            if fits(head):
+                return head
+        return None
+
+    def _scan(self, head: Head, wanted: Wanted) -> Position:
+        scan = Scan(Position(head.file, FIRST_OFFSET), self.end, wanted, mariadb=self.mariadb)
+        for _ in read_stretch(self.endpoint, scan, self.first_server_id):
+            pass
+        end = self.end
+        return scan.found or Position(end.file, end.offset, born=scan.births.get(end.file))
+
+    def is_between(self, position: Position) -> bool:
+        """Whether a transaction may begin at this offset of a file that exists: an event ends there, and none is open."""
+        connection = open_connection(self.endpoint)
+        last = FIRST_OFFSET
+        try:
+            for run in read_runs(
+                connection, position.file, FIRST_OFFSET, self.first_server_id, self.endpoint.silence_s
+            ):
+                if run.file != position.file:
+                    break
+                real = run.headers.end_position != 0
+                begin = run.offset - run.headers.size
+                at = np.flatnonzero(real & (begin >= position.offset))
+                if len(at):
+                    n = int(at[0])
+                    return int(begin[n]) == position.offset and int(run.headers.kind[n]) in _OUTSIDE
+                last = int(run.offset[-1])
+        finally:
+            connection._force_close()  # noqa: SLF001 - the server is still sending
+        return last == position.offset
+
+
+def begins_in(head: Head, gtids: Gtids) -> bool:
+    """Whether the place behind these transactions lies in this file or later: all before the file is ours."""
+    before = head.before
+    if isinstance(gtids, GtidSet):
+        return isinstance(before, GtidSet) and before <= gtids
+    if not isinstance(before, GtidList):
+        return False
+    for (domain, server), number in before.entries.items():
+        last = gtids.last.get(domain)
+        if last is None:
+            return False
+        exactly = before.position.last[domain] == last
+        if not exactly and server == last[0] and number >= last[1]:
+            return False
+    return True

@@ -1,0 +1,44 @@
+"""The heads of binlog files: when a file began, and what the binlog held before it. A few hundred bytes of a dump."""
+
+from dataclasses import dataclass
+
+from engine.decode.events import Kind
+from engine.decode.gtid import GtidSet
+from engine.decode.gtid_events import GtidList, read_gtid_list, read_previous_gtids
+from engine.errors import TransientError
+from engine.source.connect import Endpoint, open_connection
+from engine.source.positions import FIRST_OFFSET
+from engine.source.replication import read_runs
+
+
+@dataclass(frozen=True)
+class Head:
+    """born: the time of the file's FORMAT_DESCRIPTION event, seconds since 1970. before: the transactions of earlier files."""
+
+    file: str
+    born: int
+    before: GtidSet | GtidList
+
+
+def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
+    """The head of a file that the server has. Raises SourceLostError when it has not, TransientError when a dump breaks off."""
+    connection = open_connection(endpoint)
+    born: int | None = None
+    try:
+        for run in read_runs(connection, file, FIRST_OFFSET, first_server_id, endpoint.silence_s):
+            for n, kind in enumerate(run.headers.kind.tolist()):
+                if run.file != file:
+                    break
+                if kind == Kind.FORMAT_DESCRIPTION:
+                    born = int(run.headers.timestamp[n])
+                elif kind == Kind.PREVIOUS_GTIDS and born is not None:
+                    return Head(file, born, read_previous_gtids(run.body(n)))
+                elif kind == Kind.MARIA_GTID_LIST and born is not None:
+                    return Head(file, born, read_gtid_list(run.body(n)))
+    finally:
+        connection._force_close()  # noqa: SLF001 - the server is still sending; a polite end would wait for it
+    raise TransientError(
+        f"The head of the binlog file {file} could not be read: the dump ended before it.",
+        detail="Nothing of it was used.",
+        hint="The server may just be beginning this file; it is tried again.",
+    )
