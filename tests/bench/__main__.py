@@ -37,6 +37,8 @@ def main() -> None:
         if options.schema in (schema.name, "both"):
             rows = schema.rows if options.rows is None else options.rows
             changes = schema.changes if options.changes is None else options.changes
+            if changes > rows // 2:
+                parser.error(f"--changes {changes} needs {2 * changes} rows at least, so that none is deleted twice")
             figures[schema.name] = _bench(options.flavor, schema, rows, changes)
             if not options.json:
                 print(report(options.flavor, schema, figures[schema.name]), flush=True)
