@@ -24,7 +24,7 @@ class BinaryLog:
         """The events from `start` to `end`. Raises TransientError when they are not all there yet."""
         connection = open_connection(self.endpoint)
         try:
-            for run in read_runs(connection, start.file, start.offset, self.first_server_id):
+            for run in read_runs(connection, start.file, start.offset, self.first_server_id, self.endpoint.silence_s):
                 if file_number(run.file) > file_number(end.file):
                     return
                 inside = run.offset <= end.offset if run.file == end.file else np.ones(len(run.offset), bool)

@@ -205,7 +205,7 @@ def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> U
                 f"An event at {run.file}:{run.offset[a]} holds what are no events: {error}.",
                 detail="They may carry changes of the captured tables; nothing of them was used.",
             ) from error
-        headers.append(_headers(buffer, starts + base, np.append(starts[1:], len(content)) + base))
+        headers.append(_headers(buffer, starts + base, np.append(starts, len(content))[1:] + base))
         sources.append(np.full(len(starts), a))
         base += len(content)
     source = np.concatenate(sources)
