@@ -143,10 +143,8 @@ def run(
 @_guarded
 def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Show what the pipeline is doing; works without a runner too."""
-    from engine.run.status import status as read
-
     spec, directory = _opened(spec_file)
-    now = read(directory, spec.name)
+    now = _status(directory, spec.name)
     if as_json:
         _print(now)
         return
@@ -196,6 +194,53 @@ def resume(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -
 def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
     """Ask the runner to end: what is under way is finished and published first."""
     _command(spec_file, "stop", reason, as_json=as_json)
+
+
+@app.command()
+@_guarded
+def redump(
+    spec_file: SpecFile,
+    *,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="A table (database.table); may be repeated.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All tables; heals a pipeline that lost its position.")
+    ] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Copy tables again while the log goes on; what is published stays until the new copy is whole.
+
+    Without a runner the command waits for the next one.
+    """
+    if bool(table) == everything:
+        raise SpecError("Say which tables: --table database.table, once or more, or --all.")
+    spec, directory = _opened(spec_file)
+    known = {t["table"] for t in _status(directory, spec.name)["tables"]}
+    if unknown := sorted(set(table or ()) - known):
+        raise SpecError(
+            f"The pipeline has no table {', '.join(unknown)}.",
+            detail="Nothing was changed.",
+            hint=f"It has {', '.join(sorted(known)) or 'none yet'}.",
+        )
+    identity = send_command(directory, "redump", reason=reason, arguments={"tables": table or []})
+    runner = read_runner(directory)
+    waits = runner is None or not runner["alive"]
+    if as_json:
+        _print({"id": identity, "verb": "redump", "waits_for_a_runner": waits})
+    elif waits:
+        out.print(
+            f"The next run will copy them again (command {identity}): python -m engine run {spec_file}", markup=False
+        )
+    else:
+        out.print(f"redump was sent (command {identity}).", markup=False)
+
+
+def _status(directory: Directory, name: str) -> dict[str, Any]:
+    from engine.run.status import status as read
+
+    return read(directory, name)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
 """A heartbeat older than this is a runner that hangs or is gone."""
-VERBS = ("pause", "resume", "stop")
+VERBS = ("pause", "resume", "stop", "redump")
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── DifferenceError               6   verification found differences
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot go on; the others do
+    │   ├── TableGoneError            1   the table is no longer there; it may come again
     │   └── DecodeError               1   a value or a packet is not what its type promises
     ├── SourceChangedError            1   another server answers at the source's address
     └── TransientError                1   worth another try: connections, timeouts, deadlocks
+        └── SchemaChangedError        1   a table is not what it was planned as; the log will tell how it changed
 """
 
 import re
@@ -95,6 +97,10 @@ class TableStoppedError(TidemarkError):
     """One table cannot go on; what is published of it stays, and the other tables go on."""
 
 
+class TableGoneError(TableStoppedError):
+    """The table was dropped or renamed; one that comes with its name takes its place."""
+
+
 class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
 
@@ -105,6 +111,10 @@ class SourceChangedError(TidemarkError):
 
 class TransientError(TidemarkError):
     """A failure that another try may cure."""
+
+
+class SchemaChangedError(TransientError):
+    """A table is no longer what it was when its read was planned: what was read is void, and is read again as the log says how."""
 
 
 ERRORS: dict[str, type[TidemarkError]] = {
@@ -118,9 +128,11 @@ ERRORS: dict[str, type[TidemarkError]] = {
         DifferenceError,
         LedgerError,
         TableStoppedError,
+        TableGoneError,
         DecodeError,
         SourceChangedError,
         TransientError,
+        SchemaChangedError,
     )
 }
 

@@ -87,7 +87,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "sink.applied": ("sink", "table", "kind", "through_epoch", "rows", "files", "duration_s"),
     # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown.
     "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s"),
-    "source.event": ("kind", "position", "table", "statement"),
+    # `kind`: what became of a table that was altered, or is copied again because that was asked for (then without statement):
+    # followed, copied again, stopped.
+    "source.event": ("kind", "position", "table", "statement", "reason"),
     # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
     "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
     # Commands out of the inbox. `verb`: pause, resume, stop.

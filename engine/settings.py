@@ -80,6 +80,8 @@ class Source(_Section):
     """A binlog reader to which the server sends nothing for so long counts as cut off, and is tried again."""
     invalid_dates: Literal["error", "null"] = "error"
     """What becomes of dates that do not exist (zero, a zero part, 31 February): stop the table, or NULL with a counter."""
+    schema_changes: Literal["copy", "stop"] = "copy"
+    """What becomes of a table that is altered so that its rows may have other values: it is copied again, or stops."""
     settle_s: float = Field(2.0, gt=0)
     """Age of a low watermark of the class "aged" (DESIGN 5)."""
 

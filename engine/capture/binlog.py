@@ -8,7 +8,7 @@ any. A statement that may alter what a captured table's rows are ends the stretc
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -51,10 +51,20 @@ class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a
         return SchemaMismatch(self._table, position, self._error)
 
 
+@dataclass(frozen=True)
+class _Mapped:
+    """A captured table and what the binlog says of its columns; fault: why they are not those that it is captured with."""
+
+    table: Table
+    map: TableMap
+    fault: TableStoppedError | None = None
+
+
 class BinlogStretch:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
-    awaited: tables that are not there but may come. log: see `log`. `position`: behind the last event that came. `transactions`:
+    awaited: tables that are not there but may come. since: by full name the place through which a table's rows are of no use, as
+    `Position.order`; they are not looked at. log: see `log`. `position`: behind the last event that came. `transactions`:
     those read. `census`: of the events that came. `altered`: why the stretch ends earlier than asked for; `end` is then where it
     does. `stopped`: tables that cannot be followed, with the reason. `nulled`: dates that became NULL, by table and column.
     """
@@ -68,7 +78,9 @@ class BinlogStretch:
         mariadb: bool,
         awaited: Sequence[Table] = (),
         log: Log | None = None,
+        since: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
+        self._since = since or {}
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
         self._awaited = awaited
         self._opened = start  # in front of the transaction that goes on
@@ -82,7 +94,7 @@ class BinlogStretch:
         self.transactions = Transactions(mariadb=mariadb)
         self.stopped: dict[str, TableStoppedError] = {}
         self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
-        self._maps: dict[int, tuple[Table, TableMap] | None] = {}
+        self._maps: dict[int, _Mapped | None] = {}
 
     @property
     def log(self) -> Log | None:
@@ -137,8 +149,8 @@ class BinlogStretch:
     def _refuse_undone(self, judged: Judged) -> None:
         for table_id in judged.undone.tolist():
             mapped = self._maps.get(table_id)
-            if mapped is not None and not mapped[0].transactional:
-                self._stop(mapped[0], _undone(mapped[0], judged.run))
+            if mapped is not None and not mapped.table.transactional:
+                self._stop(mapped.table, _undone(mapped.table, judged.run))
 
     def _committed(self, commit: Run, prepared: Prepared) -> Iterator[tuple[Table, str, Changes]]:
         """The rows of an XA transaction, read from where it was prepared, as what its commit did."""
@@ -148,12 +160,12 @@ class BinlogStretch:
         for judged in outcomes.read() if self._tables else ():
             count = len(judged.run.headers)
             run = replace(judged.run, file=commit.file, offset=np.full(count, at))
+            self._learn_tables(run)
             try:
-                self._learn_tables(run)
+                yield from self._changes(run, number, np.repeat(fact, count, axis=0))
             except SchemaMismatch as error:
                 raise error.at(self._opened) from error
-            yield from self._changes(run, number, np.repeat(fact, count, axis=0))
-        self._maps = {n: m if m and (m[0].database, m[0].name) in self._tables else None for n, m in maps.items()}
+        self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
     def _names_captured(self, run: Run) -> bool:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
@@ -207,23 +219,31 @@ class BinlogStretch:
         ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
         for table_id in np.setdiff1d(ids, np.fromiter(self._maps, np.uint64)).tolist():
             event = int(events[int(np.flatnonzero(ids == table_id)[0])])
-            mapped = read_table_map(run.body(event), mariadb=self._mariadb)
-            try:
-                self._maps[table_id] = self._mapped(mapped)
-            except TableStoppedError as error:
-                raise SchemaMismatch(f"{mapped.database}.{mapped.table}", self._opening(run, event), error) from error
+            self._maps[table_id] = self._mapped(read_table_map(run.body(event), mariadb=self._mariadb))
 
-    def _mapped(self, mapped: TableMap) -> tuple[Table, TableMap] | None:
+    def _mapped(self, mapped: TableMap) -> _Mapped | None:
         table = self._tables.get((mapped.database, mapped.table))
         if table is None:
             return None
-        check_table_map(table, mapped)
-        return table, mapped
+        try:
+            check_table_map(table, mapped)
+        except TableStoppedError as error:
+            return _Mapped(table, mapped, error)
+        return _Mapped(table, mapped)
+
+    def _wanted(self, run: Run, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
+        """Those row events of a table that may be published. Raises SchemaMismatch when they are not as the table is captured."""
+        since = self._since.get(mapped.table.full_name, (0, 0))
+        if number <= since[0]:
+            events = events[(run.offset[events] > since[1]) & (number == since[0])]
+        if len(events) and mapped.fault is not None:
+            raise SchemaMismatch(mapped.table.full_name, self._opening(run, int(events[0])), mapped.fault)
+        return events
 
     def _stop(self, table: Table, error: TableStoppedError) -> None:
         self.stopped.setdefault(table.full_name, error)
         self._tables.pop((table.database, table.name), None)
-        self._maps = {n: None if m and m[0] == table else m for n, m in self._maps.items()}
+        self._maps = {n: None if m and m.table == table else m for n, m in self._maps.items()}
 
     def _statements(self, run: Run) -> int | None:
         """Look at the statements of a run; the number of the event that altered tables, None when none did."""
@@ -256,8 +276,8 @@ class BinlogStretch:
                     hint="Report this with the server's version.",
                 )
             mapped = self._maps.get(table_id)
-            if mapped is not None:
-                events_of.setdefault(mapped[0], []).append((mapped[1], rows[ids == table_id]))
+            if mapped is not None and len(events := self._wanted(run, number, mapped, rows[ids == table_id])):
+                events_of.setdefault(mapped.table, []).append((mapped.map, events))
         for table, groups in events_of.items():
             try:
                 parts = [self._images(run, number, facts, table, mapped, events) for mapped, events in groups]

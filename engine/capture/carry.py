@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.capture.backfill import reduce_changes, without
-from engine.capture.binlog import BinlogStretch
+from engine.capture.binlog import BinlogStretch, SchemaMismatch
 from engine.capture.changes import concatenate
-from engine.capture.chunk import ChunkRequest, chunk_writer
+from engine.capture.chunk import ChunkRequest, changed, chunk_writer
 from engine.capture.files import DataFile
 from engine.capture.segment import read_stretch
 from engine.decode.schema import Table, arrow_schema
@@ -60,7 +60,12 @@ class Carry:
     def _carried(self) -> dict[str, Any]:
         table, request = self.request.table, self.request
         stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
-        parts = [changes for _, _, changes in read_stretch(self.endpoint, stretch, self.first_server_id)]
+        try:
+            parts = [changes for _, _, changes in read_stretch(self.endpoint, stretch, self.first_server_id)]
+        except SchemaMismatch as mismatch:
+            raise changed(table, str(mismatch)) from mismatch
+        if stretch.altered is not None:
+            raise changed(table, stretch.altered.statement[:200])
         if table.full_name in stretch.stopped:
             raise stretch.stopped[table.full_name]
         schema = arrow_schema(table)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine import clock
 from engine.capture.backfill import Reduced, reduce_changes, without
-from engine.capture.binlog import BinlogStretch
+from engine.capture.binlog import BinlogStretch, SchemaMismatch
 from engine.capture.changes import Changes, concatenate
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.segment import read_stretch
@@ -22,7 +22,7 @@ from engine.capture.session import ReaderSession
 from engine.decode.gtid import joined
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema
-from engine.errors import TableStoppedError
+from engine.errors import SchemaChangedError, TableStoppedError
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import ChunkKey, bound_at
 from engine.plan.ordering import ServerOrder
@@ -222,11 +222,19 @@ def changes_between(
     high: Position,
     nulled: Counter[str],
 ) -> Changes:
-    """A table's changes in (low, high]; what it learns of GTIDs makes `high` a candidate for the next low watermark."""
+    """A table's changes in (low, high]; what it learns of GTIDs makes `high` a candidate for the next low watermark.
+
+    Raises SchemaChangedError when the table was altered meanwhile.
+    """
     stretch = BinlogStretch(
         {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
     )
-    parts = [changes for _, _, changes in read_stretch(endpoint, stretch, first_server_id)]
+    try:
+        parts = [changes for _, _, changes in read_stretch(endpoint, stretch, first_server_id)]
+    except SchemaMismatch as mismatch:
+        raise changed(table, str(mismatch)) from mismatch
+    if stretch.altered is not None:
+        raise changed(table, f"At {stretch.altered.at}: {stretch.altered.statement[:200]}")
     nulled.update(stretch.nulled[table.full_name])
     if table.full_name in stretch.stopped:
         raise stretch.stopped[table.full_name]
@@ -235,6 +243,15 @@ def changes_between(
         known = Position(high.file, high.offset, gtids)
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
     return concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))
+
+
+def changed(table: Table, why: str) -> SchemaChangedError:
+    """What a read of a table is when the table was altered before it ended."""
+    return SchemaChangedError(
+        f"{table.full_name} was altered while it was read. {why}",
+        detail="What was read of this chunk is void; nothing of it is published.",
+        hint="It is read again, with the columns that the table has then.",
+    )
 
 
 class _Buffer:

@@ -17,6 +17,7 @@ Neighbouring chunks that are exact through the same position are one run here, s
 grow with the number of its chunks.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -43,6 +44,11 @@ class Progress:
 
     bounds: tuple[Bound, ...]
     exact: tuple[Order | None, ...]
+
+    @property
+    def since(self) -> tuple[float, float]:
+        """The place through which nothing is emitted of the table, wherever its rows lie."""
+        return min((order for order in self.exact if order is not None), default=(math.inf, math.inf))
 
 
 def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], Order | None]) -> Progress:

@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,19 +17,20 @@ import numpy as np
 
 from engine import clock
 from engine.capture import session as sessions
-from engine.capture.binlog import BinlogStretch
+from engine.capture.binlog import BinlogStretch, SchemaMismatch
 from engine.capture.carry import Carry
 from engine.capture.changes import log_schema, log_table
-from engine.capture.chunk import ChunkRequest, read_chunk
+from engine.capture.chunk import ChunkRequest, changed, read_chunk
 from engine.capture.emission import Progress, emitted, published
 from engine.capture.files import FileWriter
 from engine.capture.keyless import read_keyless
 from engine.capture.segment import read_stretch
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.schema import Table, arrow_schema, same_columns
 from engine.errors import DecodeError, TableStoppedError, TidemarkError
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
-from engine.source.connect import Endpoint
+from engine.source.catalog import read_table
+from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
 
@@ -65,8 +67,9 @@ class ChunkGroup:
                 continue
             try:
                 yield {"table": name, **self._read(request)}
-            except TidemarkError as error:
+            except TidemarkError as raised:
                 sessions.drop(self.endpoint, self.watermarks)
+                error = self._explained(request.table, raised)
                 yield {"table": name, "chunk": request.number, **_reader(), "failure": error.as_dict()}
                 if not isinstance(error, TableStoppedError):
                     return
@@ -74,6 +77,17 @@ class ChunkGroup:
             except BaseException:
                 sessions.drop(self.endpoint, self.watermarks)
                 raise
+
+    def _explained(self, table: Table, error: TidemarkError) -> TidemarkError:
+        """The error; what stops a table is something else when the table is no longer what it was."""
+        if not isinstance(error, TableStoppedError):
+            return error
+        try:
+            with closing(open_connection(self.endpoint)) as connection:
+                now = read_table(connection, table.database, table.name)
+        except TidemarkError as another:
+            return another
+        return error if same_columns(now, table) else changed(table, str(error))
 
     def _read(self, request: ChunkRequest) -> Report:
         started = clock.utc_text()
@@ -99,7 +113,10 @@ class ChunkGroup:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of the binlog for all captured tables. first_seq: `_tm_seq` of the first change of each table in it."""
+    """A stretch of the binlog for all captured tables.
+
+    first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come.
+    """
 
     endpoint: Endpoint
     first_server_id: int
@@ -108,19 +125,29 @@ class Segment:
     end: Position
     tables: tuple[Follow, ...]
     first_seq: int
+    awaited: tuple[Table, ...] = ()
 
     def run(self) -> Iterator[Report]:
-        """One report."""
+        """One report; when it says `altered`, the stretch ends at its `end`, earlier than asked for."""
         try:
-            yield self._read()
+            try:
+                yield self._read(self.end)
+            except SchemaMismatch as mismatch:
+                # What was read is thrown away, as some of it lies behind the place up to which the tables are known.
+                yield {**self._read(mismatch.position), "altered": mismatch.alteration.as_dict()}
         except TidemarkError as error:
             yield {**_reader(), "failure": error.as_dict()}
 
-    def _read(self) -> Report:
+    def _read(self, end: Position) -> Report:
         started = clock.monotonic_s()
         follows = {follow.table.full_name: follow for follow in self.tables}
         stretch = BinlogStretch(
-            {(f.table.database, f.table.name): f.table for f in self.tables}, self.start, self.end, mariadb=self.mariadb
+            {(f.table.database, f.table.name): f.table for f in self.tables},
+            self.start,
+            end,
+            mariadb=self.mariadb,
+            awaited=self.awaited,
+            since={name: follow.progress.since for name, follow in follows.items()},
         )
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)
@@ -143,6 +170,8 @@ class Segment:
             order.close()
         seen = stretch.transactions
         return {
+            "end": stretch.end.as_dict(),
+            "altered": stretch.altered.as_dict() if stretch.altered else None,
             "gtids": str(seen.gtids),
             "births": seen.births,
             "tables": reports,

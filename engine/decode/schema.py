@@ -100,3 +100,12 @@ def arrow_schema(table: Table) -> pa.Schema:
     from engine.decode.types import value_type
 
     return pa.schema([pa.field(c.name, value_type(c).arrow(c), c.nullable or c.null_dates) for c in table.columns])
+
+
+def same_columns(a: Table, b: Table) -> bool:
+    """Whether two tables have the same columns and the same key; what was set for reading them does not count."""
+    return a.key == b.key and _bare(a) == _bare(b)
+
+
+def _bare(table: Table) -> list[Column]:
+    return [replace(column, null_dates=False, tells_apart=False) for column in table.columns]

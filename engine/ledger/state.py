@@ -9,6 +9,10 @@ An epoch record is the only unit of change:
                                 "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
                                 "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
                                 "changes": {"files", "kinds", "nulled"},
+                                "altered": {"table", "plan", "before"},    its columns from here on; what is copied stays so
+                                "again": {"table", "plan", "before", "empty"},  it is copied anew from here on; or from now
+                                                                        on only followed ("empty")
+                                "copied": true,                         the last chunk is among `chunks`
                                 "stopped": error}}}
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
@@ -21,7 +25,7 @@ from typing import Any
 
 from engine.errors import LedgerError
 from engine.plan.chunks import plan_from_dict
-from engine.plan.coverage import Coverage, coverage_from_dict, cut_from_dict, uncut_table
+from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
 
 Record = dict[str, Any]
 
@@ -31,7 +35,7 @@ class TableState:
     """One table: how far it is cut and read, and what was counted.
 
     table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
-    (each image of a change counts).
+    (each image of a change counts). generation: how often it was begun to be copied anew.
     """
 
     table: Record
@@ -41,6 +45,7 @@ class TableState:
     changes_applied: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
     stopped: Record | None = None
+    generation: int = 0
 
     @property
     def chunks(self) -> int:
@@ -116,7 +121,7 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         )
     chunks = change.get("chunks", [])
     coverage = cut_from_dict(table.coverage, change["cut"]) if "cut" in change else table.coverage
-    return replace(
+    table = replace(
         table,
         coverage=coverage.finish(chunk["chunk"] for chunk in chunks),
         rows_read=table.rows_read + sum(chunk["rows"] for chunk in chunks),
@@ -124,6 +129,20 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         nulled=dict(Counter(table.nulled) + nulled(change)),
         stopped=change.get("stopped", table.stopped),
     )
+    if "again" in change:
+        described, planned = change["again"]["table"], change["again"]["plan"]
+        return replace(
+            table,
+            table=described,
+            plan=planned,
+            coverage=EMPTY if change["again"].get("empty") else uncut_table(plan_from_dict(planned)),
+            rows_read=0,
+            stopped=None,
+            generation=table.generation + 1,
+        )
+    if "altered" in change:
+        return replace(table, table=change["altered"]["table"], plan=change["altered"]["plan"])
+    return table
 
 
 def nulled(change: Record) -> Counter[str]:
@@ -151,6 +170,7 @@ def state_to_dict(state: State) -> Record:
             "changes_applied": t.changes_applied,
             "nulled": t.nulled,
             "stopped": t.stopped,
+            "generation": t.generation,
         }
         for name, t in state.tables.items()
     }

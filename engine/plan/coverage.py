@@ -136,6 +136,10 @@ class Coverage:
         }
 
 
+EMPTY = Coverage(runs=(WHOLE,), finished=((0, 0),), next_number=1)
+"""A table that is followed without a copy: one finished chunk."""
+
+
 def cut_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]:
     """What was cut, for an epoch's record: the chunks, and all that is uncut after them."""
     return {

@@ -54,7 +54,7 @@ def first_epoch(
     plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.copies, stopped=unfit)
     fit = [table for table in fit if table.full_name not in unfit]
     if not spec.source.copies:
-        plans = [_followed(plan) for plan in plans]
+        plans = [followed(plan) for plan in plans]
     tables: dict[str, Record] = {
         table.full_name: _refused(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
     }
@@ -148,7 +148,8 @@ def _no_start(startup: str, why: str, hint: str) -> SpecError:
     )
 
 
-def _followed(plan: Plan) -> Plan:
+def followed(plan: Plan) -> Plan:
+    """The plan of a table that is followed without a copy."""
     reason = "followed from the log without a copy (source.startup)"
     return replace(plan, strategy="one", reason=reason, estimated_chunks=1, factor=None)
 

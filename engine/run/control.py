@@ -9,8 +9,9 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,15 @@ from engine.run.machine import IllegalEventError, after
 
 _INBOX_S = 0.2
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
+
+
+@dataclass(frozen=True)
+class Redump:
+    """A wish to copy tables again, all of them when none is named. Its file stays until an epoch has begun it."""
+
+    identity: str
+    tables: tuple[str, ...]
+    path: Path
 
 
 @contextmanager
@@ -52,10 +62,12 @@ class Control:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self.state, self.phase, self.spark_ui = "starting", "starting", None
+        self.tables: frozenset[str] | None = None  # that the pipeline has; commands about tables wait until it is known
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
         self._started = clock.utc_text()
         self._open: list[tuple[str, str, float]] = []
+        self._redumps: list[Redump] = []
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
     def start(self) -> None:
@@ -81,6 +93,22 @@ class Control:
                 self._journal.write("run.state", state=following, reason=reason)
             self._wake.set()
         self._beat()
+
+    def redumps(self) -> list[Redump]:
+        """The wishes to copy tables again that wait."""
+        with self._lock:
+            return list(self._redumps)
+
+    def redumped(self, begun: Sequence[Redump]) -> None:
+        """These were begun by an epoch that is committed."""
+        for redump in begun:
+            redump.path.unlink(missing_ok=True)
+            with self._lock:
+                self._redumps.remove(redump)
+                since = next(since for identity, _, since in self._open if identity == redump.identity)
+                self._open = [command for command in self._open if command[0] != redump.identity]
+            took_s = round(clock.monotonic_s() - since, 3)
+            self._journal.write("command.done", id=redump.identity, verb="redump", duration_s=took_s)
 
     def done(self, verb: str) -> None:
         """The commands of this kind that were accepted have taken effect."""
@@ -139,6 +167,9 @@ class Control:
         if verb not in VERBS:
             self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
             return
+        if verb == "redump":
+            self._redump(path, told, command.get("arguments"))
+            return
         if str(command.get("sent", "")) < self._started:
             self._refuse(path, told, "It was sent before this run began.")
             return
@@ -152,6 +183,20 @@ class Control:
             self._open.append((identity, verb, clock.monotonic_s()))
             path.unlink()
             self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
+
+    def _redump(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
+        """Taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
+        tables = arguments.get("tables") if isinstance(arguments, dict) else None
+        known = self.tables
+        if not isinstance(tables, list) or not all(isinstance(name, str) for name in tables):
+            self._refuse(path, told, "It does not say which tables: a list of full names, empty for all.")
+        elif known is not None and (unknown := sorted(set(tables) - known)):
+            self._refuse(path, told, f"The pipeline has no table {', '.join(unknown)}.")
+        elif known is not None and told["id"] not in {redump.identity for redump in self._redumps}:
+            with self._lock:
+                self._journal.write("command.accepted", **told)
+                self._open.append((str(told["id"]), "redump", clock.monotonic_s()))
+                self._redumps.append(Redump(str(told["id"]), tuple(tables), path))
 
     def _refuse(self, path: Path, told: dict[str, Any], message: str) -> None:
         refused = self._directory.inbox / "refused"

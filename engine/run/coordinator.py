@@ -9,7 +9,6 @@ Chunks are read by jobs of their own all the while: the log never waits for the 
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,22 +19,24 @@ from engine.capture.carry import Carry, moving
 from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
 from engine.capture.segment import gtids_at
+from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TidemarkError, TransientError, from_dict
+from engine.errors import TableGoneError, TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
-from engine.ledger.state import Record, State, nulled
+from engine.ledger.state import Record, State, apply, nulled
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
+from engine.run.altering import Altered, Verdict, verdict
 from engine.run.begin import check_source
 from engine.run.carrying import carry_to
-from engine.run.control import Control
-from engine.run.copying import Copying, Finished
+from engine.run.control import Control, Redump
+from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
-from engine.run.epoch import cut, event
+from engine.run.epoch import cut, event, table_records, up_to_alteration
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
 from engine.run.snapshot import Snapshot
@@ -94,6 +95,7 @@ class Coordinator:
         self._frozen: list[Finished] = []
         self._replaced: list[Path] = []
         self._stopped: dict[str, Record] = {}
+        self._verdicts: dict[str, Verdict] = {}
         self._shown: dict[str, str] = {}
         self._failures = 0
         self._last_epoch = -math.inf
@@ -225,8 +227,9 @@ class Coordinator:
             if position.order < self.position.order:
                 self._check_source()
                 raise went_back(self.position, position)  # never "nothing new"
-            if self._frozen or position.order > self.position.order or self._stopped:
-                self._commit_epoch(position)
+            asked = self._control.redumps()
+            if self._frozen or position.order > self.position.order or self._stopped or asked:
+                self._commit_epoch(position, asked)
             self._failures = 0
         except TransientError as error:
             self._retry(error)
@@ -251,7 +254,7 @@ class Coordinator:
         first = self._spec.first_server_id()
         check_source(self.state, self._connection, self._source.endpoint, self._source.server, first)
 
-    def _commit_epoch(self, position: Position) -> None:
+    def _commit_epoch(self, position: Position, asked: Sequence[Redump] = ()) -> None:
         """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
@@ -260,8 +263,11 @@ class Coordinator:
         parts = cut(binlog_files(self._connection), first, position, self._session.slots)
         end = parts[-1][1] if parts else known
         frozen = [f for f in due if _high(f).order <= max(end.order, known.order)]
-        reports = self._read_log(parts, frozen, known)
+        reports, end, alteration = up_to_alteration(self._read_log(parts, frozen, known), end)
+        # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
+        frozen = [f for f in frozen if _high(f).order <= max(end.order, known.order)]
         read_s = clock.monotonic_s() - began
+        self._judge(alteration, asked)
         record = self._record(known, end, frozen, reports)
         self._ledger.commit(record)
         published = {f.identity for f in frozen}
@@ -272,6 +278,8 @@ class Coordinator:
         for name in record["tables"]:
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
+        self._follow_verdicts(alteration)
+        self._control.redumped(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
         self._gtids = self.position.gtids
@@ -283,6 +291,40 @@ class Coordinator:
             if columns := nulled(change):
                 self._journal.write("table.nulled", table=name, columns=columns)
         self._show_progress()
+
+    def _judge(self, alteration: Alteration | None, asked: Sequence[Redump]) -> None:
+        """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
+        statements: dict[str, str | None] = dict.fromkeys(alteration.tables, alteration.statement) if alteration else {}
+        statements |= {name: None for redump in asked for name in redump.tables or self.state.tables}
+        for name, statement in statements.items():
+            altered = Altered(
+                self._tables[name],
+                self._plans[name],
+                self.state.tables[name].copied,
+                self._publisher.mirrored(name),
+                self._publisher.evolution_fault,
+            )
+            self._verdicts[name] = verdict(self._connection, self._spec, altered, statement)
+
+    def _follow_verdicts(self, alteration: Alteration | None) -> None:
+        """The verdicts are committed: the tables are now what they say."""
+        for name, found in self._verdicts.items():
+            statement, at = (
+                (alteration.statement, alteration.at) if alteration and name in alteration.tables else (None, None)
+            )
+            self._journal.write(
+                "source.event", kind=found.outcome, position=at, table=name, statement=statement, reason=found.reason
+            )
+            self._snapshot.drop(name)
+            self._frozen = [f for f in self._frozen if f.table != name]
+            if found.error is not None:
+                continue
+            self._tables[name], self._plans[name] = found.table.told_apart_by(found.plan.chunk_key), found.plan
+            if found.outcome == "copied again":
+                self._journal.write("table.planned", **found.plan.told(), chunks=planned_chunks(found.plan))
+            if not self.state.tables[name].copied:
+                self._snapshot.add(self._copying(self._tables[name], found.plan, self.state.tables[name].coverage))
+        self._verdicts = {}
 
     def _due(self, known: Position) -> list[Finished]:
         """The chunks that an epoch from `known` on may publish; those of moving tables are carried there (`capture.carry`)."""
@@ -311,6 +353,10 @@ class Coordinator:
         if not parts:
             return []
         follows = tuple(self._follow(name, frozen, known) for name, t in self.state.tables.items() if not t.stopped)
+        gone = TableGoneError.__name__
+        awaited = tuple(
+            self._tables[name] for name, t in self.state.tables.items() if t.stopped and t.stopped["error"] == gone
+        )
         mariadb = self._source.server.flavor == "mariadb"
         tasks = [
             Segment(
@@ -321,6 +367,7 @@ class Coordinator:
                 end,
                 tuple(f for f in follows if f.table.full_name not in self._stopped),
                 self.state.next_seq + n * _PART_SEQ,
+                awaited,
             )
             for n, (start, end) in enumerate(parts)
         ]
@@ -340,47 +387,30 @@ class Coordinator:
         return Follow(table, plan.key(table), progress, folder)
 
     def _record(self, known: Position, end: Position, frozen: Sequence[Finished], reports: Sequence[Report]) -> Record:
-        tables: dict[str, Record] = {name: {"stopped": error} for name, error in self._stopped.items()}
+        cuts = {}
         for name, chunks in self._snapshot.cut_since().items():
             coverage = self._snapshot.coverage(name)
             assert coverage is not None
-            tables.setdefault(name, {})["cut"] = cut_as_dict(chunks, coverage)
-        for f in frozen:
-            chunk = {
-                "chunk": f.report["chunk"],
-                "exact": f.report["high"],
-                "files": f.report["files"],
-                "rows": f.report["rows"],
-                "nulled": f.report["nulled"],
-            }
-            tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
-        next_seq, stopped = self.state.next_seq, set(self._stopped)
-        for report in reports:
-            for name, log in report["tables"].items():
-                next_seq = max(next_seq, log["next_seq"])
-                if name not in stopped:  # a table that stopped in an earlier part of this epoch ends there
-                    none: Record = {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}}
-                    changes = tables.setdefault(name, {}).setdefault("changes", none)
-                    changes["files"] += log["files"]
-                    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(log["nulled"]))
-                    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
-            for name, error in report["stopped"].items():
-                if name not in stopped:
-                    self._stop_table(name, from_dict(error))
-                    tables.setdefault(name, {})["stopped"] = error
-                    stopped.add(name)
-        for name in stopped:
-            # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
-            tables[name].pop("chunks", None)
-        return {
+            cuts[name] = cut_as_dict(chunks, coverage)
+        told = {name: found.told(self._tables[name]) for name, found in self._verdicts.items()}
+        tables, stopped = table_records(cuts, frozen, reports, self._stopped, told)
+        for name, error in stopped.items():
+            self._stop_table(name, error)
+        logs = [log["next_seq"] for report in reports for log in report["tables"].values()]
+        record: Record = {
             "epoch": self.state.epoch + 1,
             "run": self._journal.run,
             "ts": clock.utc_text(),
             "from": known.as_dict(),
             "to": self._after(known, end, reports).as_dict(),
-            "next_seq": next_seq,
+            "next_seq": max([self.state.next_seq, *logs]),
             "tables": tables,
         }
+        following = apply(self.state, record)
+        for name, change in tables.items():
+            if "chunks" in change and following.tables[name].copied and not self.state.tables[name].copied:
+                change["copied"] = True
+        return record
 
     def _after(self, known: Position, end: Position, reports: Sequence[Report]) -> Position:
         """The position that the epoch commits, with its GTID set where that is known."""

@@ -9,7 +9,7 @@ from engine import clock
 from engine.capture.files import DataFile
 from engine.capture.tasks import Report
 from engine.decode.schema import Table
-from engine.plan.chunks import Plan, Range, range_from
+from engine.plan.chunks import Plan, Range, range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.plan.keys import ChunkKey
 
@@ -24,6 +24,11 @@ _CHUNK_S = 0.005
 def told_whole(plan: Plan) -> bool:
     """Whether all chunks are told to the journal when the plan is made."""
     return plan.strategy != "uneven" and plan.estimated_chunks <= LISTED_CHUNKS
+
+
+def planned_chunks(plan: Plan) -> list[list[str | None]]:
+    """The chunks that the journal is told with the plan: all of them, or none."""
+    return [[text(limits.lower), text(limits.upper)] for limits in plan.even_ranges()] if told_whole(plan) else []
 
 
 @dataclass

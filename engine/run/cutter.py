@@ -37,6 +37,10 @@ class Cutter:
         self._jobs = {name: job for name, job in self._jobs.items() if name not in done}
         return done
 
+    def forget(self, table: str) -> None:
+        """What is just being cut of a table is of no use any more."""
+        self._jobs.pop(table, None)
+
     def close(self) -> None:
         """End the thread; what it is just cutting is forgotten."""
         self._thread.shutdown(wait=True, cancel_futures=True)

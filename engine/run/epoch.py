@@ -1,11 +1,15 @@
 """An epoch: which parts of the log it reads, and what the journal says of it. Pure."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from engine.capture.statements import Alteration, alteration_from_dict
 from engine.capture.tasks import Report
 from engine.decode.images import KINDS
+from engine.errors import TidemarkError, from_dict
 from engine.ledger.state import Record
+from engine.run.copying import Finished
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
@@ -32,6 +36,72 @@ def cut(files: dict[str, int], start: Position, end: Position, slots: int) -> li
             if len(parts) == slots:
                 return parts
     return [*parts, (begin, end)]
+
+
+def up_to_alteration(reports: Sequence[Report], end: Position) -> tuple[Sequence[Report], Position, Alteration | None]:
+    """The reports of an epoch's parts up to the first that met an alteration, where the epoch then ends, and that alteration.
+
+    What lies behind it was read with columns that may not have been the tables'.
+    """
+    for n, report in enumerate(reports):
+        if report["altered"]:
+            return reports[: n + 1], position_from_dict(report["end"]), alteration_from_dict(report["altered"])
+    return reports, end, None
+
+
+def table_records(
+    cuts: dict[str, Record],
+    frozen: Sequence[Finished],
+    reports: Sequence[Report],
+    stopped: dict[str, Record],
+    verdicts: dict[str, Record],
+) -> tuple[dict[str, Record], dict[str, TidemarkError]]:
+    """What an epoch's record says of each table, and the tables that stopped in its log.
+
+    cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
+    before. verdicts: of tables that were altered at the epoch's end (`run.altering`).
+    """
+    tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
+    for name, told in cuts.items():
+        tables.setdefault(name, {})["cut"] = told
+    for f in frozen:
+        chunk = {name: f.report[name] for name in ("chunk", "files", "rows", "nulled")}
+        tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.report["high"]})
+    newly = _add_logs(tables, reports, stopped)
+    for name, told in verdicts.items():
+        if name not in stopped and name not in newly:
+            tables.setdefault(name, {}).update(told)
+    for change in tables.values():
+        if "stopped" in change or "again" in change:
+            # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
+            change.pop("chunks", None)
+        if "again" in change:
+            change.pop("cut", None)
+    return tables, newly
+
+
+def _add_logs(
+    tables: dict[str, Record], reports: Sequence[Report], stopped: dict[str, Record]
+) -> dict[str, TidemarkError]:
+    newly: dict[str, TidemarkError] = {}
+    for report in reports:
+        for name, log in report["tables"].items():
+            if (
+                name not in stopped and name not in newly
+            ):  # one that stopped in an earlier part of this epoch ends there
+                _add_changes(tables.setdefault(name, {}), log)
+        for name, error in report["stopped"].items():
+            if name not in stopped and name not in newly:
+                newly[name] = from_dict(error)
+                tables.setdefault(name, {})["stopped"] = error
+    return newly
+
+
+def _add_changes(change: Record, log: Record) -> None:
+    changes = change.setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}})
+    changes["files"] += log["files"]
+    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(log["nulled"]))
+    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
 
 
 def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float, total_s: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ destination's own transaction identifiers, so `recover` finds the difference.
 
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from engine import clock
 from engine.capture.carry import moving
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TidemarkError
+from engine.errors import TableStoppedError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
@@ -23,6 +23,16 @@ from engine.sink.delta import Applied, DeltaTables
 
 _QUEUE_EPOCHS = 64
 _SINK = "delta"
+Part = tuple[int, Record]
+"""An epoch's number and what its record says of one table."""
+
+
+@dataclass
+class _Held:
+    """A copy that is made anew, from an epoch on: its mirror waits until the last chunk is there."""
+
+    epoch: int
+    parts: list[Part] = field(default_factory=list)
 
 
 @dataclass
@@ -30,13 +40,14 @@ class _Target:
     """One table's destination, with the change files that no merge has taken yet: (epoch, file).
 
     moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.carry`). applied: the
-    last epoch whose chunks, changes and merge it has.
+    last epoch whose chunks, changes and merge it has. held: while the table is copied anew.
     """
 
     delta: DeltaTables
     moving: bool
     applied: dict[str, int]
     waiting: list[tuple[int, DataFile]] = field(default_factory=list)
+    held: _Held | None = None
 
 
 class Publisher:
@@ -62,6 +73,21 @@ class Publisher:
             expected = bool(table.rows_read or table.changes_applied)
             self._open(table_from_dict(table.table), plan_from_dict(table.plan), state.ledger, expected)
 
+    def evolution_fault(self, before: Table, after: Table) -> TableStoppedError | None:
+        """Why the destination cannot follow a table to these columns, if it cannot."""
+        target = self._targets.get(before.full_name)
+        try:
+            if target is not None:
+                target.delta.check(before, after)
+        except TableStoppedError as error:
+            return error
+        return None
+
+    def mirrored(self, name: str) -> set[str]:
+        """The names of the columns that the table's mirror holds, those that the source has dropped too."""
+        target = self._targets.get(name)
+        return target.delta.mirror_names() if target is not None else set()
+
     def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:
         delta = DeltaTables(self._root, ledger, table)
         delta.create(expected=expected)
@@ -85,6 +111,11 @@ class Publisher:
     def recover(self) -> int:
         """Apply what an earlier run committed and did not apply; returns the number of epochs looked at. Then start."""
         records = list(self._ledger.kept_epochs())
+        for record in reversed(records):
+            for name, change in record["tables"].items():
+                for switch in _switches(change):
+                    if name in self._targets:  # the files of earlier epochs have the columns of then
+                        self._targets[name].delta.table = table_from_dict(switch["before"])
         self._append(records)
         self._merge_all()
         self._thread.start()
@@ -158,35 +189,91 @@ class Publisher:
     def _append(self, records: Sequence[Record]) -> None:
         """Add the files of some epochs, table by table."""
         for name in dict.fromkeys(name for record in records for name in record["tables"]):
-            target = self._targets.get(name)
             parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
-            # Where rows move between chunks, what comes before a chunk is merged before it.
-            for some in [[part] for part in parts] if target and target.moving else [parts]:
-                self._append_table(name, target, some)
+            for some in self._together(name, parts):
+                self._append_table(name, some)
         if records:
             self._applied = records[-1]["epoch"]
 
-    def _append_table(self, name: str, target: _Target | None, parts: Sequence[tuple[int, Record]]) -> None:
-        chunks = [
-            (epoch, DataFile(**file))
-            for epoch, part in parts
-            for chunk in part.get("chunks", [])
-            for file in chunk["files"]
-        ]
-        changes = [
-            (epoch, DataFile(**file)) for epoch, part in parts for file in part.get("changes", {}).get("files", [])
-        ]
-        if not chunks and not changes:
-            return
-        assert target is not None, f"{name} has files and no destination"
+    def _together(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """The parts that one commit can take: up to one that ends a copy or alters the table."""
+        some: list[Part] = []
+        for part in parts:
+            some.append(part)
+            target = self._targets.get(name)
+            # Where rows move between chunks, what comes before a chunk is merged before it.
+            if "copied" in part[1] or _switches(part[1]) or (target is not None and target.moving):
+                yield some
+                some = []
+        if some:
+            yield some
+
+    def _append_table(self, name: str, parts: list[Part]) -> None:
+        target = self._targets.get(name)
+        epoch, last = parts[-1]
+        if target is None:
+            assert not any(_files(parts)), f"{name} has files and no destination"
+        elif target.held is None:
+            self._publish(target, parts)
+        else:
+            self._append_files(target, "changes", _files(parts)[1])
+            target.held.parts += parts
+            if "copied" in last:
+                self._complete(target, target.held, epoch)
+        for switch in _switches(last):
+            self._switch(name, epoch, switch, again="again" in last)
+
+    def _publish(self, target: _Target, parts: Sequence[Part]) -> None:
+        chunks, changes = _files(parts)
         if target.moving and self._new(target, "chunks", chunks):
             self._merge(target)
-        for kind, files in (("chunks", chunks), ("changes", changes)):
-            if new := self._new(target, kind, files):
-                self._told(target.delta.append(kind, new[-1][0], [file for _, file in new]))
-                target.applied[kind] = new[-1][0]
+        self._append_files(target, "chunks", chunks)
+        self._append_files(target, "changes", changes)
         if target.delta.table.key:
             target.waiting += self._new(target, "merge", changes)
+
+    def _append_files(self, target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> None:
+        if new := self._new(target, kind, files):
+            self._told(target.delta.append(kind, new[-1][0], [file for _, file in new]))
+            target.applied[kind] = new[-1][0]
+
+    def _complete(self, target: _Target, held: _Held, epoch: int) -> None:
+        """The last chunk of a new copy is there: it takes the place of what the mirror holds."""
+        target.held = None
+        if target.moving:
+            # Chunks and changes must be applied in turn, so readers see the mirror grow for a moment.
+            self._replace(target, held.epoch, [])
+            for part in held.parts:
+                self._publish(target, [part])
+            return
+        chunks, changes = _files(held.parts)
+        self._replace(target, epoch, [file for _, file in chunks])
+        target.waiting += self._new(target, "merge", changes)
+
+    def _replace(self, target: _Target, epoch: int, files: Sequence[DataFile]) -> None:
+        if target.applied["chunks"] < epoch:
+            self._told(target.delta.replace(epoch, files))
+            target.applied["chunks"] = epoch
+
+    def _switch(self, name: str, epoch: int, switch: Record, *, again: bool) -> None:
+        """From the next epoch on the table is another; `again`: it is copied anew."""
+        table, plan = table_from_dict(switch["table"]), plan_from_dict(switch["plan"])
+        target = self._targets.get(name)
+        if target is None:  # it was refused until now
+            assert self._ledger.state is not None
+            self._open(table, plan, self._ledger.state.ledger, expected=False)
+            return
+        if target.held is None:
+            self._merge(target)
+        target.delta.evolve(table)
+        target.moving = moving(table, plan.key(table))
+        if again and switch.get("empty"):
+            target.held = None
+            self._replace(target, epoch, [])
+        elif again:
+            target.held = _Held(epoch)
+        elif target.held is None:
+            target.delta.widen_mirror()
 
     @staticmethod
     def _new(target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
@@ -197,7 +284,9 @@ class Publisher:
         for target in self._targets.values():
             self._merge(target)
         self._last_merge = clock.monotonic_s()
-        self._ledger.prune(self._applied)
+        # The files of a copy that is held are known by the records alone.
+        held = [target.held.epoch - 1 for target in self._targets.values() if target.held]
+        self._ledger.prune(min([self._applied, *held]))
 
     def _merge(self, target: _Target) -> None:
         if target.waiting:
@@ -208,3 +297,15 @@ class Publisher:
     def _told(self, applied: Applied | None) -> None:
         if applied is not None:
             self._journal.write("sink.applied", sink=_SINK, **asdict(applied))
+
+
+def _switches(change: Record) -> list[Record]:
+    """What an epoch's record of a table says of new columns, or of a new copy."""
+    return [change[kind] for kind in ("altered", "again") if kind in change]
+
+
+def _files(parts: Sequence[Part]) -> tuple[list[tuple[int, DataFile]], list[tuple[int, DataFile]]]:
+    """The files of chunks and those of changes, with their epochs."""
+    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
+    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
+    return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]

@@ -22,11 +22,10 @@ from engine.errors import SourceChangedError, SpecError, TableStoppedError, Tide
 from engine.events import Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.plan.chunks import text
 from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control, held
 from engine.run.coordinator import Coordinator, Source
-from engine.run.copying import told_whole
+from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
@@ -197,9 +196,7 @@ class _Run:
         finally:
             connection.close()
         for plan in begun.plans:
-            ranges = plan.even_ranges() if told_whole(plan) else ()
-            chunks = [[text(limits.lower), text(limits.upper)] for limits in ranges]
-            self._journal.write("table.planned", **plan.told(), chunks=chunks)
+            self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
         return source, state
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:

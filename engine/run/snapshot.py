@@ -15,7 +15,7 @@ from typing import Any
 from engine import clock
 from engine.capture.chunk import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
-from engine.errors import TableStoppedError, TidemarkError, TransientError, from_dict
+from engine.errors import SchemaChangedError, TableStoppedError, TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.plan.chunks import range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
@@ -41,10 +41,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks that one job reads: their numbers by table."""
+    """Chunks that one job reads: their numbers by table, and the copies that they are of."""
 
     number: int
     chunks: dict[str, list[int]]
+    copies: dict[str, Copying]
 
 
 class Snapshot:
@@ -75,9 +76,10 @@ class Snapshot:
         self._tell_cut(copying, list(copying.waiting))
 
     def drop(self, table: str) -> None:
-        """Cut and read no more of a table."""
+        """Cut and read no more of a table; what is under way of it is forgotten."""
         if table in self._tables:
             self._tables[table].drop()
+            self._cutter.forget(table)
 
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is cut; None for others."""
@@ -133,7 +135,9 @@ class Snapshot:
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         told = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
-        self._jobs[self._pool.submit(self._run, group, told)] = _Group(self._groups, chosen)
+        self._jobs[self._pool.submit(self._run, group, told)] = _Group(
+            self._groups, chosen, {copying.table.full_name: copying for copying in tables}
+        )
 
     def _request(self, copying: Copying, chunk: Chunk) -> ChunkRequest:
         return ChunkRequest(
@@ -158,11 +162,11 @@ class Snapshot:
             group = self._jobs.pop(job)
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
             for name, numbers in group.chunks.items():
-                self._tables[name].under_way -= len(numbers)
+                group.copies[name].under_way -= len(numbers)
             for report in job.result():
-                self._take_report(self._tables[report["table"]], report, group, batch, left)
+                self._take_report(group.copies[report["table"]], report, group, batch, left)
             for name, unread in left.items():
-                self._tables[name].put_back(unread)
+                group.copies[name].put_back(unread)
         return batch
 
     def _take_cut(self, copying: Copying, job: Future[Cut], batch: Batch) -> None:
@@ -174,7 +178,7 @@ class Snapshot:
             batch.stopped[copying.table.full_name] = error
             copying.drop()
         except TransientError as error:
-            self._retry(copying, [], 0, error)
+            self._retry(copying, [], 0, error, batch)
         else:
             copying.failures = 0
             self._tell_cut(copying, chunks)
@@ -202,7 +206,7 @@ class Snapshot:
                 self._tell_failed(copying, group.chunks[report["table"]], group.number, error, None)
                 copying.drop()
             else:
-                self._retry(copying, group.chunks[report["table"]], group.number, error)
+                self._retry(copying, group.chunks[report["table"]], group.number, error, batch)
             return
         left[report["table"]].discard(report["chunk"])
         copying.read_one(report)
@@ -212,14 +216,24 @@ class Snapshot:
         self._journal.write("chunk.finished", **_event(report, group.number))
         batch.finished.append(Finished(report["table"], report))
 
-    def _retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError) -> None:
-        """Wait before the next try of a table; raises the error when it is not worth one, or there were too many."""
+    def _retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, batch: Batch) -> None:
+        """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
+
+        A table that changes and of which the log says nothing stops alone.
+        """
         # The groups that fail together, when a connection is lost, are one failure.
         copying.failures += clock.monotonic_s() >= copying.retry_at
         retry_s = min(_FIRST_RETRY_S * 2**copying.failures, 30.0)
         retried = isinstance(error, TransientError) and copying.failures < _ATTEMPTS
         self._tell_failed(copying, chunks, group, error, retry_s if retried else None)
-        if not retried:
+        if isinstance(error, SchemaChangedError) and not retried:
+            batch.stopped[copying.table.full_name] = TableStoppedError(
+                error.message,
+                detail="The log has not told of it in several minutes; what is published of the table is right.",
+                hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
+            )
+            copying.drop()
+        elif not retried:
             raise error
         copying.retry_at = clock.monotonic_s() + retry_s
 

@@ -12,6 +12,9 @@ theirs (the rule of emission). So the mirror after it is the source at the end o
 
 A table without identity has no mirror: its chunk is part of the log, as inserts.
 
+A table that is copied anew keeps its mirror as it was until the last chunk is there; one commit then replaces all of it
+(`replace`). Columns that the source drops stay in the destination, NULL in what is written from then on.
+
 The transaction identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
 """
 
@@ -34,6 +37,7 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
+from engine.sink.evolution import add_columns, check_evolution, conformed, rewrite, schema_of, united
 
 _DELETES = ("-U", "-D")
 # Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
@@ -140,6 +144,52 @@ class DeltaTables:
         rows = sum(file.rows for file in files)
         return Applied(self.table.full_name, "append", epoch, rows, len(files), round(time.monotonic() - began, 6))
 
+    def check(self, before: Table, after: Table) -> None:
+        """Raises TableStoppedError when the log, which has or will have the columns of `before`, cannot get those of `after`."""
+        held = united(schema_of(DeltaTable(str(self.changes))), log_schema(arrow_schema(before)))
+        check_evolution(after.full_name, held, log_schema(arrow_schema(after)))
+
+    def mirror_names(self) -> set[str]:
+        """The mirror's columns."""
+        return set(schema_of(DeltaTable(str(self.mirror))).names) if self.table.key else set()
+
+    def evolve(self, table: Table) -> None:
+        """From here on the table has these columns: the log gets those that it lacks, and wider types."""
+        self.table = table
+        log = DeltaTable(str(self.changes))
+        held, wanted = schema_of(log), log_schema(arrow_schema(table))
+        if any(name in held.names and held.field(name).type != wanted.field(name).type for name in wanted.names):
+            rewrite(log, united(held, wanted))
+        else:
+            add_columns(log, wanted)
+
+    def widen_mirror(self) -> None:
+        """Give the mirror the table's columns that it lacks; their types are those that it has of the others."""
+        if self.table.key:
+            add_columns(DeltaTable(str(self.mirror)), mirror_schema(self.table))
+
+    def replace(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
+        """Put these chunk files in the place of everything that the mirror holds; None when it has this epoch already.
+
+        The mirror is then what the chunks are, without the changes of the log since they were read. Raises TableStoppedError when
+        there is no mirror.
+        """
+        began = time.monotonic()
+        delta = DeltaTable(str(self.mirror))
+        if self.applied("chunks") >= epoch:
+            return None
+        wanted = mirror_schema(self.table)
+        kept = [field for field in schema_of(delta) if field.name not in wanted.names]
+        delta.create_write_transaction(
+            [_add(file) for file in files],
+            mode="overwrite",
+            schema=pa.schema([*wanted, *kept]),
+            partition_by=[],
+            commit_properties=CommitProperties(app_transactions=[Transaction(self._app("chunks"), epoch)]),
+        )
+        rows = sum(file.rows for file in files)
+        return Applied(self.table.full_name, "replace", epoch, rows, len(files), round(time.monotonic() - began, 6))
+
     def merge(self, epoch: int, files: Iterable[DataFile]) -> Applied | None:
         """Bring the changes in `files`, in their order, into the mirror; afterwards it is the source at the end of `epoch`.
 
@@ -163,11 +213,13 @@ class DeltaTables:
 
     def _merge_part(self, newest: pa.Table, commit: CommitProperties) -> None:
         pa.default_memory_pool().release_unused()  # what the reduction took and the merge, which has its own, could not use
+        delta = DeltaTable(str(self.mirror))
         values = {_quoted("t", name): _quoted("s", name) for name in mirror_schema(self.table).names}
+        # Columns that the source has dropped are NULL from then on.
+        values |= {_quoted("t", f.name): "NULL" for f in schema_of(delta) if _quoted("t", f.name) not in values}
         same_key = " AND ".join(f"{_quoted('t', key)} = {_quoted('s', key)}" for key in self.table.key)
         (
-            DeltaTable(str(self.mirror))
-            .merge(
+            delta.merge(
                 newest,
                 same_key + _bounds(newest, self.table),
                 source_alias="s",
@@ -192,11 +244,15 @@ def _newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
     Comes in several tables, to be applied in order, when they hold more than `_MERGE_BYTES`. Rows are reduced as soon as they
     outnumber what is held, so that each is looked at a logarithmic number of times.
     """
-    wanted = [*mirror_schema(table).names, "_tm_kind"]
+    wanted = mirror_schema(table).append(pa.field("_tm_kind", pa.string()))
     newest, more, rows = pa.table({}), [], 0
     for path in paths:
-        for batch in pq.ParquetFile(path).iter_batches(_MERGE_ROWS, columns=wanted):
-            more.append(pa.Table.from_batches([batch]))
+        file = pq.ParquetFile(path)
+        there = [
+            name for name in wanted.names if name in file.schema_arrow.names
+        ]  # it may be older than an added column
+        for batch in file.iter_batches(_MERGE_ROWS, columns=there):
+            more.append(conformed(pa.Table.from_batches([batch]), wanted))
             rows += batch.num_rows
             if rows > newest.num_rows:
                 newest, more, rows = _reduced([newest, *more], table.key), [], 0

@@ -13,9 +13,9 @@ import pymysql
 
 from engine.errors import (
     PreflightError,
+    SchemaChangedError,
     SourceChangedError,
     SourceLostError,
-    TableStoppedError,
     TidemarkError,
     TransientError,
 )
@@ -66,8 +66,12 @@ class Server:
 
 # Server error number -> (error class, what to do). Numbers: MySQL server error reference.
 _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
-    1054: (TableStoppedError, "A column was dropped or renamed: remove the table from the pipeline, or copy it anew."),
-    1146: (TableStoppedError, "The table was dropped or renamed: remove it from the pipeline, or copy it anew."),
+    1054: (
+        SchemaChangedError,
+        "A column was dropped or renamed; the log tells how the table changed, and it is read again then.",
+    ),
+    1146: (SchemaChangedError, "The table was dropped or renamed; the log tells so in a moment."),
+    1412: (SchemaChangedError, "The table was altered while it was read; it is read again."),
     1044: (PreflightError, "Grant the user what `python -m engine check` lists."),
     1045: (PreflightError, "Check source.user and the password that source.password_env or password_file leads to."),
     1049: (PreflightError, "Check the database's name."),

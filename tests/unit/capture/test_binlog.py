@@ -1,5 +1,6 @@
 """From the bytes of a binlog to changes: transactions, table maps, statements, and where a stretch ends."""
 
+import math
 import uuid
 from itertools import pairwise
 from typing import Any
@@ -42,8 +43,8 @@ def follow(
     """Everything that a stretch says of a log that comes in blocks."""
     start = options.get("start", Position(log.file, 4))
     end = options.get("end", Position(log.file, log.position))
-    tables, awaited = options.get("tables", TABLES), options.get("awaited", ())
-    stretch = BinlogStretch(tables, start, end, mariadb=options.get("mariadb", False), awaited=awaited)
+    more = {name: options[name] for name in ("awaited", "since") if name in options}
+    stretch = BinlogStretch(options.get("tables", TABLES), start, end, mariadb=options.get("mariadb", False), **more)
     position = StreamPosition(start.file, start.offset)
     rows: list[Row] = []
     parts = []
@@ -295,3 +296,22 @@ def test_an_altered_table_is_recognised_by_its_map() -> None:
             follow(log, cuts=cuts)
         assert caught.value.position == Position(log.file, end)
         assert caught.value.alteration.tables == ("shop.orders",)
+
+
+def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
+    """Through the place at which a table's first finished chunk is exact; they may have other columns. Statements still count."""
+    log = Binlog()
+    wider = Table("shop", "orders", (*ORDERS.columns, Column("n", "int")), ("id",))
+    write(log, 1, wider, "insert", [[1, "a", 2]])
+    since = Position(log.file, log.position).order
+    write(log, 2, ORDERS, "insert", [[2, "b"]], id=11)
+    for cuts in ([], list(range(40))):
+        _, rows, _ = follow(log, cuts=cuts, since={"shop.orders": since})
+        assert [r[1] for r in rows] == [["orders", 2, "b"]]
+        assert follow(log, cuts=cuts, since={"shop.orders": (math.inf, math.inf)})[1] == []
+        with pytest.raises(SchemaMismatch):
+            follow(log, cuts=cuts)
+    log.gtid(SERVER, 3)
+    log.query("ALTER TABLE orders ADD COLUMN m INT")
+    stretch, _, _ = follow(log, since={"shop.orders": (math.inf, math.inf)})
+    assert stretch.altered is not None

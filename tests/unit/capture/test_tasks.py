@@ -1,6 +1,7 @@
 """A group of chunks as one task: what of it is read when something goes wrong, and by which reader."""
 
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ class Readers:
         self.read: list[str] = []
         self.offered: list[Candidate] = []
         self.dropped = 0
+        self.columns = COLUMNS
         self.watermarks = self
 
     def offer(self, candidate: Candidate) -> None:
@@ -52,8 +54,11 @@ class Readers:
 
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
-    """All readers of the process."""
+    """All readers of the process; the catalogue shows the columns that `made.columns` says."""
     made = Readers()
+    monkeypatch.setattr(tasks, "open_connection", lambda _: nullcontext(made))
+    monkeypatch.setattr(tasks, "closing", lambda connection: connection)
+    monkeypatch.setattr(tasks, "read_table", lambda _, d, t: Table(d, t, made.columns, ("id",)))
     monkeypatch.setattr(tasks.sessions, "session", lambda *_: made)
     monkeypatch.setattr(tasks.sessions, "drop", made.drop)
     monkeypatch.setattr(tasks, "read_chunk", made.reading("chunk"))
@@ -84,6 +89,12 @@ def test_a_table_that_stops_does_not_stop_the_others(readers: Readers, error: Ta
     assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}", "d.c 7"]
     assert readers.read == ["chunk a 0", "chunk b 0", "chunk c 7"]
     assert readers.dropped == 1
+
+
+def test_what_would_stop_a_table_that_was_altered_voids_the_read_instead(readers: Readers) -> None:
+    """Whatever went wrong, it was read with columns that it no longer has: the log will tell."""
+    readers.errors["b", 0], readers.columns = DecodeError("no"), COLUMNS[:1]
+    assert done(group(*MIXED)) == ["d.a 0", "d.b 0 SchemaChangedError"]
 
 
 @pytest.mark.parametrize("error", [TransientError("lost"), SourceLostError("gone")])

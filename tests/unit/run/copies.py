@@ -73,6 +73,9 @@ class Cutting:
         done, self._done = self._done, {}
         return done
 
+    def forget(self, table: str) -> None:
+        self._done.pop(table, None)
+
     def close(self) -> None:
         pass
 

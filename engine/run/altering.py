@@ -1,0 +1,122 @@
+"""What becomes of a table that was altered, truncated, dropped or replaced, or that an operator wants copied again.
+
+    followed       every row has the values that it had, and the destination can have the columns: they are written from here on
+    copied again   otherwise: nothing of the log is emitted for the table until its chunks are read anew, with the columns that it
+                   has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`run.publisher`)
+    stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it
+
+Copying again is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
+chunk before it is read, it is read with the columns of then, and a later alteration in the log comes here again: it finds chunks
+that were read before it (exact at a position in front of it), and has them copied again, or rows that it left as they were.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from engine.decode.schema import Table
+from engine.errors import TableGoneError, TableStoppedError
+from engine.ledger.state import Record
+from engine.plan.chunks import Plan
+from engine.plan.planner import plan_tables
+from engine.run.begin import followed
+from engine.run.ddl import keeps_rows
+from engine.settings import Spec
+from engine.source.catalog import list_tables, read_table
+from engine.source.connect import Connection
+from engine.source.preflight import refused
+
+Outcome = Literal["followed", "copied again", "stopped"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of a table. table, plan: as they are from here on; of before, when it stopped. copied: nothing is read anew."""
+
+    outcome: Outcome
+    reason: str
+    table: Table
+    plan: Plan
+    error: TableStoppedError | None = None
+    copied: bool = False
+
+    def told(self, before: Table) -> Record:
+        """What the epoch's record says of it."""
+        if self.error is not None:
+            return {"stopped": self.error.as_dict()}
+        change = {"table": self.table.as_dict(), "plan": self.plan.as_dict(), "before": before.as_dict()}
+        if self.outcome == "followed":
+            return {"altered": change}
+        return {"again": {**change, "empty": self.copied}}
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A table as it was, and what it must fulfil to be followed.
+
+    copied: whether all of its chunks are finished. held: the columns of its mirror. fault: why the destination cannot get columns.
+    """
+
+    table: Table
+    plan: Plan
+    copied: bool
+    held: Collection[str]
+    fault: Callable[[Table, Table], TableStoppedError | None]
+
+
+def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
+    """What becomes of a table. statement: None when it is to be copied again whatever happened."""
+    before = altered.table
+    try:
+        after = _as_it_is(connection, spec, before)
+        if fault := altered.fault(before, after):
+            raise fault
+        if statement is not None and _followed(altered, after, statement):
+            return Verdict("followed", "every row keeps its values", after, altered.plan)
+        return _again(connection, spec, after, statement)
+    except TableStoppedError as error:
+        return Verdict("stopped", error.message, before, altered.plan, error)
+
+
+def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
+    """The table as the catalogue shows it. Raises TableStoppedError when it cannot be captured."""
+    if (before.database, before.name) not in list_tables(connection):
+        raise TableGoneError(
+            f"{before.full_name} was dropped or renamed.",
+            detail="What is published is its last state; it stays.",
+            hint="When a table of this name comes again it is copied and followed. Otherwise exclude it in source.tables.",
+        )
+    null_dates = spec.source.invalid_dates == "null"
+    after = read_table(connection, before.database, before.name, null_dates=null_dates)
+    if error := refused([after]).get(after.full_name):
+        raise error
+    return after
+
+
+def _followed(altered: Altered, after: Table, statement: str) -> bool:
+    plan, before = altered.plan, altered.table
+    # What is still to be read is read by the plan's index.
+    readable = altered.copied or not plan.chunk_key or plan.index in [index.name for index in after.indexes]
+    keyed = all(name in [c.name for c in after.columns] for name in plan.chunk_key)
+    bare = replace(before, columns=tuple(replace(c, tells_apart=False) for c in before.columns))
+    return readable and keyed and keeps_rows(bare, after, statement, held=list(altered.held))
+
+
+def _again(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
+    reason = "asked for" if statement is None else "its rows may have other values"
+    if not after.key:
+        raise TableStoppedError(
+            f"{after.full_name} has no key, so it cannot be copied again into the log that it is published to.",
+            detail="What is published is right up to the change of the table; nothing after it was published.",
+            hint="Give it a primary key, or move its folder in the destination away and copy it with a pipeline of its own.",
+        )
+    if statement is not None and spec.source.schema_changes == "stop":
+        raise TableStoppedError(
+            f"{after.full_name} was altered so that it must be copied again: {statement[:200]}",
+            detail="What is published is right up to the change; nothing after it was published (source.schema_changes = stop).",
+            hint=f"Copy it again: python -m engine redump SPEC --table {after.full_name}",
+        )
+    (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
+    if not spec.source.copies:
+        plan = followed(plan)
+    return Verdict("copied again", reason, after, plan, copied=not spec.source.copies)

@@ -1,0 +1,68 @@
+"""How a destination's columns follow the source's: added, widened, never dropped."""
+
+import pyarrow as pa
+from deltalake import DeltaTable, Schema, write_deltalake
+
+from engine.errors import TableStoppedError
+
+
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows as this schema has them: columns that they lack are NULL, narrower ones are widened."""
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
+def united(held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+    """What is held with the types that are wanted, and the wanted columns that it lacks."""
+    known = [wanted.field(f.name) if f.name in wanted.names else f for f in held]
+    return pa.schema([*known, *(f for f in wanted if f.name not in held.names)])
+
+
+def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
+    """Raises TableStoppedError when a column that is held cannot become what is wanted without losing values."""
+    for field in wanted:
+        if field.name in held.names and not _widens(held.field(field.name).type, field.type):
+            raise TableStoppedError(
+                f"{table}: column {field.name!r} is now {field.type}, which its change log, where it is "
+                f"{held.field(field.name).type}, cannot become.",
+                detail="What is published is right up to the change of the table; nothing after it was published.",
+                hint="Move the table's folders in the destination away, then copy it again: python -m engine redump.",
+            )
+
+
+def _widens(held: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether every value of the one type is one of the other."""
+    if held == wanted or pa.types.is_string(wanted):
+        return True
+    if pa.types.is_integer(held):
+        digits = {8: 3, 16: 5, 32: 10, 64: 19}[held.bit_width]
+        if pa.types.is_integer(wanted):
+            return bool(wanted.bit_width > held.bit_width)
+        return bool(pa.types.is_decimal(wanted) and wanted.precision - wanted.scale >= digits)
+    if pa.types.is_decimal(held) and pa.types.is_decimal(wanted):
+        grown = wanted.precision - wanted.scale >= held.precision - held.scale
+        return bool(grown and wanted.scale >= held.scale)
+    return bool(pa.types.is_float32(held) and pa.types.is_float64(wanted))
+
+
+def schema_of(delta: DeltaTable) -> pa.Schema:
+    """The columns of a Delta table."""
+    return pa.schema(delta.schema().to_arrow())
+
+
+def add_columns(delta: DeltaTable, wanted: pa.Schema) -> None:
+    """Give a Delta table the columns that it lacks; they are NULL in what it holds."""
+    missing = [field for field in wanted if field.name not in schema_of(delta).names]
+    if missing:
+        delta.alter.add_columns(list(Schema.from_arrow(pa.schema(f.with_nullable(True) for f in missing)).fields))
+
+
+def rewrite(delta: DeltaTable, schema: pa.Schema) -> None:
+    """Write a Delta table anew with wider types: its files have the narrow ones, which not every reader of Delta widens."""
+    batches = delta.to_pyarrow_dataset().to_batches()
+    widened = (b for batch in batches for b in conformed(pa.Table.from_batches([batch]), schema).to_batches())
+    reader = pa.RecordBatchReader.from_batches(schema, widened)
+    write_deltalake(delta.table_uri, reader, mode="overwrite", schema_mode="overwrite")

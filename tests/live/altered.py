@@ -1,0 +1,186 @@
+"""Tables that are altered in every way while they are copied and followed, and writers that know nothing of it."""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Self
+
+import pymysql
+
+from tests.servers import Server
+
+CREATE = "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20) CHARACTER SET utf8mb4, state ENUM('new', 'old'), note TEXT)"
+# A writer that meets an altered table: no such table or column, a lock, a deadlock, a duplicate, a value that does not fit.
+_EXPECTED = (1046, 1054, 1062, 1064, 1136, 1146, 1205, 1213, 1264, 1265, 1366, 1406, 1412, 1032, 1049, 1305, 1526, 1748)
+
+
+@dataclass(frozen=True)
+class Alteration:
+    """What happens to one table.
+
+    statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; in turn, with writes between them.
+    outcome: what becomes of the table at the end: followed or copied again. create: another table than usual.
+    """
+
+    statements: tuple[str, ...]
+    outcome: str
+    create: str = CREATE
+    only: str | None = None
+
+
+ALTERATIONS: dict[str, Alteration] = {
+    "added": Alteration(("ALTER TABLE {t} ADD COLUMN extra INT",), "followed"),
+    "added_first": Alteration(
+        ("ALTER TABLE {t} ADD COLUMN extra VARCHAR(10) FIRST, ADD COLUMN more JSON AFTER v",), "followed"
+    ),
+    "added_instant": Alteration(("ALTER TABLE {t} ADD COLUMN extra BIGINT AFTER id, ALGORITHM=INSTANT",), "followed"),
+    "added_default": Alteration(("ALTER TABLE {t} ADD COLUMN extra INT NOT NULL DEFAULT 7",), "copied again"),
+    "added_now": Alteration(
+        ("ALTER TABLE {t} ADD COLUMN extra DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",), "copied again"
+    ),
+    "generated": Alteration(("ALTER TABLE {t} ADD COLUMN twice INT AS (v * 2) STORED",), "copied again"),
+    "dropped": Alteration(("ALTER TABLE {t} DROP COLUMN note",), "followed"),
+    "dropped_added": Alteration(
+        ("ALTER TABLE {t} DROP COLUMN note", "ALTER TABLE {t} ADD COLUMN note TEXT"), "copied again"
+    ),
+    "renamed_column": Alteration(("ALTER TABLE {t} RENAME COLUMN note TO remark",), "copied again"),
+    "swapped_names": Alteration(
+        ("ALTER TABLE {t} CHANGE a b INT, CHANGE b a INT",),
+        "copied again",
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20), a INT DEFAULT 1, b INT DEFAULT 2)",
+    ),
+    "widened": Alteration(("ALTER TABLE {t} MODIFY v BIGINT",), "copied again"),
+    "unsigned": Alteration(("ALTER TABLE {t} MODIFY v INT UNSIGNED",), "copied again"),
+    "to_text": Alteration(("ALTER TABLE {t} MODIFY v VARCHAR(30)",), "copied again"),
+    "longer": Alteration(("ALTER TABLE {t} MODIFY name VARCHAR(200) CHARACTER SET utf8mb4",), "followed"),
+    "reordered": Alteration(("ALTER TABLE {t} MODIFY v INT AFTER note",), "copied again"),
+    "charset": Alteration(("ALTER TABLE {t} CONVERT TO CHARACTER SET latin1",), "copied again"),
+    "labels": Alteration(("ALTER TABLE {t} MODIFY state ENUM('new', 'old', 'gone')",), "followed"),
+    "labels_moved": Alteration(("ALTER TABLE {t} MODIFY state ENUM('old', 'new', 'gone')",), "copied again"),
+    "key": Alteration(
+        ("ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, v2)",),
+        "copied again",
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20), v2 INT NOT NULL DEFAULT 3)",
+    ),
+    "indexed": Alteration(
+        ("ALTER TABLE {t} ADD INDEX (v), ADD UNIQUE KEY u (id, v)", "ALTER TABLE {t} DROP INDEX u"), "followed"
+    ),
+    "truncated": Alteration(("TRUNCATE TABLE {t}",), "copied again"),
+    "ghost": Alteration(
+        (
+            "CREATE TABLE `{d}`.`_{n}_gho` LIKE {t}",
+            "ALTER TABLE `{d}`.`_{n}_gho` ADD COLUMN extra INT NOT NULL DEFAULT 5",
+            "INSERT IGNORE INTO `{d}`.`_{n}_gho` (id, v, name, state, note) SELECT id, v, name, state, note FROM {t}",
+            "RENAME TABLE {t} TO `{d}`.`_{n}_del`, `{d}`.`_{n}_gho` TO {t}",
+            "DROP TABLE `{d}`.`_{n}_del`",
+        ),
+        "copied again",
+    ),
+    "recreated": Alteration(
+        ("DROP TABLE {t}", "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(5), other DATE)"), "copied again"
+    ),
+    "away_and_back": Alteration(
+        (
+            "RENAME TABLE {t} TO `{d}`.`kept_{n}`",
+            "UPDATE `{d}`.`kept_{n}` SET v = v + 1",
+            "RENAME TABLE `{d}`.`kept_{n}` TO {t}",
+        ),
+        "copied again",
+    ),
+    "partitions": Alteration(
+        ("ALTER TABLE {t} ADD PARTITION (PARTITION p9 VALUES LESS THAN (100000000))",),
+        "followed",
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN "
+        "(200), PARTITION p2 VALUES LESS THAN (50000000))",
+    ),
+    "partition_dropped": Alteration(
+        ("ALTER TABLE {t} DROP PARTITION p1",),
+        "copied again",
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN "
+        "(200), PARTITION p2 VALUES LESS THAN MAXVALUE)",
+    ),
+    "twice": Alteration(
+        (
+            "ALTER TABLE {t} ADD COLUMN c INT",
+            "ALTER TABLE {t} MODIFY c INT UNSIGNED",
+            "ALTER TABLE {t} ADD COLUMN d INT",
+        ),
+        "copied again",
+    ),
+}
+
+
+def alterations(server: Server) -> dict[str, Alteration]:
+    """Those that this server has."""
+    return {name: a for name, a in ALTERATIONS.items() if a.only in (None, server.flavor)}
+
+
+def create(server: Server, database: str, name: str, rows: int) -> None:
+    """The table with rows 0 to `rows` - 1."""
+    table = f"`{database}`.`{name}`"
+    server.execute(ALTERATIONS[name].create.format(t=table))
+    with closing(server.connect(database=database, autocommit=False)) as connection, connection.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT INTO {table} (id, v, name) VALUES (%s, %s, %s)", [(n, n % 50, f"n{n % 7}") for n in range(rows)]
+        )
+        connection.commit()
+
+
+class Writer:
+    """Inserts, updates and deletes rows of some tables all the time, by columns that each of them keeps."""
+
+    def __init__(self, server: Server, database: str, names: Sequence[str], rows: int) -> None:
+        self._server, self._database, self._names, self._rows = server, database, names, rows
+        self._stopping = threading.Event()
+        self._failed: BaseException | None = None
+        self.written = dict.fromkeys(names, 0)
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it; raises what it failed with."""
+        self._stopping.set()
+        self._thread.join()
+        if self._failed is not None:
+            raise self._failed
+
+    def _write(self) -> None:
+        try:
+            with closing(self._server.connect(database=self._database)) as connection, connection.cursor() as cursor:
+                cursor.execute("SET lock_wait_timeout = 5, sql_mode = ''")
+                turn = 0
+                while not self._stopping.wait(0.002):
+                    turn += 1
+                    for name in self._names:
+                        self._one(cursor, name, turn)
+        except BaseException as error:  # noqa: BLE001 - raised again by `stop`
+            self._failed = error
+
+    def _one(self, cursor: Any, name: str, turn: int) -> None:
+        key = turn * 7 % self._rows
+        statement: tuple[str, tuple[Any, ...]] = [
+            (f"INSERT INTO `{name}` (id, v, name) VALUES (%s, %s, %s)", (1000 + turn, turn % 9, f"t{turn % 5}")),
+            (f"UPDATE `{name}` SET v = v + 1 WHERE id = %s", (key,)),
+            (f"UPDATE `{name}` SET name = %s WHERE id = %s", (f"u{turn % 5}", 1000 + turn - 3)),
+            (f"DELETE FROM `{name}` WHERE id = %s", (key + 3 if turn % 3 == 0 else 1000 + turn - 9,)),
+        ][turn % 4]
+        try:
+            cursor.execute(*statement)
+            self.written[name] += cursor.rowcount > 0
+        except pymysql.MySQLError as error:
+            if error.args[0] not in _EXPECTED:
+                raise
+
+
+def alter(server: Server, database: str, name: str, pause: Callable[[], None]) -> None:
+    """What happens to the table, with a pause before each statement."""
+    for statement in ALTERATIONS[name].statements:
+        pause()
+        server.execute(statement.format(t=f"`{database}`.`{name}`", d=database, n=name))

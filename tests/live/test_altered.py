@@ -1,0 +1,119 @@
+"""Schema changes of every kind while a pipeline runs and the tables are written: mirror and log stay what the source is."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.live.altered import ALTERATIONS, Writer, alter, alterations, create
+from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.servers import Server
+
+ROWS, CHUNK_ROWS = 600, 100
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+def test_tables_are_altered_while_they_are_followed(
+    flavor: str,
+    metadata: str,
+    server_with: Callable[..., Server],
+    new_database: Callable[[Server], str],
+    new_pipeline: PipelineFactory,
+) -> None:
+    """Each table, altered under writes, is followed or copied again, as it should be, and ends equal to the source."""
+    server = server_with(flavor, row_metadata=metadata)
+    database, names = new_database(server), list(alterations(server))
+    for name in names:
+        create(server, database, name, ROWS)
+    pipeline = new_pipeline(
+        server, database, chunk_rows=CHUNK_ROWS, poll=0.2, merge=2.0, tables=[f"{database}.*", "!*.kept_*", "!*._*"]
+    )
+    with Writer(server, database, names, ROWS) as writer:
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: _streaming(pipeline) >= set(names), runner)
+        _alter_all(server, database, names, writer)
+        writer.stop()
+    pipeline.wait_for(lambda: all(pipeline_state(pipeline)[f"{database}.{n}"] == "streaming" for n in names), runner)
+    pipeline.finish(runner)
+    outcomes = {e["table"].partition(".")[2]: e["kind"] for e in pipeline.events("source.event")}
+    assert {name: outcomes.get(name) for name in names} == {name: ALTERATIONS[name].outcome for name in names}
+    assert min(writer.written.values()) > 50
+    for name in names:
+        check(server, pipeline, name)
+
+
+def pipeline_state(pipeline: Pipeline) -> dict[str, str]:
+    """The last state of each table that the journal tells."""
+    return {e["table"]: e["state"] for e in pipeline.events("table.state")}
+
+
+def check(server: Server, pipeline: Pipeline, name: str) -> None:
+    """The mirror, and the chunks of the last copy with the log after them, are the source; old columns may be left."""
+    source = source_table(server, pipeline.database, name)
+    mirror = lake_table(pipeline.mirror(name))
+    try:
+        assert_equal(source, mirror.select([*source.column_names]))
+        assert_equal(source, _replayed(pipeline, name, source.schema))
+    except AssertionError as error:
+        raise AssertionError(f"{name}: {error}") from None
+
+
+def _streaming(pipeline: Pipeline) -> set[str]:
+    return {e["table"].partition(".")[2] for e in pipeline.events("table.state") if e["state"] == "streaming"}
+
+
+def _alter_all(server: Server, database: str, names: list[str], writer: Writer) -> None:
+    def pause(name: str) -> None:
+        since, deadline = writer.written[name], time.monotonic() + 3
+        while writer.written[name] < since + 10 and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(alter, server, database, name, partial(pause, name)) for name in names]:
+            done.result()
+    for name in names:
+        pause(name)
+
+
+def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema) -> pa.Table:
+    """The chunks of the table's last copy, each before the first change of its epoch, and all later changes."""
+    chunks, next_seq, since = [], 1, 0
+    for epoch in pipeline.epochs():
+        told = epoch["tables"].get(f"{pipeline.database}.{name}", {})
+        for chunk in told.get("chunks", []):
+            for file in chunk["files"]:
+                rows = pq.read_table(pipeline.mirror(name) / file["name"], partitioning=None)
+                seq = pa.array([next_seq - 0.5] * rows.num_rows, pa.float64())
+                chunks.append(rows.append_column("seq", seq).append_column("kind", pa.array(["+I"] * rows.num_rows)))
+        next_seq = epoch["next_seq"]
+        if "again" in told:
+            chunks, since = [], next_seq
+    columns, key = ", ".join(f'"{c}"' for c in schema.names), ", ".join(_key(schema))
+    empty = (
+        schema.empty_table()
+        .append_column("seq", pa.array([], pa.float64()))
+        .append_column("kind", pa.array([], pa.string()))
+    )
+    with duckdb.connect() as db:
+        db.execute("SET TimeZone = 'UTC'")
+        db.register("chunks", pa.concat_tables([empty, *chunks], promote_options="permissive"))
+        db.register("log", lake_table(pipeline.changes(name)))
+        last = db.sql(f"""
+            WITH history AS (SELECT {columns}, seq, kind FROM chunks
+                             UNION ALL SELECT {columns}, _tm_seq, _tm_kind FROM log WHERE _tm_seq >= {since})
+            SELECT {columns} FROM history
+            QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY seq DESC) = 1 AND kind IN ('+I', '+U')
+        """).to_arrow_table()
+    return last.cast(schema)
+
+
+def _key(schema: pa.Schema) -> list[str]:
+    return [f'"{name}"' for name in ("id", "v2") if name in schema.names]

@@ -1,0 +1,191 @@
+"""A table that is altered or copied anew reaches its destination whole, wherever the publisher is killed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from engine.capture.changes import log_schema
+from engine.capture.files import FileWriter
+from engine.decode.schema import Column, Table, arrow_schema
+from engine.events import Journal
+from engine.ledger.state import Record
+from engine.ledger.store import Ledger
+from engine.plan.chunks import WHOLE, Plan
+from engine.plan.coverage import Chunk, Coverage, cut_as_dict
+from engine.run.publisher import Publisher
+from engine.sink.delta import DeltaTables
+
+ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
+OLD = Table("d", "t", (ID, V), ("id",))
+WIDER = replace(OLD, columns=(ID, V, W))
+OTHER = replace(OLD, columns=(ID, Column("v", "bigint")))
+PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 9, 1, "10", "10")
+RANKED = replace(PLAN, chunk_key=("v",))
+WHOLE_CUT = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
+Rows = Sequence[tuple[Any, ...]]
+
+
+class World:
+    """A ledger and a destination in one folder, and the records of a story that is told them one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._seq, self.records = folder, 0, list[Record]()
+
+    def file(self, table: Table, kind: str, rows: Rows) -> list[Record]:
+        schema = arrow_schema(table)
+        delta = DeltaTables(self._folder / "lake", "L", table)
+        if kind == "chunk":
+            with FileWriter(delta.mirror, "chunk", schema, table.key) as writer:
+                writer.write(
+                    pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+                )
+                return [file.as_dict() for file in writer.close()]
+        told = []
+        for change, *row in rows:
+            self._seq += 1
+            told.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
+        with FileWriter(delta.changes, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
+            writer.write(pa.Table.from_pylist(told, schema=log_schema(schema)))
+            return [file.as_dict() for file in writer.close()]
+
+    def epoch(self, **change: Any) -> None:
+        n = len(self.records)
+        own = {"ledger": "L", "identity": "server"} if n == 0 else {}
+        at = {"file": "b.000001", "offset": 4 + n, "gtids": None}
+        self.records.append(
+            {
+                "epoch": n,
+                "run": "r",
+                "ts": "",
+                "from": at,
+                "to": at,
+                "next_seq": self._seq,
+                **own,
+                "tables": {"d.t": change},
+            }
+        )
+
+    def chunk(self, table: Table, rows: Rows) -> Record:
+        files = self.file(table, "chunk", rows)
+        return {"chunk": 0, "exact": None, "files": files, "rows": len(rows), "nulled": {}}
+
+    def changes(self, table: Table, rows: Rows) -> Record:
+        return {"files": self.file(table, "changes", rows), "kinds": [len(rows), 0, 0, 0], "nulled": {}}
+
+
+def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Record:
+    """What a record says of a table that is another from the next epoch on."""
+    return {"table": after.as_dict(), "plan": plan.as_dict(), "before": before.as_dict(), **more}
+
+
+def tell(world: World, folder: Path, killed: Sequence[int]) -> None:
+    """Commit and publish the story, with a new publisher from each epoch in `killed` on; the one before never merges again."""
+    ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
+    publisher = None
+    for record in world.records:
+        ledger.commit(record)
+        if publisher is None or record["epoch"] in killed:
+            if publisher is not None:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(publisher, "_merge_all", lambda: None)
+                    publisher.finish()
+            publisher = Publisher(folder / "lake", ledger, journal, 1000.0)
+            assert ledger.state is not None
+            publisher.open_tables(ledger.state)
+            publisher.recover()
+        else:
+            publisher.submit(record)
+    assert publisher is not None
+    publisher.finish()
+    journal.close()
+
+
+def mirror(folder: Path) -> list[tuple[Any, ...]]:
+    """The mirror's rows, sorted."""
+    rows = DeltaTable(str(folder / "lake/d/t")).to_pyarrow_table().drop_columns("_tm_seq").to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def log(folder: Path) -> list[tuple[Any, ...]]:
+    """The change log: kind, id, v, w."""
+    rows = DeltaTable(str(folder / "lake/d/t__changes")).to_pyarrow_table().sort_by("_tm_seq").to_pylist()
+    return [(row["_tm_kind"], row["id"], row["v"], row.get("w")) for row in rows]
+
+
+def copied_again(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
+    """A copy, changes, an alteration, more changes of what is not read anew yet, and the new copy."""
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), again=switch(OLD, after, plan))
+    world.epoch(cut=WHOLE_CUT)
+    big = 2**40 if after is OTHER else 40
+    world.epoch(
+        chunks=[world.chunk(after, [(2, 20), (4, big)])], changes=world.changes(after, [("+I", 5, 50)]), copied=True
+    )
+    world.epoch(changes=world.changes(after, [("-D", 2, 20), ("+I", 6, 60)]))
+
+
+@pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
+@pytest.mark.parametrize("plan", [PLAN, RANKED], ids=["still", "moving"])
+def test_a_table_that_is_copied_again(tmp_path: Path, killed: Sequence[int], plan: Plan) -> None:
+    """At the end nothing of the old copy is left; the log holds every change, in the wider type."""
+    copied_again(world := World(tmp_path), plan=plan)
+    tell(world, tmp_path, killed)
+    assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
+    told = [("+I", 4, 4), ("-D", 1, 1), ("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
+    assert log(tmp_path) == [(*row, None) for row in told]
+
+
+def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
+    """As it was when the table was altered, however long that takes."""
+    copied_again(world := World(tmp_path))
+    del world.records[4:]
+    tell(world, tmp_path, (3,))
+    assert mirror(tmp_path) == [(2, 2), (3, 3), (4, 4)]
+
+
+def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
+    """What the first attempt read is not published."""
+    world = World(tmp_path)
+    copied_again(world)
+    last = world.records[3:]
+    del world.records[3:]
+    world.epoch(cut=WHOLE_CUT, changes=world.changes(OTHER, [("+I", 9, 9)]), again=switch(OTHER, OTHER))
+    for record in last:
+        world.epoch(**record["tables"]["d.t"])
+    tell(world, tmp_path, (3, 4, 5))
+    assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
+
+
+@pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
+def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> None:
+    """Rows that were there have NULL in it; one that the source drops stays, NULL in what is written from then on."""
+    world = World(tmp_path)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), altered=switch(OLD, WIDER))
+    narrow = replace(OLD, columns=(ID, W))
+    world.epoch(
+        changes=world.changes(WIDER, [("+I", 4, 4, 40), ("-U", 1, 1, None), ("+U", 1, 1, 10)]),
+        altered=switch(WIDER, narrow),
+    )
+    world.epoch(changes=world.changes(narrow, [("-U", 4, 40), ("+U", 4, 41)]))
+    tell(world, tmp_path, killed)
+    assert mirror(tmp_path) == [(1, 1, 10), (2, 2, None), (3, 3, None), (4, None, 41)]
+    assert log(tmp_path)[-3:] == [("+U", 1, 1, 10), ("-U", 4, None, 40), ("+U", 4, None, 41)]
+
+
+def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
+    """A pipeline that only follows has nothing to read anew."""
+    world = World(tmp_path)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
+    world.epoch(again=switch(OLD, OLD, empty=True))
+    world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
+    tell(world, tmp_path, (3,))
+    assert mirror(tmp_path) == [(5, 5)]
