@@ -17,7 +17,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished"),
     "Epochs": ("epoch.committed", "sink.applied"),
-    "Source": ("source.event",),
+    "Source": ("source.event", "source.followed"),
 }
 USUAL = ("Run", "Errors", "Commands", "Tables", "Source")
 _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
@@ -218,5 +218,9 @@ _PLAIN: dict[str, Any] = {
     "source.event": lambda b: (
         f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"
         + (f": {b['statement']}" if b.get("statement") else "")
+    ),
+    "source.followed": lambda b: (
+        f"Followed by GTID from {b.get('from_identity')} at {b.get('from_position')} to {b.get('to_identity')} at "
+        f"{b.get('to_position')}"
     ),
 }

@@ -56,6 +56,9 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
     "chunk.failed": _chunk_failed,
     "epoch.committed": _epoch,
     "sink.applied": _applied,
+    "source.followed": lambda e: (
+        f"the source is {e['to_identity']} now: {e['from_position']} of {e['from_identity']} is {e['to_position']} there"
+    ),
     "command.refused": lambda e: f"refused {e['verb']}: {e['message']}",
 }
 

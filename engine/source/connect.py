@@ -83,19 +83,23 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
 }
 _CANNOT_CONNECT = 2003
 _DUMP_FAILED = 1236
-# Error 1236 is all that can happen to a dump; its text (the same on both servers) tells what did.
-_DUMPS: tuple[tuple[str, type[TidemarkError], str], ...] = (
+_SAME_ID = 4052
+# Error 1236 is nearly all that can happen to a dump; its text (the same on both servers) tells what did.
+_DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
     (
+        (_DUMP_FAILED, _SAME_ID),
         "same server_uuid/server_id",
         TransientError,
         "Another binlog reader has the same server id: set source.server_id to a range of its own. It is tried again.",
     ),
     (
+        (_DUMP_FAILED,),
         "first log file",
         SourceLostError,
         "The server has purged this part of the binlog. To avoid it, raise binlog_expire_logs_seconds. " + COPY_AGAIN,
     ),
     (
+        (_DUMP_FAILED,),
         "max_allowed_packet",
         SourceLostError,
         "Raise max_allowed_packet on the server to its largest value (1G), then start again.",
@@ -110,8 +114,7 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     kind, hint = _ERRORS.get(
         number, (TransientError, "It is tried again; if it stays, look at the server's error log.")
     )
-    if number == _DUMP_FAILED:
-        kind, hint = next(((kind, hint) for says, kind, hint in _DUMPS if says in text), (kind, hint))
+    kind, hint = next(((k, h) for numbers, says, k, h in _DUMPS if number in numbers and says in text), (kind, hint))
     if number == _CANNOT_CONNECT:
         hint = "Check source.host and source.port, and that the server runs and can be reached from here."
     return kind(f"{doing} failed: {text} (error {number}).", hint=hint)

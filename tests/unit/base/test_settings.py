@@ -63,6 +63,13 @@ def test_a_spec_is_read_with_its_defaults() -> None:
         ("[sink]", '[snapshot.tables."a.b"]\nchunk_rows = -1\n[sink]', "chunk_rows: Input should be greater than"),
         ('name = "shop"', 'name = "my shop"', "name: String should match pattern"),
         ("[snapshot]", 'startup = "inital"\n[snapshot]', "nearest: initial"),
+        ("[snapshot]", 'startup = "timestamp:yesterday"\n[snapshot]', "'yesterday' is not a time in UTC"),
+        ("[snapshot]", 'startup = "timestamp:2026-01-31T00:00:00+01:00"\n[snapshot]', "is not a time in UTC"),
+        ("[snapshot]", 'startup = "timestamp:2026-01-31T00:00:00"\n[snapshot]', "is not a time in UTC"),
+        ("[snapshot]", 'startup = "position:mysql-bin.000003"\n[snapshot]', "is not a binlog file and an offset"),
+        ("[snapshot]", 'startup = "position:mysql-bin:4"\n[snapshot]', "is not a binlog file and an offset"),
+        ("[snapshot]", 'startup = "gtid:1-2"\n[snapshot]', "is neither a GTID set"),
+        ("[snapshot]", 'startup = "gtid:"\n[snapshot]', "is neither a GTID set"),
         ("[sink]", "[sink", "is not valid TOML"),
         ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec holds a password (source.password)"),
     ],
@@ -75,6 +82,23 @@ def test_each_fault_has_its_sentence(old: str, new: str, said: str) -> None:
     assert said in str(raised.value)
     assert "hunter2" not in str(raised.value)
     assert raised.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "startup",
+    [
+        "timestamp:2026-01-31T00:00:00Z",
+        "timestamp:2026-01-31T00:00:00.250+00:00",
+        "position:mysql-bin.000003:4",
+        "gtid:0-1-5,1-2-7",
+        "gtid:b4ecf2b5-e602-11f1-a4fc-02fc00000001:1-3:b:1:my_tag:1-2, 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7",
+    ],
+)
+def test_starts_at_a_place_follow_without_a_copy(startup: str) -> None:
+    """Of both servers."""
+    source = parse(GOOD.replace("[snapshot]", f'startup = "{startup}"\n[snapshot]'), SPEC).source
+    assert source.startup == startup
+    assert not source.copies
 
 
 def test_all_faults_are_told_at_once() -> None:

@@ -1,0 +1,157 @@
+"""The source becomes another server, or an older one: followed where it is proved, refused by name where it is not."""
+
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pymysql
+from deltalake import DeltaTable
+
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.servers import Server
+from tests.servers.replica import await_executed, executed, promote, replicate
+
+ServerFactory = Callable[..., Server]
+
+
+class Writer:
+    """Inserts and updates rows of d.t, one transaction each, wherever `server` is, until it is stopped."""
+
+    def __init__(self, server: Server, first: int) -> None:
+        self.server, self.next = server, first
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+        self._thread.start()
+
+    def _write(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self.server.execute("INSERT INTO d.t VALUES (%s, 0)", (self.next,))
+                self.server.execute("UPDATE d.t SET v = v + 1 WHERE id = %s", (self.next // 2,))
+                self.next += 1
+            except pymysql.Error:  # it is being killed, or still read-only
+                time.sleep(0.05)
+            self._stopping.wait(0.01)
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(timeout=30)
+
+
+def _no_change_twice(pipeline: Pipeline) -> None:
+    """Every change stands once in the change log: by its number, and by its transaction, key and kind."""
+    log = (
+        DeltaTable(pipeline.changes("t")).to_pyarrow_table(columns=["_tm_seq", "_tm_tx", "_tm_kind", "id"]).to_pylist()
+    )
+    assert all(row["_tm_tx"] for row in log)
+    for names in (("_tm_seq",), ("_tm_tx", "_tm_kind", "id")):
+        twice = [key for key, n in Counter(tuple(row[name] for name in names) for row in log).items() if n > 1]
+        assert not twice, twice[:3]
+
+
+def test_a_promoted_replica_is_followed(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The source is killed under writes, its replica promoted and written to: the pipeline goes on there and ends equal."""
+    options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
+    first, second = private_server(flavor), private_server(flavor, **options)
+    replicate(second, first)
+    second.execute("FLUSH BINARY LOGS")  # its files are numbered otherwise
+    first.execute("CREATE DATABASE d")
+    first.execute("CREATE DATABASE elsewhere")
+    first.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+    first.execute("CREATE TABLE elsewhere.t (id INT PRIMARY KEY AUTO_INCREMENT)")
+    for number in range(200):
+        first.execute("INSERT INTO d.t VALUES (%s, 0)", (number,))
+    writer = Writer(first, 200)
+    pipeline = new_pipeline(first, "d", chunk_rows=50)
+    pipeline.run("snapshot")
+    published = pipeline.epochs()[-1]["to"]
+    assert published["gtids"]
+    assert published["born"]
+    assert any(e["changes"] for e in pipeline.events("epoch.committed"))
+    time.sleep(1.0)
+    first.kill()
+    time.sleep(0.5)
+    promote(second)
+    writer.server = second
+    time.sleep(0.5)
+    second.execute("FLUSH BINARY LOGS")
+    time.sleep(0.5)
+    writer.stop()
+    text = pipeline.spec.read_text()
+    pipeline.spec.write_text(text.replace(f"port = {first.port}", f"port = {second.port}"))
+    pipeline.run("caught-up")
+    (told,) = pipeline.events("source.followed")
+    assert told["gtids"] == published["gtids"]
+    assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
+    _no_change_twice(pipeline)
+    before = pipeline.epochs()[-1]["to"]
+    for _ in range(20):
+        second.execute("INSERT INTO elsewhere.t VALUES ()")  # nothing of d: the position advances all the same
+    pipeline.run("caught-up")
+    after = pipeline.epochs()[-1]["to"]
+    assert (after["file"], after["offset"]) > (before["file"], before["offset"])
+    assert after["gtids"] != before["gtids"]
+    assert len(pipeline.events("source.followed")) == 1
+
+
+def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """What a proxy or a moved address does: another server answers in mid-run, and the same run goes on there."""
+    options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
+    first, second = private_server(flavor), private_server(flavor, **options)
+    replicate(second, first)
+    first.execute("CREATE DATABASE d")
+    first.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+    first.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
+    pipeline = new_pipeline(first, "d")
+    runner = pipeline.follow()
+    await_executed(second, executed(first))
+    first.stop()
+    promote(second)
+    second.stop()
+    second.port = first.port
+    second.launch()
+    second.execute("INSERT INTO d.t VALUES (3, 3)")
+    second.execute("DELETE FROM d.t WHERE id = 1")
+    pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")) >= 2, runner)
+    pipeline.finish(runner)
+    assert len(pipeline.events("source.followed")) == 1
+    assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
+    _no_change_twice(pipeline)
+
+
+def test_a_server_restored_from_an_older_copy_ends_with_4(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory, tmp_path: Path
+) -> None:
+    """With nothing new, and with so much new that files, offsets and GTIDs are past those that were published."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+    server.execute("INSERT INTO d.t VALUES (1, 1)")
+    server.stop()
+    shutil.copytree(server.data, tmp_path / "copy")
+    server.launch()
+    for number in range(2, 12):
+        server.execute("INSERT INTO d.t VALUES (%s, 1)", (number,))
+    pipeline = new_pipeline(server, "d")
+    pipeline.run("caught-up")
+    server.stop()
+    shutil.rmtree(server.data)
+    shutil.copytree(tmp_path / "copy", server.data)
+    server.launch()
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 4, result.stderr
+    assert "restored from an older copy" in result.stderr
+    for number in range(102, 140):
+        server.execute("INSERT INTO d.t VALUES (%s, 2)", (number,))
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 4, result.stderr
+    assert "was written on" in " ".join(result.stderr.split())

@@ -1,0 +1,46 @@
+"""A real replica of a private server, by GTID on both flavors, and its promotion."""
+
+import time
+
+from tests.servers.server import Server
+
+_TIMEOUT_S = 60.0
+
+
+def replicate(replica: Server, source: Server) -> None:
+    """Let `replica` follow `source` from its first transaction on, and log what it applies (`log_slave_updates` on MariaDB)."""
+    login = f"HOST = '{source.host}', {{}}_PORT = {source.port}, {{}}_USER = 'root'"
+    if replica.flavor == "mysql":
+        to = "SOURCE_" + login.replace("{}", "SOURCE")
+        replica.execute(
+            f"CHANGE REPLICATION SOURCE TO {to}, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 0, SOURCE_CONNECT_RETRY = 1"
+        )
+        replica.execute("START REPLICA")
+    else:
+        to = "MASTER_" + login.replace("{}", "MASTER")
+        replica.execute(f"CHANGE MASTER TO {to}, MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1")
+        replica.execute("START SLAVE")
+
+
+def executed(server: Server) -> str:
+    """The GTIDs of what the server has executed, as it writes them."""
+    variable = "@@global.gtid_executed" if server.flavor == "mysql" else "@@global.gtid_binlog_pos"
+    return str(server.execute(f"SELECT {variable}")[0][0]).replace("\n", "")
+
+
+def await_executed(server: Server, gtids: str) -> None:
+    """Wait until the server has executed exactly these."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while executed(server) != gtids:
+        assert time.monotonic() < deadline, f"{executed(server)} instead of {gtids}\n{server.log_tail()}"
+        time.sleep(0.05)
+
+
+def promote(replica: Server) -> None:
+    """Make it a server of its own."""
+    if replica.flavor == "mysql":
+        replica.execute("STOP REPLICA")
+        replica.execute("RESET REPLICA ALL")
+    else:
+        replica.execute("STOP SLAVE")
+        replica.execute("RESET SLAVE ALL")
