@@ -131,7 +131,7 @@ class BinlogStretch:
 
     def _judge(self, run: Run) -> Iterator[Judged]:
         if not self._follows:
-            yield Judged(run, np.zeros(0, np.uint64))
+            yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
             self.census.add_unfolded(plain, run)
@@ -142,14 +142,14 @@ class BinlogStretch:
             yield from self._read(judged.run, file_number(judged.run.file))
             if self._cut:
                 return
-            self._refuse_undone(judged)
+            self._refuse_doubtful(judged)
             if judged.committed is not None:
                 yield from self._committed(judged.run, judged.committed)
 
-    def _refuse_undone(self, judged: Judged) -> None:
-        for table_id in judged.undone.tolist():
+    def _refuse_doubtful(self, judged: Judged) -> None:
+        for table_id in (*judged.undone.tolist(), *judged.doubtful.tolist()):
             mapped = self._maps.get(table_id)
-            if mapped is not None and not mapped.table.transactional:
+            if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
                 self._stop(mapped.table, _undone(mapped.table, judged.run))
 
     def _committed(self, commit: Run, prepared: Prepared) -> Iterator[tuple[Table, str, Changes]]:
@@ -165,6 +165,7 @@ class BinlogStretch:
                 yield from self._changes(run, number, np.repeat(fact, count, axis=0))
             except SchemaMismatch as error:
                 raise error.at(self._opened) from error
+            self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
     def _names_captured(self, run: Run) -> bool:
@@ -316,8 +317,9 @@ def _interleaved(parts: list[tuple[Offsets, Changes]]) -> Changes:
 
 def _undone(table: Table, run: Run) -> DecodeError:
     return DecodeError(
-        f"{table.full_name}: the binlog {run.file} up to {run.offset[-1]} rolls rows back that its engine cannot roll back.",
-        detail="Whether they are in the table cannot be told, and it was not guessed; nothing of the stretch was published for it.",
+        f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may be rolled back or not.",
+        detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "
+        "nothing of the stretch was published for the table.",
         hint="Copy the table again: python -m engine redump.",
     )
 

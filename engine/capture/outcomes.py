@@ -5,7 +5,8 @@ Servers log some transactions before, or although, their rows do not count:
 * **Rolled back.** A transaction that cannot be rolled back without a trace (MariaDB: it dropped a temporary table, or wrote to a
   table of another engine) is logged with `ROLLBACK` or `ROLLBACK TO savepoint` in it. Rows of tables that cannot roll back never
   stand in it: in row format both servers log them at once, as a transaction of their own. So the rows from its begin, or from the
-  `SAVEPOINT` of that name, to there do not count.
+  `SAVEPOINT` of that name, to there do not count. A trigger's savepoint shadows one of the same name and is logged alike, while
+  in a session it would replace it (seen on MariaDB): rows between two of one name, when the name is rolled back to, are doubtful.
 * **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`, and count where `XA COMMIT` stands, perhaps files later,
   or never. They are passed over, and read again when they are committed; a PREPARE that lies in front of the stretch is searched
   backwards, so that any stretch can be read without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a PREPARE that
@@ -38,6 +39,7 @@ MOST = 16 << 20
 Xid = tuple[bytes, bytes, int]
 _BEGIN, _COMMIT = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
 _CHECKSUM = 4
+_PREPARED, _UNDONE, _DOUBTFUL = "prepared", "undone", "doubtful"
 _XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
 _SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*;?\s*$", re.DOTALL)
 _ROLLBACK = re.compile(
@@ -67,11 +69,13 @@ class Prepared:
 class Judged:
     """A run without the rows that do not count.
 
-    undone: the table ids of rows that were rolled back. committed: the XA transaction that the run's last event commits.
+    undone: the table ids of rows that were rolled back; doubtful: of rows of which that cannot be told. committed: the XA
+    transaction that the run's last event commits.
     """
 
     run: Run
     undone: npt.NDArray[np.uint64]
+    doubtful: npt.NDArray[np.uint64]
     committed: Prepared | None = None
 
 
@@ -96,7 +100,8 @@ class Outcomes:
         self._begin, self._begin_at, self._open, self._rows, self._bytes = -1, start, False, False, 0
         self._told = False  # how the open transaction ends is known
         self._savepoints: dict[str, int] = {}
-        self._dropped: list[tuple[int, int, bool]] = []  # from, to, whether rolled back
+        self._shadows: dict[str, list[tuple[int, int]]] = {}
+        self._dropped: list[tuple[int, int, str]] = []  # from, to, why
         self._commits: list[tuple[int, Xid, Prepared | None]] = []
         self._prepared: dict[Xid, Prepared] = {}
         self._past: dict[str, dict[Xid, Prepared]] = {}
@@ -201,6 +206,7 @@ class Outcomes:
         self._begin, self._told, self._rows, self._bytes = first + begin, False, False, 0
         self._begin_at = Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
         self._savepoints.clear()
+        self._shadows.clear()
 
     def _take(self, run: Run, n: int, number: int) -> bool:
         """One event; whether it ends its transaction."""
@@ -209,7 +215,7 @@ class Outcomes:
             if not one_phase:
                 self._prepared[xid] = Prepared(self._begin_at, Position(run.file, int(run.offset[n])))
                 if not self._prepared_count:
-                    self._dropped.append((self._begin, number, False))
+                    self._dropped.append((self._begin, number, _PREPARED))
             return True
         statement = read_query(run.body(n)).statement.strip()
         if match := _XA.match(statement):
@@ -220,11 +226,13 @@ class Outcomes:
                 self._commits.append((number, xid, prepared))
             return True
         if match := _SAVEPOINT.match(statement):
-            self._savepoints.pop(name := _name(match[1]), None)
+            before = self._savepoints.pop(name := _name(match[1]), None)
             self._savepoints[name] = number
+            if before is not None:
+                self._shadows.setdefault(name, []).append((before, number))
         elif match := _ROLLBACK.match(statement):
             if match[1] is None:
-                self._dropped.append((self._begin, number, True))
+                self._dropped.append((self._begin, number, _UNDONE))
                 return True
             self._roll_back_to(run, n, _name(match[1]), number)
         return False
@@ -236,12 +244,13 @@ class Outcomes:
                 detail="Which of its rows count cannot be told; the position stays in front of it.",
                 hint="Copy the tables again; if it comes back, report this with the server's version.",
             )
-        self._dropped.append((self._savepoints[name], number, True))
+        self._dropped.append((self._savepoints[name], number, _UNDONE))
+        self._dropped += [(a, b, _DOUBTFUL) for a, b in self._shadows.get(name, ())]
         for later in list(self._savepoints)[list(self._savepoints).index(name) + 1 :]:
             del self._savepoints[later]
 
     def _tear(self) -> None:
-        self._dropped.append((self._begin, self._next, True))
+        self._dropped.append((self._begin, self._next, _UNDONE))
 
     def _look_ahead(self) -> None:
         """Find out how the open transaction ends: its statements, by the same rules."""
@@ -281,18 +290,17 @@ class Outcomes:
 
     def _counted(self, first: int, run: Run) -> Judged:
         stop = first + len(run.headers)
-        out = undone = np.zeros(len(run.headers), bool)
-        for a, b, rolled_back in self._dropped:
+        masks = {why: np.zeros(len(run.headers), bool) for why in (_PREPARED, _UNDONE, _DOUBTFUL)}
+        for a, b, why in self._dropped:
             if a < stop and b > first:
-                mask = np.zeros(len(out), bool)
-                mask[max(a - first, 0) : b - first] = True
-                mask &= among(run.headers.kind, ROWS)
-                out, undone = out | mask, undone | (mask & rolled_back)
+                masks[why][max(a - first, 0) : b - first] = True
         self._dropped = [entry for entry in self._dropped if entry[1] > stop]
-        ids = words(run.buffer)[run.headers.body[undone]] & np.uint64((1 << 48) - 1)
+        rows = among(run.headers.kind, ROWS)
+        out, undone = rows & (masks[_PREPARED] | masks[_UNDONE]), rows & masks[_UNDONE]
+        undone_ids, doubtful_ids = _tables(run, undone), _tables(run, rows & masks[_DOUBTFUL] & ~out)
         if out.any():
             run = replace(run, headers=run.headers.take(~out), offset=run.offset[~out])
-        return Judged(run, np.unique(ids))
+        return Judged(run, undone_ids, doubtful_ids)
 
     def _find(self, xid: Xid, run: Run) -> Prepared:
         """Search the PREPARE in front of the stretch, from its start backwards."""
@@ -314,6 +322,11 @@ class Outcomes:
             detail="They were logged at its PREPARE, in a file that was purged; the position stays in front of the commit.",
             hint="Copy the tables again. To avoid it, raise binlog_expire_logs_seconds above the age of prepared transactions.",
         )
+
+
+def _tables(run: Run, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """The table ids of some row events."""
+    return np.unique(words(run.buffer)[run.headers.body[chosen]] & np.uint64((1 << 48) - 1))
 
 
 def _name(text: str) -> str:

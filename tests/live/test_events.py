@@ -276,6 +276,47 @@ def test_transactions_over_two_engines_are_followed(
     source.check(begin, "i", "m")
 
 
+def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
+    server_with: Callable[..., Server], new_database: Callable[[Server], str]
+) -> None:
+    """MariaDB logs it as one that replaces the session's; which rows are left cannot be told from the log."""
+    server = server_with("mariadb")
+    source = prepared(server, new_database(server))
+    source.run(
+        "CREATE TRIGGER shadow AFTER INSERT ON other FOR EACH ROW BEGIN SAVEPOINT s; INSERT INTO i VALUES (3, 'c'); END"
+    )
+    begin = source.at()
+    source.run(
+        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO i VALUES (2, 'b')", "INSERT INTO other VALUES (1, 1)",
+        "INSERT INTO m VALUES (1, 'm')", "ROLLBACK TO s", "COMMIT",
+    )  # fmt: skip
+    assert set(source.selected("i")) == {1}
+    stretch, found = source.read(begin, source.at(), "i", "m")
+    kept = {table.name for table, _, _ in found if table.full_name not in stretch.stopped}
+    assert (kept, set(stretch.stopped)) == ({"m"}, {f"{source.database}.i"})
+
+
+def test_a_prepared_transaction_survives_a_server_that_is_killed(
+    flavor: str, private_server: Callable[..., Server]
+) -> None:
+    """It is committed by the next start of the server, whose table numbers begin anew."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    source = prepared(server, "d")
+    begin = source.at()
+    source.run("XA START 'x'", "INSERT INTO i VALUES (1, 'a')", "UPDATE i SET v = 'b'", "XA END 'x'", "XA PREPARE 'x'")
+    server.kill()
+    server.restart()
+    source.run("INSERT INTO other VALUES (1, 'o')", "INSERT INTO m VALUES (7, 'm')")
+    middle = source.at()
+    source.run("XA COMMIT 'x'", "INSERT INTO i VALUES (2, 'after')")
+    assert set(source.selected("i")) == {1, 2}
+    source.check(begin, "i", "m")
+    rows: dict[str, Rows] = {"i": {}}
+    source.replayed(middle, source.at(), "i", rows=rows)
+    assert rows["i"] == source.selected("i")
+
+
 @pytest.mark.parametrize("ending", ["ROLLBACK", "ROLLBACK TO s", "COMMIT", "XA"])
 def test_a_giant_transaction_is_followed_however_it_ends(
     ending: str, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]

@@ -334,6 +334,33 @@ def test_what_cannot_be_told_is_named() -> None:
     assert follow(Files(*writer.logs), writer.places[0], writer.places[-1], stopped={"shop.stone"}) == []
 
 
+@pytest.mark.parametrize(
+    ("between", "ending", "stopped", "counted"),
+    [
+        (ITEMS, "ROLLBACK TO `s`", {"shop.items"}, None),
+        (ITEMS, "COMMIT", set(), [0, 1, 2]),
+        (OTHER, "ROLLBACK TO `s`", set(), [0]),
+        (STONE, "ROLLBACK TO `s`", {"shop.stone"}, None),
+    ],
+)
+def test_rows_between_two_savepoints_of_one_name_are_doubtful(
+    between: Table, ending: str, stopped: set[str], counted: list[int] | None
+) -> None:
+    """A trigger's savepoint shadows the session's, another one of the session replaces it, and both are logged alike."""
+    writer = Writer()
+    writer.begin()
+    writer.rows()
+    writer.log.query("SAVEPOINT `s`")
+    writer.rows(between)
+    writer.log.query("SAVEPOINT `S`")
+    writer.rows()
+    writer.log.query(ending)
+    writer.log.commit()
+    writer.end([])
+    found = follow(Files(*writer.logs), writer.places[0], writer.places[-1], stopped=stopped)
+    assert counted is None or [r[1] for r in found] == counted
+
+
 def test_a_table_under_two_numbers_in_one_position_keeps_its_order() -> None:
     """All events of a compressed transaction have one position; the order is that of the events."""
     log = Binlog()
