@@ -132,7 +132,7 @@ def _behind(binlog: Binlog, argument: str, connection: Connection, server: Serve
         gtids = parse_gtids(argument, mariadb=binlog.mariadb)
     except ValueError as error:
         form = "domain-server-number, joined by commas" if binlog.mariadb else "uuid:intervals, joined by commas"
-        raise _no_start(f"gtid:{argument}", f"{error}", f"This server's GTIDs are {form}.") from error
+        raise _no_start(f"gtid:{argument}", "these are not GTIDs of this server", f"They are {form}.") from error
     if not has_gtids(connection, server):
         raise _no_start(f"gtid:{argument}", "the server writes no GTIDs", "Use position:<file>:<offset>.")
     if not awaits(connection, server, str(gtids), 0.0):

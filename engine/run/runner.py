@@ -18,7 +18,7 @@ from typing import Any
 from engine import __version__, clock
 from engine.capture.tasks import Warming
 from engine.directory import Directory, directory_of
-from engine.errors import SourceChangedError, SpecError, TableStoppedError, TidemarkError
+from engine.errors import SourceChangedError, SpecError, TableStoppedError, TidemarkError, TransientError
 from engine.events import Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -164,6 +164,16 @@ class _Run:
 
     def _changed(self, ledger: Ledger, publisher: Publisher) -> Source:
         """The source anew, at whatever server answers now. Raises SourceLostError when it cannot be followed there."""
+        for attempt in range(1, _MOST_CHANGES):
+            try:
+                return self._reopened(ledger, publisher)
+            except TransientError as error:  # a server that takes over may not be ready yet
+                retry_s = min(_CHANGE_S * 2**attempt, 30.0)
+                self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=retry_s)
+                self._control.wait(retry_s)
+        return self._reopened(ledger, publisher)
+
+    def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = run_preflight(endpoint, self._spec.source, self._spec.first_server_id())
         preflight.require()

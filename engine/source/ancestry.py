@@ -110,7 +110,8 @@ def went_back(position: Position, end: Position) -> SourceLostError:
 def _lost(verdict: str, seen: str) -> SourceLostError:
     return SourceLostError(
         f"The source was {verdict}: {seen}.",
-        detail=f"It does not hold changes that are published already. {_RIGHT_SO_FAR}",
+        detail="It does not hold changes that are published already. (Or it is another MariaDB server with the same server_id.) "
+        + _RIGHT_SO_FAR,
         hint=f"Point the spec at a server that holds them, and the run follows it by GTID. {COPY_AGAIN}.",
     )
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pymysql
 import pytest
@@ -15,12 +17,14 @@ from engine.capture.binlog import BinlogStretch
 from engine.capture.search import Binlog, NoPlaceError
 from engine.capture.segment import gtids_at, read_stretch
 from engine.decode.gtid import parse_gtids
-from engine.errors import SourceLostError, TransientError
+from engine.errors import SourceLostError, SpecError, TransientError
+from engine.run.begin import first_epoch
+from engine.settings import parse
 from engine.source.ancestry import check_same
 from engine.source.catalog import read_table
 from engine.source.connect import Connection, Endpoint, describe, explain, open_connection
 from engine.source.heads import read_head
-from engine.source.positions import Position, binlog_files, current
+from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.replication import open_dump
 from tests.servers import PASSWORD, USER, Server
 from tests.servers import Server as PrivateServer
@@ -305,3 +309,71 @@ def test_a_silent_server_is_not_waited_for(written: Written, stopped: Callable[[
             pass
     assert time.monotonic() - began < 10
     connection._force_close()
+
+
+def _begun(written: Written, startup: str) -> Position:
+    """The position of epoch 0 of a pipeline with this startup mode."""
+    text = f"""
+name = "shop"
+[source]
+host = "{written.server.host}"
+port = {written.server.port}
+user = "{USER}"
+tables = ["d.*"]
+startup = "{startup}"
+[sink]
+type = "delta"
+path = "lake"
+"""
+    spec = parse(text, Path("/specs/shop.toml"))
+    with closing(written.connection()) as connection:
+        begun = first_epoch(spec, connection, written.endpoint, describe(connection), "run")
+    (table,) = begun.record["tables"].values()
+    assert [chunk["exact"] for chunk in table["chunks"]] == [begun.record["to"]]  # followed, not copied
+    position = position_from_dict(begun.record["to"])
+    assert position.gtids == gtids_at(written.endpoint, position, FIRST_ID, mariadb=written.mariadb)
+    assert position.born == read_head(written.endpoint, position.file, FIRST_ID).born
+    return position
+
+
+def test_startup_modes_begin_where_they_say(written: Written) -> None:
+    """At a place, behind GTIDs, at a time, at the beginning and at the end."""
+    written.several()
+    for place in written.places[2::3]:
+        at = f"{place.position.file}:{place.position.offset}"
+        assert written.read_from(_begun(written, f"position:{at}"))[0] == list(range(place.rows, 9))
+        assert written.read_from(_begun(written, f"gtid:{place.gtids}"))[0] == list(range(place.rows, 9))
+    time.sleep(2.1)
+    now = datetime.fromtimestamp(float(written.server.execute("SELECT UNIX_TIMESTAMP()")[0][0]), UTC)
+    time.sleep(1.1)
+    written.write()
+    stamp = f"timestamp:{now:%Y-%m-%dT%H:%M:%S}Z"
+    written.server.execute("FLUSH BINARY LOGS")
+    assert written.read_from(_begun(written, stamp))[0] == [9]
+    assert written.read_from(_begun(written, "earliest"))[0] == list(range(10))
+    assert written.read_from(_begun(written, "latest"))[0] == []
+
+
+def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> None:
+    """Nothing is started and nothing is guessed; each says why."""
+    written.several()
+    place = written.places[4]
+    file, offset = place.position.file, place.position.offset
+    foreign = "0-99999-7" if written.mariadb else "b4ecf2b5-e602-11f1-a4fc-02fc00000001:1-3"
+    mysql, mariadb = "b4ecf2b5-e602-11f1-a4fc-02fc00000001:1", "0-1-1"
+    cases = {
+        f"position:{file}:{offset + 1}": "not a place between two transactions",
+        f"position:{file}:999999": "bytes",
+        "position:nothing.000001:4": "there is no such file",
+        "timestamp:2124-01-01T00:00:00Z": "has not come yet",
+        "timestamp:2024-01-01T00:00:00Z": "purged",
+        f"gtid:{foreign}": "has not executed all of these",
+        f"gtid:{mysql if written.mariadb else mariadb}": "these are not GTIDs of this server",
+    }
+    for startup, says in cases.items():
+        with pytest.raises(SpecError, match=says) as raised:
+            _begun(written, startup)
+        assert raised.value.hint
+    written.server.execute(f"PURGE BINARY LOGS TO '{written.end().file}'")
+    with pytest.raises(SpecError, match="purged"):
+        _begun(written, f"gtid:{place.gtids}")
