@@ -1,0 +1,95 @@
+"""Tables of one database on a real server, and the log of what happens to them, read without Spark and replayed."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import Changes
+from engine.capture.segment import read_stretch
+from engine.decode.images import AFTER, INSERT
+from engine.decode.schema import Table
+from engine.source.catalog import read_table
+from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.positions import Position, current
+from tests.servers import PASSWORD, USER, Server
+
+COMPRESSED: dict[str, dict[str, Any]] = {
+    "mysql": {"binlog_transaction_compression": 1},
+    "mariadb": {"log_bin_compress": 1, "log_bin_compress_min_len": 10},
+}
+Rows = dict[Any, tuple[Any, ...]]
+
+
+class Source:
+    """Tables of one database, and positions in the log of what happens to them."""
+
+    def __init__(self, server: Server, database: str) -> None:
+        self.server, self.database = server, database
+        self.endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+
+    def at(self) -> Position:
+        with closing(open_connection(self.endpoint)) as connection:
+            return current(connection, describe(connection))
+
+    def table(self, name: str) -> Table:
+        with closing(open_connection(self.endpoint)) as connection:
+            return read_table(connection, self.database, name)
+
+    def run(self, *statements: str) -> None:
+        """In one session, which ends then."""
+        with closing(self.server.connect(database=self.database)) as session, session.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def read(
+        self, start: Position, end: Position, *names: str
+    ) -> tuple[BinlogStretch, Iterator[tuple[Table, str, Changes]]]:
+        tables = {(self.database, name): self.table(name) for name in names}
+        stretch = BinlogStretch(tables, start, end, mariadb=self.server.flavor == "mariadb")
+        return stretch, read_stretch(self.endpoint, stretch, 6000)
+
+    def replayed(
+        self, start: Position, end: Position, *names: str, rows: dict[str, Rows] | None = None
+    ) -> BinlogStretch:
+        """Apply what a stretch gives to `rows`; every change must fit to what is there."""
+        state = {name: {} for name in names} if rows is None else rows
+        stretch, found = self.read(start, end, *names)
+        for table, _, changes in found:
+            held = state[table.name]
+            for row, kind in zip(changes.rows.to_pylist(), changes.fact("kind").tolist(), strict=True):
+                values = tuple(row.values())
+                if kind in (INSERT, AFTER):
+                    assert values[0] not in held, values[0]
+                    held[values[0]] = values
+                else:
+                    assert held.pop(values[0]) == values
+        assert not stretch.stopped, stretch.stopped
+        return stretch
+
+    def selected(self, name: str) -> Rows:
+        return {row[0]: row for row in self.server.execute(f"SELECT * FROM `{self.database}`.`{name}`")}
+
+    def check(self, start: Position, *names: str) -> BinlogStretch:
+        """The replayed log from `start`, where the tables were empty, and the tables are the same."""
+        rows: dict[str, Rows] = {name: {} for name in names}
+        stretch = self.replayed(start, self.at(), *names, rows=rows)
+        for name in names:
+            assert rows[name] == self.selected(name), name
+        return stretch
+
+
+def prepared(server: Server, database: str) -> Source:
+    """The tables, on this server."""
+    server.execute(f"CREATE TABLE `{database}`.i (id INT PRIMARY KEY, v LONGTEXT) ENGINE = InnoDB")
+    server.execute(f"CREATE TABLE `{database}`.m (id INT PRIMARY KEY, v LONGTEXT) ENGINE = MyISAM")
+    server.execute(f"CREATE TABLE `{database}`.other (id INT PRIMARY KEY, v LONGTEXT) ENGINE = InnoDB")
+    return Source(server, database)
+
+
+def numbers(first: int, last: int) -> str:
+    """A SELECT of numbers, for rows by the thousand in one statement."""
+    return (
+        f"WITH RECURSIVE n AS (SELECT {first} AS k UNION ALL SELECT k + 1 FROM n WHERE k < {last}) "
+        "SELECT /*+ SET_VAR(cte_max_recursion_depth = 10000000) */ "
+    )
