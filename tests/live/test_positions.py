@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pymysql
@@ -18,7 +19,9 @@ from engine.capture.search import Binlog, NoPlaceError
 from engine.capture.segment import gtids_at, read_stretch
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError, SpecError, TransientError
+from engine.events import Journal
 from engine.run.begin import first_epoch
+from engine.run.monitor import Committed, Monitor
 from engine.settings import parse
 from engine.source.ancestry import check_same
 from engine.source.catalog import read_table
@@ -187,6 +190,9 @@ def test_a_purged_place_is_named(written: Written) -> None:
     with pytest.raises(SourceLostError, match="was purged") as raised:
         written.check(before)
     assert "redump" in raised.value.hint
+    with pytest.raises(SourceLostError) as dumped:
+        read_head(written.endpoint, before.file, FIRST_ID)
+    assert "has purged" in dumped.value.hint
     with pytest.raises(NoPlaceError, match="purged"):
         written.binlog().behind(parse_gtids(before.gtids or "", mariadb=written.mariadb))
 
@@ -377,3 +383,23 @@ def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> Non
     written.server.execute(f"PURGE BINARY LOGS TO '{written.end().file}'")
     with pytest.raises(SpecError, match="purged"):
         _begun(written, f"gtid:{place.gtids}")
+
+
+def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_path: Path) -> None:
+    """From when the position's file was closed and what the server keeps; nothing is told where nothing is purged."""
+    written = Written(private_server(flavor, binlog_expire_logs_seconds=1000))
+    written.write()
+    old = written.end()
+    written.server.execute("FLUSH BINARY LOGS")
+    time.sleep(3.1)
+    end = written.end()
+    journal = Journal(tmp_path / "run.jsonl", "run")
+    for position, least, most in ((old, 900, 997), (end, 1000, 1000), (Position("x-bin.000000", 4), 0, 0)):
+        monitor = Monitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0))
+        with closing(monitor), closing(written.connection()) as connection:
+            assert least <= monitor.measure(connection)["runway_s"] <= most
+    written.server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
+    monitor = Monitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0))
+    with closing(monitor), closing(written.connection()) as connection:
+        assert monitor.measure(connection)["runway_s"] is None
+    journal.close()
