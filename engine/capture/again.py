@@ -1,16 +1,49 @@
-"""The source's binlog, of which any part can be read once more: what `outcomes.Log` asks for."""
+"""The source's binlog from any place, and any part of it once more: what `outcomes.Log` asks for.
 
-from collections.abc import Iterator
+A MariaDB that is killed while it writes leaves a file that ends within an event, and goes on in the next one. Its dump of such a
+file ends with an error, at which its own replicas stop. What stands there is a transaction that was rolled back when the server
+started again, so what follows it is in the next file. (MySQL cuts the file off when it starts.)
+"""
+
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.decode.stream import Run
-from engine.errors import TransientError
+from engine.errors import SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection
-from engine.source.positions import Position, binlog_files, file_number
+from engine.source.positions import FIRST_OFFSET, Position, binlog_files, file_number
 from engine.source.replication import read_runs
+
+_TORN = "truncated in the middle of event"
+"""MariaDB's text for LOG_READ_TRUNC, sql/sql_repl.cc; the number of the error is that of all errors of a dump."""
+
+
+def runs_from(endpoint: Endpoint, start: Position, first_server_id: int) -> Generator[Run, None, None]:
+    """The events from a position to the log's present end, over torn ends of files; each run valid until the next."""
+    place = start
+    while True:
+        connection = open_connection(endpoint)
+        try:
+            for run in read_runs(connection, place.file, place.offset, first_server_id, endpoint.silence_s):
+                yield run
+                place = Position(run.file, int(run.offset[-1]))
+            return  # noqa: TRY300 - what follows is for a file that has no proper end
+        except SourceLostError as error:
+            files = list(binary_logs(endpoint)) if _TORN in error.message else []
+            if place.file not in files[:-1]:
+                raise
+            place = Position(files[files.index(place.file) + 1], FIRST_OFFSET)
+        finally:
+            connection._force_close()  # noqa: SLF001 - the server may still be sending; a polite end would wait for it
+
+
+def binary_logs(endpoint: Endpoint) -> dict[str, int]:
+    """The files that the server has, oldest first, with their sizes."""
+    with closing(open_connection(endpoint)) as connection:
+        return binlog_files(connection)
 
 
 @dataclass(frozen=True)
@@ -22,23 +55,20 @@ class BinaryLog:
 
     def read(self, start: Position, end: Position) -> Iterator[Run]:
         """The events from `start` to `end`. Raises TransientError when they are not all there yet."""
-        connection = open_connection(self.endpoint)
-        try:
-            for run in read_runs(connection, start.file, start.offset, self.first_server_id, self.endpoint.silence_s):
+        with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
+            for run in runs:
                 if file_number(run.file) > file_number(end.file):
+                    yield run  # so that it is seen that the file has ended
                     return
                 inside = run.offset <= end.offset if run.file == end.file else np.ones(len(run.offset), bool)
                 if inside.any():
                     yield run.slice(0, int(inside.sum()))
                 if run.file == end.file and run.offset[-1] >= end.offset:
                     return
-        finally:
-            connection._force_close()  # noqa: SLF001 - the server may still be sending
         raise TransientError(
             f"The binlog was read again from {start} and did not reach {end}.", detail="Nothing of it was published."
         )
 
     def files(self) -> dict[str, int]:
         """The files that the server has, oldest first, with their sizes."""
-        with closing(open_connection(self.endpoint)) as connection:
-            return binlog_files(connection)
+        return binary_logs(self.endpoint)

@@ -271,6 +271,8 @@ class Outcomes:
             else:
                 continue
             break
+        else:
+            ahead._tear()  # it has no end; `flush` refuses it where it may still get one
         self._told = True
         # Numbered from its begin there, and what was dropped behind its end is another transaction's.
         end = ahead._begin if ahead._begin > 0 else ahead._next

@@ -1,16 +1,16 @@
 """Reading a stretch of the binlog to its end, however often the server lets the dump end before it."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any, Protocol, TypeVar
 
 from engine import clock
-from engine.capture.again import BinaryLog
+from engine.capture.again import BinaryLog, runs_from
 from engine.capture.binlog import BinlogStretch
 from engine.decode.stream import Run
 from engine.errors import TransientError
-from engine.source.connect import Endpoint, open_connection
+from engine.source.connect import Endpoint
 from engine.source.positions import FIRST_OFFSET, Position
-from engine.source.replication import read_runs
 
 _PAUSE_S = 0.003
 _PATIENCE_S = 60.0
@@ -41,14 +41,11 @@ def read_stretch(endpoint: Endpoint, stretch: Stretch[Found_co], first_server_id
         reads_again.log = BinaryLog(endpoint, first_server_id)
     while not stretch.done:
         before = stretch.position
-        connection = open_connection(endpoint)
-        try:
-            for run in read_runs(connection, before.file, before.offset, first_server_id, endpoint.silence_s):
+        with closing(runs_from(endpoint, before, first_server_id)) as runs:
+            for run in runs:
                 yield from stretch.feed(run)
                 if _done(stretch):
                     break
-        finally:
-            connection._force_close()  # noqa: SLF001 - the server is still sending; a polite end would wait for it
         if stretch.position != before:
             deadline = clock.monotonic_s() + _PATIENCE_S
         elif clock.monotonic_s() > deadline:
