@@ -64,7 +64,8 @@ class BinlogStretch:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
     awaited: tables that are not there but may come. since: by full name the place through which a table's rows are of no use, as
-    `Position.order`; they are not looked at. log: see `log`. `position`: behind the last event that came. `transactions`:
+    `Position.order`; they are not looked at. known: what
+    became of statements up to there is known already. log: see `log`. `position`: behind the last event that came. `transactions`:
     those read. `census`: of the events that came. `altered`: why the stretch ends earlier than asked for; `end` is then where it
     does. `stopped`: tables that cannot be followed, with the reason. `nulled`: dates that became NULL, by table and column.
     """
@@ -79,8 +80,9 @@ class BinlogStretch:
         awaited: Sequence[Table] = (),
         log: Log | None = None,
         since: Mapping[str, tuple[float, float]] | None = None,
+        known: Position | None = None,
     ) -> None:
-        self._since = since or {}
+        self._since, self._known = since or {}, (known or start).order
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
         self._awaited = awaited
         self._opened = start  # in front of the transaction that goes on
@@ -178,9 +180,7 @@ class BinlogStretch:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # table ids begin anew when the server restarts
         for part in self._parts(run):
-            altered = None if self.altered is None else -1
-            statement = self._statements(part)
-            altered = statement if altered is None else altered
+            altered = self._statements(part) if self.altered is None else -1
             whole = part if altered is None else self._up_to_next(part, altered)
             if len(whole.headers):
                 facts = self.transactions.of(whole)
@@ -249,6 +249,8 @@ class BinlogStretch:
     def _statements(self, run: Run) -> int | None:
         """Look at the statements of a run; the number of the event that altered tables, None when none did."""
         for n, database, statement in meaningful(run):
+            if (file_number(run.file), int(run.offset[n])) <= self._known:
+                continue
             if writes(statement):
                 for table in list(self._tables.values()):
                     self._stop(table, _written(table, statement, run, n))

@@ -115,7 +115,8 @@ class ChunkGroup:
 class Segment:
     """A stretch of the binlog for all captured tables.
 
-    first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come.
+    first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come. known: the
+    committed position, which lies behind `start` where chunks are published that are exact in front of it.
     """
 
     endpoint: Endpoint
@@ -126,6 +127,7 @@ class Segment:
     tables: tuple[Follow, ...]
     first_seq: int
     awaited: tuple[Table, ...] = ()
+    known: Position | None = None
 
     def run(self) -> Iterator[Report]:
         """One report; when it says `altered`, the stretch ends at its `end`, earlier than asked for."""
@@ -148,6 +150,7 @@ class Segment:
             mariadb=self.mariadb,
             awaited=self.awaited,
             since={name: follow.progress.since for name, follow in follows.items()},
+            known=self.known,
         )
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)

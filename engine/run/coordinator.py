@@ -264,6 +264,9 @@ class Coordinator:
         end = parts[-1][1] if parts else known
         frozen = [f for f in due if _high(f).order <= max(end.order, known.order)]
         reports, end, alteration = up_to_alteration(self._read_log(parts, frozen, known), end)
+        if end.order < known.order:
+            # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
+            reports, frozen = [], []
         # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
         frozen = [f for f in frozen if _high(f).order <= max(end.order, known.order)]
         read_s = clock.monotonic_s() - began
@@ -278,6 +281,8 @@ class Coordinator:
         for name in record["tables"]:
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
+        if alteration is not None:
+            self._last_epoch = -math.inf  # there may be more behind it
         self._follow_verdicts(alteration)
         self._control.redumped(asked)
         self._publisher.submit(record)
@@ -368,6 +373,7 @@ class Coordinator:
                 tuple(f for f in follows if f.table.full_name not in self._stopped),
                 self.state.next_seq + n * _PART_SEQ,
                 awaited,
+                known,
             )
             for n, (start, end) in enumerate(parts)
         ]

@@ -37,7 +37,7 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
-from engine.sink.evolution import add_columns, check_evolution, conformed, rewrite, schema_of, united
+from engine.sink.evolution import add_columns, check_evolution, conformed, prepared, rewrite, schema_of, united
 
 _DELETES = ("-U", "-D")
 # Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
@@ -180,6 +180,7 @@ class DeltaTables:
             return None
         wanted = mirror_schema(self.table)
         kept = [field for field in schema_of(delta) if field.name not in wanted.names]
+        delta = prepared(delta, wanted)
         delta.create_write_transaction(
             [_add(file) for file in files],
             mode="overwrite",

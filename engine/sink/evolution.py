@@ -1,7 +1,7 @@
 """How a destination's columns follow the source's: added, widened, never dropped."""
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, write_deltalake
+from deltalake import DeltaTable, Schema, TableFeatures, write_deltalake
 
 from engine.errors import TableStoppedError
 
@@ -57,11 +57,22 @@ def add_columns(delta: DeltaTable, wanted: pa.Schema) -> None:
     """Give a Delta table the columns that it lacks; they are NULL in what it holds."""
     missing = [field for field in wanted if field.name not in schema_of(delta).names]
     if missing:
+        delta = prepared(delta, wanted)
         delta.alter.add_columns(list(Schema.from_arrow(pa.schema(f.with_nullable(True) for f in missing)).fields))
+
+
+def prepared(delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
+    """The table, with the feature of Delta that a schema needs and a table that had no such column was made without."""
+    needs = any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema)
+    if needs and "timestampNtz" not in (delta.protocol().writer_features or ()):
+        delta.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
+        delta.update_incremental()
+    return delta
 
 
 def rewrite(delta: DeltaTable, schema: pa.Schema) -> None:
     """Write a Delta table anew with wider types: its files have the narrow ones, which not every reader of Delta widens."""
+    delta = prepared(delta, schema)
     batches = delta.to_pyarrow_dataset().to_batches()
     widened = (b for batch in batches for b in conformed(pa.Table.from_batches([batch]), schema).to_batches())
     reader = pa.RecordBatchReader.from_batches(schema, widened)

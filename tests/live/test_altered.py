@@ -34,7 +34,7 @@ def test_tables_are_altered_while_they_are_followed(
     for name in names:
         create(server, database, name, ROWS)
     pipeline = new_pipeline(
-        server, database, chunk_rows=CHUNK_ROWS, poll=0.2, merge=2.0, tables=[f"{database}.*", "!*.kept_*", "!*._*"]
+        server, database, chunk_rows=CHUNK_ROWS, poll=0.5, merge=2.0, tables=[f"{database}.*", "!*.kept_*", "!*._*"]
     )
     with Writer(server, database, names, ROWS) as writer:
         runner = pipeline.start()

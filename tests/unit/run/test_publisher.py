@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +190,17 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
     tell(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(5, 5)]
+
+
+def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
+    """A time without zone needs a feature of Delta that a table without such a column was made without."""
+    dated = replace(OLD, columns=(*OLD.columns, Column("at", "datetime")))
+    world = World(tmp_path)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
+    world.epoch(altered=switch(OLD, dated))
+    world.epoch(again=switch(dated, dated))
+    moment = datetime.fromisoformat("2024-02-29T12:00:00")
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
+    tell(world, tmp_path, ())
+    assert mirror(tmp_path) == [(1, 1, moment)]
