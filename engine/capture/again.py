@@ -66,7 +66,9 @@ class BinaryLog:
                 if run.file == end.file and run.offset[-1] >= end.offset:
                     return
         raise TransientError(
-            f"The binlog was read again from {start} and did not reach {end}.", detail="Nothing of it was published."
+            f"The binlog was read again from {start} and did not reach {end}.",
+            detail="Nothing of the stretch was published.",
+            hint="It is tried again; if it stays, look at the server's error log.",
         )
 
     def files(self) -> dict[str, int]:

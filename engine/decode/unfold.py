@@ -28,6 +28,9 @@ from engine.errors import SourceLostError
 MOST = 16 << 20
 """Bytes that a run may have more after unfolding; a single event may be larger."""
 STATEMENTS = (Kind.TRANSACTION_PAYLOAD, Kind.MARIA_QUERY_COMPRESSED, Kind.EXECUTE_LOAD_QUERY)
+_HINT = (
+    "Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the server's version."
+)
 _PIECE = 4 << 20
 _QUERY_HEAD, _LOAD_HEAD = 13, 13
 _SIZE, _COMPRESSION, _UNPACKED = 1, 2, 3
@@ -85,8 +88,7 @@ def _contents(run: Run, n: int) -> Iterator[Bytes]:
         raise SourceLostError(
             f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {error}.",
             detail="It may carry changes of the captured tables; nothing of it was used.",
-            hint="Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the "
-            "server's version.",
+            hint=_HINT,
         ) from error
 
 
@@ -204,6 +206,7 @@ def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> U
             raise SourceLostError(
                 f"An event at {run.file}:{run.offset[a]} holds what are no events: {error}.",
                 detail="They may carry changes of the captured tables; nothing of them was used.",
+                hint=_HINT,
             ) from error
         headers.append(_headers(buffer, starts + base, np.append(starts, len(content))[1:] + base))
         sources.append(np.full(len(starts), a))

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -277,7 +278,6 @@ def test_a_giant_transaction_is_followed_however_it_ends(
 
 def test_a_giant_row_passes(source: Source) -> None:
     """One of 50 MB, whole, and in bounded memory."""
-    source.server.execute("SET GLOBAL max_allowed_packet = 134217728")
     begin = source.at()
     source.run("INSERT INTO i VALUES (1, REPEAT('large', 10000000))", "UPDATE i SET v = LEFT(v, 7)")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -299,6 +299,25 @@ def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server
     _, found = source.read(begin, source.at(), "i")
     with pytest.raises(SourceLostError, match="INCIDENT"):
         list(found)
+
+
+def test_a_load_that_is_logged_as_a_statement_stops_the_tables(source: Source, tmp_path: Path) -> None:
+    """Its file's blocks are passed over, its statement is not."""
+    begin = source.at()
+    lines = tmp_path / "lines"
+    lines.write_text("1\tone\n2\ttwo\n")
+    source.run("INSERT INTO i VALUES (9, 'before')")
+    with closing(source.server.connect(database=source.database, local_infile=True)) as session:
+        for statement in (
+            "SET SESSION binlog_format = 'STATEMENT'",
+            "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+            f"LOAD DATA LOCAL INFILE '{lines}' INTO TABLE i",
+        ):
+            session.cursor().execute(statement)
+    stretch, found = source.read(begin, source.at(), "i")
+    assert [row for _, _, changes in found for row in changes.rows["id"].to_pylist()] == [9]
+    assert stretch.census.events["BEGIN_LOAD_QUERY"] == stretch.census.events["EXECUTE_LOAD_QUERY"] == 1
+    assert "is logged as a statement: LOAD DATA" in str(stretch.stopped[f"{source.database}.i"])
 
 
 def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
