@@ -106,7 +106,7 @@ ALTERATIONS: dict[str, Alteration] = {
             "ALTER TABLE {t} MODIFY c INT UNSIGNED",
             "ALTER TABLE {t} ADD COLUMN d INT",
         ),
-        "copied again",
+        "followed",
     ),
 }
 
