@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.live.pipeline import Pipeline
+from tests.live.written import ServerFactory, Written
 from tests.servers import Server
 
 PipelineFactory = Callable[..., Pipeline]
@@ -24,3 +25,9 @@ def new_pipeline(tmp_path: Path) -> Iterator[PipelineFactory]:
     yield factory
     for pipeline in made:
         pipeline.kill()
+
+
+@pytest.fixture
+def written(flavor: str, private_server: ServerFactory) -> Written:
+    """A server of the test's own whose places are known, of each flavor in turn."""
+    return Written(private_server(flavor, **({"log_slave_updates": 1} if flavor == "mariadb" else {})))

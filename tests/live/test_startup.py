@@ -1,0 +1,127 @@
+"""Where a pipeline that does not copy begins, and how long it may stay behind."""
+
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from engine.capture.search import NoPlaceError
+from engine.capture.segment import gtids_at
+from engine.errors import SpecError
+from engine.events import Journal
+from engine.run.begin import first_epoch
+from engine.run.monitor import Committed, Monitor
+from engine.settings import parse
+from engine.source.connect import describe
+from engine.source.heads import read_head
+from engine.source.positions import Position, position_from_dict
+from tests.live.written import FIRST_ID, ServerFactory, Written
+from tests.servers import USER
+
+
+def test_a_start_at_a_time_is_exact(written: Written) -> None:
+    """The first transaction committed then or later, wherever it lies; MariaDB's times are whole seconds."""
+    now = 0.0
+    for _ in range(3):
+        written.write()
+        written.server.execute("FLUSH BINARY LOGS")
+        written.write()
+        time.sleep(2.1)
+        now = float(written.server.execute("SELECT UNIX_TIMESTAMP(NOW(6))")[0][0])
+        keys, _ = written.read_from(written.binlog().since(round((now - 1.0) * 1_000_000)))
+        assert keys == []
+    keys, _ = written.read_from(written.binlog().since(round((now - 3.2) * 1_000_000)))
+    assert keys == [4, 5]
+    with pytest.raises(NoPlaceError, match="purged"):
+        written.binlog().since(1_000_000)
+
+
+def _begun(written: Written, startup: str) -> Position:
+    """The position of epoch 0 of a pipeline with this startup mode."""
+    text = f"""
+name = "shop"
+[source]
+host = "{written.server.host}"
+port = {written.server.port}
+user = "{USER}"
+tables = ["d.*"]
+startup = "{startup}"
+[sink]
+type = "delta"
+path = "lake"
+"""
+    spec = parse(text, Path("/specs/shop.toml"))
+    with closing(written.connection()) as connection:
+        begun = first_epoch(spec, connection, written.endpoint, describe(connection), "run")
+    (table,) = begun.record["tables"].values()
+    assert [chunk["exact"] for chunk in table["chunks"]] == [begun.record["to"]]  # followed, not copied
+    position = position_from_dict(begun.record["to"])
+    assert position.gtids == gtids_at(written.endpoint, position, FIRST_ID, mariadb=written.mariadb)
+    assert position.born == read_head(written.endpoint, position.file, FIRST_ID).born
+    return position
+
+
+def test_startup_modes_begin_where_they_say(written: Written) -> None:
+    """At a place, behind GTIDs, at a time, at the beginning and at the end."""
+    written.several()
+    for place in written.places[2::3]:
+        at = f"{place.position.file}:{place.position.offset}"
+        assert written.read_from(_begun(written, f"position:{at}"))[0] == list(range(place.rows, 9))
+        assert written.read_from(_begun(written, f"gtid:{place.gtids}"))[0] == list(range(place.rows, 9))
+    time.sleep(2.1)
+    now = datetime.fromtimestamp(float(written.server.execute("SELECT UNIX_TIMESTAMP()")[0][0]), UTC)
+    time.sleep(1.1)
+    written.write()
+    stamp = f"timestamp:{now:%Y-%m-%dT%H:%M:%S}Z"
+    written.server.execute("FLUSH BINARY LOGS")
+    assert written.read_from(_begun(written, stamp))[0] == [9]
+    assert written.read_from(_begun(written, "earliest"))[0] == list(range(10))
+    assert written.read_from(_begun(written, "latest"))[0] == []
+
+
+def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> None:
+    """Nothing is started and nothing is guessed; each says why."""
+    written.several()
+    place = written.places[4]
+    file, offset = place.position.file, place.position.offset
+    foreign = "0-99999-7" if written.mariadb else "b4ecf2b5-e602-11f1-a4fc-02fc00000001:1-3"
+    mysql, mariadb = "b4ecf2b5-e602-11f1-a4fc-02fc00000001:1", "0-1-1"
+    cases = {
+        f"position:{file}:{offset + 1}": "not a place between two transactions",
+        f"position:{file}:999999": "bytes",
+        "position:nothing.000001:4": "there is no such file",
+        "timestamp:2124-01-01T00:00:00Z": "has not come yet",
+        "timestamp:2024-01-01T00:00:00Z": "purged",
+        f"gtid:{foreign}": "has not executed all of these",
+        f"gtid:{mysql if written.mariadb else mariadb}": "these are not GTIDs of this server",
+    }
+    for startup, says in cases.items():
+        with pytest.raises(SpecError, match=says) as raised:
+            _begun(written, startup)
+        assert raised.value.hint
+    written.server.execute(f"PURGE BINARY LOGS TO '{written.end().file}'")
+    with pytest.raises(SpecError, match="purged"):
+        _begun(written, f"gtid:{place.gtids}")
+
+
+def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_path: Path) -> None:
+    """From when the position's file was closed and what the server keeps; nothing is told where nothing is purged."""
+    written = Written(private_server(flavor, binlog_expire_logs_seconds=1000))
+    written.write()
+    old = written.end()
+    written.server.execute("FLUSH BINARY LOGS")
+    time.sleep(3.1)
+    end = written.end()
+    journal = Journal(tmp_path / "run.jsonl", "run")
+    for position, least, most in ((old, 900, 997), (end, 1000, 1000), (Position("x-bin.000000", 4), 0, 0)):
+        monitor = Monitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0))
+        with closing(monitor), closing(written.connection()) as connection:
+            assert least <= monitor.measure(connection)["runway_s"] <= most
+    written.server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
+    monitor = Monitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0))
+    with closing(monitor), closing(written.connection()) as connection:
+        assert monitor.measure(connection)["runway_s"] is None
+    journal.close()

@@ -1,0 +1,90 @@
+"""A private server with one table, whose every place in the binlog is known."""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+
+from engine.capture.binlog import BinlogStretch
+from engine.capture.search import Binlog
+from engine.capture.segment import gtids_at, read_stretch
+from engine.source.ancestry import check_same
+from engine.source.catalog import read_table
+from engine.source.connect import Connection, Endpoint, describe, open_connection
+from engine.source.heads import read_head
+from engine.source.positions import Position, binlog_files, current
+from tests.servers import PASSWORD, USER, Server
+from tests.servers.replica import executed
+
+FIRST_ID = 6000
+ServerFactory = Callable[..., Server]
+
+
+@dataclass
+class Place:
+    """A position between two transactions, and how many rows were written before it."""
+
+    position: Position
+    rows: int
+    gtids: str
+
+
+class Written:
+    """A server of the test's own with one table, some files of binlog, and every place in it."""
+
+    def __init__(self, server: Server, *, rows: int | None = None) -> None:
+        """rows: how many the table already has, on a replica; None: it is made."""
+        self.server = server
+        self.endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+        self.mariadb = server.flavor == "mariadb"
+        if rows is None:
+            server.execute("CREATE DATABASE d")
+            server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
+        self.places: list[Place] = []
+        self.rows = rows or 0
+
+    def connection(self) -> Connection:
+        return open_connection(self.endpoint)
+
+    def end(self) -> Position:
+        with closing(self.connection()) as connection:
+            return current(connection, describe(connection))
+
+    def write(self, *, prepare: str = "DO 0") -> None:
+        """One row, in a transaction that `prepare` may give a domain or a tag; the place before it is kept."""
+        self.places.append(Place(self.end(), self.rows, executed(self.server)))
+        with closing(self.server.connect()) as connection, connection.cursor() as cursor:
+            cursor.execute(prepare)
+            cursor.execute("INSERT INTO d.t VALUES (%s)", (self.rows,))
+        self.rows += 1
+
+    def several(self) -> None:
+        """Rows of several kinds of GTID, in three files."""
+        for number in range(9):
+            other = "SET gtid_domain_id = 7" if self.mariadb else "SET gtid_next = 'AUTOMATIC:a_tag'"
+            self.write(prepare=other if number % 4 == 1 else "DO 0")
+            if number % 3 == 2:
+                self.server.execute("FLUSH BINARY LOGS")
+
+    def binlog(self) -> Binlog:
+        with closing(self.connection()) as connection:
+            files, end = list(binlog_files(connection)), current(connection, describe(connection))
+        return Binlog(self.endpoint, FIRST_ID, files, end, self.mariadb)
+
+    def read_from(self, start: Position) -> tuple[list[int], BinlogStretch]:
+        """The rows behind a place."""
+        with closing(self.connection()) as connection:
+            table = read_table(connection, "d", "t")
+        stretch = BinlogStretch({("d", "t"): table}, start, self.end(), mariadb=self.mariadb)
+        keys = [k for _, _, c in read_stretch(self.endpoint, stretch, FIRST_ID) for k in c.rows["id"].to_pylist()]
+        return keys, stretch
+
+    def check(self, position: Position) -> None:
+        """`check_same` as a run does it."""
+        with closing(self.connection()) as connection:
+            check_same(connection, self.endpoint, describe(connection), position, FIRST_ID)
+
+    def anchored(self) -> Position:
+        """The end of the binlog as a ledger holds it."""
+        end = self.end()
+        gtids = gtids_at(self.endpoint, end, FIRST_ID, mariadb=self.mariadb)
+        return Position(end.file, end.offset, gtids, read_head(self.endpoint, end.file, FIRST_ID).born)
