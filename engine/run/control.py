@@ -147,13 +147,18 @@ class Control:
         while not self._closing.wait(_INBOX_S):
             if self._signal is not None and self.state not in ("stopping", "ended"):
                 self.event("stop", f"signal {signal.Signals(self._signal).name}")
-            for path in sorted(self._directory.inbox.glob("*.json")):
-                with suppress(OSError):  # a file that cannot be read or moved now may be so next time
-                    self._command(path)
+            self.look()
             if clock.monotonic_s() - last >= HEARTBEAT_S:
                 last = clock.monotonic_s()
                 with suppress(OSError):  # a full disk: the heartbeat gets old, and that is said
                     self._beat()
+
+    def look(self) -> None:
+        """Take what is in the inbox."""
+        with self._lock:
+            for path in sorted(self._directory.inbox.glob("*.json")):
+                with suppress(OSError):  # a file that cannot be read or moved now may be so next time
+                    self._command(path)
 
     def _command(self, path: Path) -> None:
         try:

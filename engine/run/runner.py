@@ -18,10 +18,19 @@ from typing import Any
 from engine import __version__, clock
 from engine.capture.tasks import Warming
 from engine.directory import Directory, directory_of
-from engine.errors import SourceChangedError, SpecError, TableStoppedError, TidemarkError, TransientError
+from engine.errors import (
+    SourceChangedError,
+    SourceLostError,
+    SpecError,
+    TableStoppedError,
+    TidemarkError,
+    TransientError,
+)
 from engine.events import Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
+from engine.plan.chunks import plan_from_dict
+from engine.run.anew import anew
 from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control, held
 from engine.run.coordinator import Coordinator, Source
@@ -199,15 +208,44 @@ class _Run:
             source = Source(endpoint, preflight.server, kind)
             if ledger.state is not None:
                 check_tables(ledger.state, preflight.tables)
-                self._identify(ledger, connection, endpoint, preflight.server)
+                self._control.tables = frozenset(ledger.state.tables)
+                try:
+                    self._identify(ledger, connection, endpoint, preflight.server)
+                except SourceLostError as error:
+                    self._begin_anew(ledger, connection, endpoint, preflight.server, error)
                 return source, ledger.state
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             state = ledger.commit(begun.record)
+            self._control.tables = frozenset(state.tables)
         finally:
             connection.close()
         for plan in begun.plans:
             self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
         return source, state
+
+    def _begin_anew(
+        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
+    ) -> None:
+        """Where the position is lost, everything is copied again if that was asked for; raises `lost` if not."""
+        state = ledger.state
+        assert state is not None
+        self._control.look()
+        asked = [
+            redump for redump in self._control.redumps() if not set(state.tables) - set(redump.tables or state.tables)
+        ]
+        if not asked:
+            raise lost
+        self._journal.write("error", **lost.as_dict(), attempt=None, retry_in_s=None)
+        record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
+        ledger.commit(record)
+        for name, change in record["tables"].items():
+            told = change.get("stopped", {}).get("message", "asked for")
+            outcome = "stopped" if "stopped" in change else "copied again"
+            self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=told)
+            if "again" in change:
+                plan = plan_from_dict(change["again"]["plan"])
+                self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+        self._control.redumped(asked)
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
         """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,7 @@ class Pipeline:
         self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD}
         self._log = folder / "output.log"
         self._runners: list[subprocess.Popen[bytes]] = []
+        self._epochs: dict[str, dict[str, Any]] = {}
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one verb to its end; output captured."""
@@ -147,8 +149,12 @@ class Pipeline:
         return [event for line in lines if (event := json.loads(line)) and (not kinds or event["event"] in kinds)]
 
     def epochs(self) -> list[dict[str, Any]]:
-        """The ledger's epoch records that are still there, in order."""
-        return [json.loads(path.read_text()) for path in sorted((self.home / "ledger").glob("epoch-*.json"))]
+        """The ledger's epoch records that are still there, or were there when this was called before, in order."""
+        for path in sorted((self.home / "ledger").glob("epoch-*.json")):
+            if path.name not in self._epochs:
+                with suppress(FileNotFoundError):  # it was pruned just now
+                    self._epochs[path.name] = json.loads(path.read_text())
+        return [self._epochs[name] for name in sorted(self._epochs)]
 
     def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 240.0) -> None:
         """Wait until `found` is true while the runner lives."""
