@@ -235,11 +235,10 @@ class _Run:
         ]
         if not asked:
             raise lost
-        self._journal.write("error", **lost.as_dict(), attempt=None, retry_in_s=None)
         record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
         ledger.commit(record)
         for name, change in record["tables"].items():
-            told = change.get("stopped", {}).get("message", "asked for")
+            told = change.get("stopped", {}).get("message", f"asked for, as the position was lost: {lost.message}")
             outcome = "stopped" if "stopped" in change else "copied again"
             self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=told)
             if "again" in change:

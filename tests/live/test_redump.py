@@ -1,0 +1,78 @@
+"""Tables that are copied again because that was asked for: what is wrong becomes right, what is lost is found again."""
+
+from collections.abc import Callable
+
+from deltalake import DeltaTable
+
+from tests.live.altered import Writer
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.servers import Server
+
+ROWS, CHUNK_ROWS = 3000, 300
+NAMES = ("a", "b")
+
+
+def _fill(server: Server) -> None:
+    server.execute("CREATE DATABASE d")
+    for name in NAMES:
+        server.execute(
+            f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT, name VARCHAR(20) CHARACTER SET utf8mb4, note TEXT)"
+        )
+        digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
+        server.execute(
+            f"INSERT INTO d.{name} (id, v, name) SELECT n, n %% 9, 'x' FROM (SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n "
+            f"FROM ({digits}) a, ({digits}) b, ({digits}) c, ({digits}) e) numbers WHERE n < %s",
+            (ROWS,),
+        )
+
+
+def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Purged: exit code 4 and the remedy, which works. Damaged: copied again under writes; the other table is left alone."""
+    server = private_server(flavor)
+    _fill(server)
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
+    pipeline.run("snapshot")
+    for turn in range(2):
+        server.execute("DELETE FROM d.a WHERE id %% 10 = %s", (turn,))
+        server.execute("FLUSH BINARY LOGS")
+    server.execute(f"PURGE BINARY LOGS TO '{server.execute('SHOW BINARY LOGS')[-1][0]}'")
+    lost = pipeline.command("run", "--until", "caught-up")
+    assert lost.returncode == 4
+    assert "redump" in lost.stderr
+    assert pipeline.command("redump", "--table", "d.nothing").returncode == 2
+    assert pipeline.command("redump", "--all", "--reason", "the log was purged").returncode == 0
+
+    with Writer(server, "d", NAMES, ROWS) as writer:
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: _copied(pipeline) == {"d.a": 2, "d.b": 2}, runner)
+        _damage(pipeline)
+        kept = {f.rpartition("/")[2] for f in DeltaTable(str(pipeline.mirror("b"))).file_uris()}
+        assert pipeline.command("redump", "--table", "d.a", "--reason", "damaged").returncode == 0
+        pipeline.wait_for(lambda: _copied(pipeline)["d.a"] == 3, runner)
+        writer.stop()
+    pipeline.finish(runner)
+    assert kept
+    assert _copied(pipeline)["d.b"] == 2
+    for name in NAMES:
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    answers = [(e["event"], e["verb"]) for e in pipeline.events("command.accepted", "command.done")]
+    assert answers == [("command.accepted", "redump"), ("command.done", "redump")] * 2
+    assert not list((pipeline.home / "inbox").glob("*.json"))
+
+
+def _copied(pipeline: Pipeline) -> dict[str, int]:
+    """How often each table was copied whole."""
+    states = [e["table"] for e in pipeline.events("table.state") if e["state"] == "streaming"]
+    return {name: states.count(name) for name in sorted(set(states))}
+
+
+def _damage(pipeline: Pipeline) -> None:
+    """Rows changed, deleted and invented behind Tidemark's back."""
+    mirror = DeltaTable(str(pipeline.mirror("a")))
+    mirror.update({"v": "-1"}, predicate="id % 7 = 0")
+    mirror.delete("id % 11 = 0")
+    mirror.update({"id": "id + 100000"}, predicate="id % 13 = 0")
