@@ -150,6 +150,12 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         return
     lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
     out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
+    if now["runway_s"] is not None:
+        out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
+    if now["log"]["unknown_events"]:
+        out.print(
+            f"events passed over that this version does not know: {now['log']['unknown']}", style="red", markup=False
+        )
     grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"

@@ -69,7 +69,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "group",
     ),
     "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
-    # The log. `kinds`: {"+I": n, …}; `tables`: {table: changes}; `timings`: {"read", "commit"}; `chunks`: published with it.
+    # The log. `events`: of every table, by type; `unknown`: those passed over that this version does not know;
+    # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null without.
+    # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `timings`: {"read", "commit"}; `chunks`: published with it.
     "epoch.committed": (
         "epoch",
         "from_position",
@@ -82,11 +84,16 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "chunks",
         "timings",
         "reader",
+        "events",
+        "unknown",
+        "largest",
     ),
-    # `kind`: "append" or "merge"; `through_epoch`: what the destination holds after it.
+    # `kind`: "append", "merge", or "replace" where a new copy took the place of the old one; `through_epoch`: what the destination
+    # holds after it.
     "sink.applied": ("sink", "table", "kind", "through_epoch", "rows", "files", "duration_s"),
-    # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown.
-    "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s"),
+    # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown. `percentiles`: of `lag_s` in the last ten minutes,
+    # {"p50", "p95", "p99", "max"}.
+    "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s", "percentiles"),
     # `kind`: what became of a table that was altered, or is copied again because that was asked for (then without statement):
     # followed, copied again, stopped.
     "source.event": ("kind", "position", "table", "statement", "reason"),

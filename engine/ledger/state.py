@@ -13,7 +13,8 @@ An epoch record is the only unit of change:
                                 "again": {"table", "plan", "before", "empty"},  it is copied anew from here on; or from now
                                                                         on only followed ("empty")
                                 "copied": true,                         the last chunk is among `chunks`
-                                "stopped": error}}}
+                                "stopped": error}},
+     "unknown": {type: events}, "largest": transaction}                 where there are any, or a larger one than before
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
 """
@@ -70,7 +71,11 @@ class TableState:
 
 @dataclass(frozen=True)
 class State:
-    """The state after `epoch`. position: a dictionary of `source.positions`. next_seq: of the next change."""
+    """The state after `epoch`.
+
+    position: a dictionary of `source.positions`. next_seq: of the next change. unknown: events of the log that were passed over, by
+    type. largest: the largest transaction that was read ("gtid", "position", "bytes", "events").
+    """
 
     epoch: int
     ledger: str
@@ -78,6 +83,8 @@ class State:
     position: Record
     next_seq: int
     tables: Mapping[str, TableState] = field(default_factory=dict)
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    largest: Record | None = None
 
     @property
     def copied(self) -> bool:
@@ -106,6 +113,8 @@ def apply(state: State | None, record: Record) -> State:
         position=record["to"],
         next_seq=record["next_seq"],
         tables=tables,
+        unknown=dict(Counter(state.unknown) + Counter(record.get("unknown", {}))),
+        largest=record.get("largest", state.largest),
     )
 
 
@@ -174,7 +183,8 @@ def state_to_dict(state: State) -> Record:
         }
         for name, t in state.tables.items()
     }
-    own = {name: getattr(state, name) for name in ("epoch", "ledger", "identity", "position", "next_seq")}
+    names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest")
+    own = {name: getattr(state, name) for name in names}
     return {**own, "tables": tables}
 
 

@@ -36,7 +36,7 @@ from engine.run.carrying import carry_to
 from engine.run.control import Control, Redump
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
-from engine.run.epoch import cut, event, table_records, up_to_alteration
+from engine.run.epoch import cut, event, seen, table_records, up_to_alteration
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
 from engine.run.snapshot import Snapshot
@@ -411,6 +411,7 @@ class Coordinator:
             "to": self._after(known, end, reports).as_dict(),
             "next_seq": max([self.state.next_seq, *logs]),
             "tables": tables,
+            **seen(reports, self.state.largest),
         }
         following = apply(self.state, record)
         for name, change in tables.items():

@@ -104,6 +104,25 @@ def _add_changes(change: Record, log: Record) -> None:
     changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
 
 
+def _summed(reports: Sequence[Report], field: str) -> dict[str, int]:
+    """Counts by name, over all parts."""
+    return dict(sum((Counter(report[field]) for report in reports), Counter[str]()))
+
+
+def seen(reports: Sequence[Report], before: Record | None) -> Record:
+    """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
+    unknown, most = _summed(reports, "unknown"), largest(reports)
+    told: Record = {"unknown": unknown} if unknown else {}
+    if most is not None and (before is None or most["bytes"] > before["bytes"]):
+        told["largest"] = most
+    return told
+
+
+def largest(reports: Sequence[Report]) -> Record | None:
+    """The largest transaction of an epoch, by bytes."""
+    return max((r["largest"] for r in reports if r["largest"]), key=lambda t: int(t["bytes"]), default=None)
+
+
 def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float, total_s: float) -> dict[str, Any]:
     """The fields of `epoch.committed`. chunks: how many were published with it."""
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
@@ -124,4 +143,7 @@ def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float,
         "chunks": chunks,
         "timings": {"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
         "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
+        "events": _summed(reports, "events"),
+        "unknown": _summed(reports, "unknown"),
+        "largest": largest(reports),
     }

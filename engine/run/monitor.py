@@ -5,9 +5,12 @@ when nothing is outstanding, for no traffic is not lag. The runway is in `run.ru
 """
 
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from engine import clock
 from engine.errors import TidemarkError
@@ -19,6 +22,8 @@ from engine.source.positions import Position, binlog_files, bytes_between, curre
 from engine.source.watermarks import server_time_s
 
 INTERVAL_S = 2.0
+_WINDOW = 300
+"""Measurements that the percentiles are of: ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,14 @@ def lag(
     }
 
 
+def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
+    """Of some lags in seconds; None without any."""
+    if not lags:
+        return None
+    p50, p95, p99 = (round(float(p), 3) for p in np.percentile(lags, (50, 95, 99)))
+    return {"p50": p50, "p95": p95, "p99": p99, "max": max(lags)}
+
+
 class Monitor:
     """Writes `source.lag` until it is closed. A source that cannot be reached is not this thread's to report."""
 
@@ -55,6 +68,7 @@ class Monitor:
         self._journal, self._committed = journal, committed
         self._growth = Growth()
         self._births: dict[str, int] = {}
+        self._lags: deque[float] = deque(maxlen=_WINDOW)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
         self._thread.start()
@@ -87,7 +101,10 @@ class Monitor:
         rate = self._growth.see(now_s, end, files)
         closed_s = self._closed_s(committed.position, files)
         runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
-        return lag(committed, end, files, now_s, runway)
+        measured = lag(committed, end, files, now_s, runway)
+        if measured["lag_s"] is not None:
+            self._lags.append(measured["lag_s"])
+        return {**measured, "percentiles": percentiles(self._lags)}
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
         """When the position's file was closed: the file after it began then. None for the one that is written."""

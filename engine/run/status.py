@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +16,7 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 
 _TAIL_BYTES = 1 << 20
+_MINUTE = timedelta(minutes=1)
 _FRESH = timedelta(seconds=10)
 """A lag that was measured longer ago is not shown as the present one."""
 
@@ -37,7 +40,33 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "epoch": state.epoch if state else None,
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
         "error": runner["error"] if runner else None,
+        "log": _log(directory, state, lag if live else {}),
         "tables": _tables(state),
+    }
+
+
+def _log(directory: Directory, state: State | None, lag: dict[str, Any]) -> dict[str, Any]:
+    """What the log is like.
+
+    unknown_events: passed over since the pipeline began, as this version does not know them; should be 0. changes_per_s: by kind
+    and by table, over the last minute; None when there is nothing of it.
+    """
+    since = clock.utc_text(clock.utc_now() - _MINUTE)
+    epochs = [e for e in recent_events(directory, "epoch.committed") if e["ts"] >= since]
+    kinds, tables = Counter[str](), Counter[str]()
+    for epoch in epochs:
+        kinds.update(epoch["kinds"])
+        tables.update(epoch["tables"])
+    seconds = _MINUTE.total_seconds()
+    return {
+        "unknown_events": sum(state.unknown.values()) if state else 0,
+        "unknown": dict(state.unknown) if state else {},
+        "largest_transaction": state.largest if state else None,
+        "lag_percentiles_s": lag.get("percentiles"),
+        "changes_per_s": {kind: round(count / seconds, 1) for kind, count in kinds.items()} if epochs else None,
+        "changes_per_s_by_table": {name: round(count / seconds, 1) for name, count in tables.items()}
+        if epochs
+        else None,
     }
 
 
@@ -85,14 +114,20 @@ def last_event(directory: Directory, event: str) -> dict[str, Any] | None:
     journals = sorted(directory.journals.glob("*.jsonl"))
     if not journals:
         return None
-    for line in reversed(_tail(journals[-1])):
+    return next(_parsed(reversed(_tail(journals[-1])), event), None)
+
+
+def recent_events(directory: Directory, event: str) -> list[dict[str, Any]]:
+    """All events of a kind in the newest journal's last megabyte, oldest first."""
+    journals = sorted(directory.journals.glob("*.jsonl"))
+    return list(_parsed(_tail(journals[-1]), event)) if journals else []
+
+
+def _parsed(lines: Iterable[str], event: str) -> Iterator[dict[str, Any]]:
+    for line in lines:
         if f'"event": "{event}"' in line:
-            try:
-                found: dict[str, Any] = json.loads(line)
-            except ValueError:
-                continue  # the line is being written
-            return found
-    return None
+            with suppress(ValueError):  # the line is being written, or cut
+                yield json.loads(line)
 
 
 def _tail(path: Path) -> list[str]:

@@ -298,7 +298,12 @@ class Simulation:
         if self.position > 40_000_000:
             self.file, self.position = self.file + 1, 4
             self.write(
-                "source.event", kind="rotation", position=f"mysql-bin.{self.file:06d}:4", table=None, statement=None
+                "source.event",
+                kind="rotation",
+                position=f"mysql-bin.{self.file:06d}:4",
+                table=None,
+                statement=None,
+                reason=None,
             )
         # Like the engine: what the epoch's end has reached is committed with it, the rest waits for a later one.
         reached = [chunk for chunk in self.unpublished if chunk[2] <= (self.file, self.position)]
@@ -317,6 +322,9 @@ class Simulation:
             chunks=len(reached),
             timings={"read": 0.12, "commit": 0.03},
             reader=f"db-tools-1:{self.readers[0].pid}",
+            events={"GTID": changes // 2, "TABLE_MAP": changes // 2, "WRITE_ROWS": changes // 2, "XID": changes // 2},
+            unknown={},
+            largest={"gtid": None, "position": before, "bytes": 640, "events": 4},
         )
         if (
             self.phase == "snapshot"
@@ -341,6 +349,7 @@ class Simulation:
             lag_s=behind / max(self.changes_per_s * 64, 1),
             lag_bytes=behind,
             runway_s=None if idle else 86_400 * 2.4,
+            percentiles={"p50": 0.3, "p95": 0.9, "p99": 1.4, "max": 1.6},
         )
 
     def command(self, verb: str, identity: str = "c0ffee", actor: str = "dba", reason: str = "") -> "Simulation":
