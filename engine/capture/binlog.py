@@ -19,7 +19,7 @@ from engine.capture.census import Census
 from engine.capture.changes import FACTS, Changes
 from engine.capture.outcomes import Judged, Log, Outcomes, Prepared
 from engine.capture.statements import Alteration, concerned, creates, meaningful, writes
-from engine.capture.transactions import Transactions
+from engine.capture.transactions import Facts, Transactions
 from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images
@@ -88,7 +88,7 @@ class BinlogStretch:
         self._opened = start  # in front of the transaction that goes on
         self._through = start  # behind the last event that was read, which one that is kept back is not
         self._cut = False
-        self._fact = np.zeros((1, 3), np.int64)  # of the last event that was read
+        self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event that was read
         self.census = Census(mariadb=mariadb)
         self._follows = bool(tables) or bool(awaited)
         self._outcomes = Outcomes(start, end, log, self._names_captured)
@@ -164,7 +164,7 @@ class BinlogStretch:
             run = replace(judged.run, file=commit.file, offset=np.full(count, at))
             self._learn_tables(run)
             try:
-                yield from self._changes(run, number, np.repeat(fact, count, axis=0))
+                yield from self._changes(run, number, fact.at(np.zeros(count, np.int64)))
             except SchemaMismatch as error:
                 raise error.at(self._opened) from error
             self._refuse_doubtful(judged)
@@ -184,7 +184,7 @@ class BinlogStretch:
             whole = part if altered is None else self._up_to_next(part, altered)
             if len(whole.headers):
                 facts = self.transactions.of(whole)
-                self._fact = facts[-1:]
+                self._fact = facts.at(np.array([-1]))
                 self._learn_tables(whole)
                 yield from self._changes(whole, number, facts)
                 self._opened = self._opening(whole, len(whole.headers))
@@ -218,7 +218,7 @@ class BinlogStretch:
     def _learn_tables(self, run: Run) -> None:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
         ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
-        for table_id in np.setdiff1d(ids, np.fromiter(self._maps, np.uint64)).tolist():
+        for table_id in _distinct(ids) - self._maps.keys():
             event = int(events[int(np.flatnonzero(ids == table_id)[0])])
             self._maps[table_id] = self._mapped(read_table_map(run.body(event), mariadb=self._mariadb))
 
@@ -262,16 +262,16 @@ class BinlogStretch:
                     return n
         return None
 
-    def _changes(self, run: Run, number: int, facts: npt.NDArray[np.int64]) -> Iterator[tuple[Table, str, Changes]]:
+    def _changes(self, run: Run, number: int, facts: Facts) -> Iterator[tuple[Table, str, Changes]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
         if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
             for plain in unfolded(run, rows[folded]):
-                yield from self._changes(plain.run, number, facts[plain.source])
+                yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
-        for table_id in np.unique(ids).tolist():
+        for table_id in sorted(_distinct(ids)):
             if table_id not in self._maps and table_id not in _NO_TABLE:
                 raise SourceLostError(
                     f"The binlog {run.file} holds rows of a table that it does not name.",
@@ -295,18 +295,24 @@ class BinlogStretch:
         self,
         run: Run,
         number: int,
-        facts: npt.NDArray[np.int64],
+        facts: Facts,
         table: Table,
         mapped: TableMap,
         events: Offsets,
     ) -> tuple[Offsets, Changes]:
         images = decode_images(run.buffer, run.headers, events, table, mapped, self.nulled[table.full_name])
-        of = facts[images.event]
-        columns = [images.kind, np.full(len(of), number), run.offset[images.event], *of.T]
+        known = facts.at(images.event)
+        columns = [images.kind, np.full(len(images.kind), number), run.offset[images.event]]
+        columns += [column[known.of] for column in known.table.T]
         schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
         rows = pa.table(images.rows, schema=schema)
-        known = pa.table([pa.array(c) for c in columns], schema=FACTS)
-        return images.event, Changes(rows, known, self.transactions.sources)
+        about = pa.table([pa.array(c) for c in columns], schema=FACTS)
+        return images.event, Changes(rows, about, self.transactions.sources)
+
+
+def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
+    """The table ids among these, of which long stretches are the same."""
+    return set(ids[np.flatnonzero(np.diff(ids, prepend=~ids[:1]))].tolist())
 
 
 def _interleaved(parts: list[tuple[Offsets, Changes]]) -> Changes:

@@ -82,7 +82,7 @@ class Census:
 
     def _told(self, run: Run, begin: int, size: int, events: int) -> dict[str, Any]:
         alone = Transactions(mariadb=self._mariadb)
-        fact = alone.of(run.slice(begin, begin + 1))[0]
+        fact = alone.of(run.slice(begin, begin + 1)).lines()[0]
         gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None
         at = int(run.offset[begin] - run.headers.size[begin])
         return {"gtid": gtid, "position": f"{run.file}:{at}", "bytes": size, "events": events}

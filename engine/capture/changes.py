@@ -50,6 +50,8 @@ class Changes:
         """Some of them, by index or by mask."""
         if chosen.dtype == bool:
             chosen = np.flatnonzero(chosen)
+        if len(chosen) == len(self) and (chosen == np.arange(len(chosen))).all():
+            return self
         slots = pa.array(chosen)
         return Changes(self.rows.take(slots), self.facts.take(slots), self.sources)
 

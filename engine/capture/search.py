@@ -92,7 +92,7 @@ class Scan:
             self.position = last
             return
         begins = np.flatnonzero(np.isin(run.headers.kind, BEGINS))
-        facts = self._transactions.of(run)[begins]
+        facts = self._transactions.of(run).at(begins).lines()
         if len(begins):
             chosen = self._wanted.choose(run, begins, facts, self._transactions.sources)
             self._take(run, begins, chosen)

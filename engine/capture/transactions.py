@@ -4,10 +4,12 @@ A GTID is a source and a number. Sources are few and numbers many, so an event c
 holds the text in front of the transaction's number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on MariaDB.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.events import BEGINS, Kind
+from engine.decode.events import BEGINS, Kind, among
 from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet, gtid_set_of, united
 from engine.decode.gtid_events import read_gtid_list, read_previous_gtids, read_tagged_gtid, sid_text
@@ -16,6 +18,25 @@ from engine.decode.stream import Run
 _HEADS = (Kind.FORMAT_DESCRIPTION, Kind.PREVIOUS_GTIDS, Kind.MARIA_GTID_LIST)
 TS, SOURCE, NUMBER = 0, 1, 2
 """Columns of what `Transactions.of` gives."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """For each event of a run its transaction's time, source and number, in this order; number 0 where it has no GTID.
+
+    table: a line a transaction. of: for each event the number of its line.
+    """
+
+    table: npt.NDArray[np.int64]
+    of: Offsets
+
+    def at(self, events: Offsets) -> "Facts":
+        """What is known of these events."""
+        return Facts(self.table, self.of[events])
+
+    def lines(self) -> npt.NDArray[np.int64]:
+        """A line an event."""
+        return self.table[self.of]
 
 
 class Transactions:
@@ -35,11 +56,12 @@ class Transactions:
         self._known: dict[tuple[int, int] | str, int] = {}
         self._open = np.zeros((1, 3), np.int64)  # of the transaction that goes on
 
-    def of(self, run: Run) -> npt.NDArray[np.int64]:
-        """For each event its transaction's time, source and number, in this order; number 0 where it has no GTID."""
+    def of(self, run: Run) -> "Facts":
+        """What is known of the transactions of a run's events."""
         headers = run.headers
         self._read_heads(run)
-        begins = np.flatnonzero(np.isin(headers.kind, BEGINS))
+        mask = among(headers.kind, BEGINS)
+        begins = np.flatnonzero(mask)
         table = np.zeros((len(begins) + 1, 3), np.int64)
         table[0] = self._open
         table[1:, TS] = headers.timestamp[begins]
@@ -49,12 +71,12 @@ class Transactions:
         if len(headers):
             self.last_ts = max(self.last_ts, int(headers.timestamp[-1]))
         self._open = table[-1:].copy()
-        return np.asarray(table[np.searchsorted(begins, np.arange(len(headers)), side="right")])
+        return Facts(table, np.cumsum(mask))
 
     def _read_heads(self, run: Run) -> None:
         """The events that stand at the head of a file (and a FORMAT_DESCRIPTION at the head of every dump)."""
         kind = run.headers.kind
-        for n in np.flatnonzero(np.isin(kind, _HEADS)).tolist():
+        for n in np.flatnonzero(among(kind, _HEADS)).tolist():
             if kind[n] == Kind.FORMAT_DESCRIPTION:
                 self.births[run.file] = int(run.headers.timestamp[n])
             elif kind[n] == Kind.PREVIOUS_GTIDS:

@@ -59,12 +59,14 @@ def ends(records: Records, start: Offsets, columns: Sequence[Column], mapped: Se
     for step in _steps(tuple((announced.code, announced.metadata) for announced in mapped)):
         for byte, widths in step.fixed:
             at = at + widths[nulls[byte]]
-        at = records.inside(at, columns[step.last])
         if step.counted:
             counted = step.counted
+            at = records.inside(at, columns[step.last])
             width = records.unsigned(at, counted.prefix).astype(np.int64) + counted.prefix
-            width[(nulls[counted.byte] & counted.bit) != 0] = 0
-            at = records.inside(at + width, columns[counted.column])
+            width *= (nulls[counted.byte] & counted.bit) == 0
+            at += width
+        else:
+            at = records.inside(at, columns[step.last])
     return at
 
 

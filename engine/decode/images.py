@@ -131,8 +131,9 @@ def _extents(
         end = ends(records, at, table.columns, mapped.columns)
         rounds.append((at, end, number))
         count[number] += 1
-        more = end < records.end
-        records, at, number = records.rows(more), end[more], number[more]
+        at, more = end, end < records.end
+        if not more.all():
+            records, at, number = records.rows(more), end[more], number[more]
     first = np.cumsum(count) - count
     start, end = np.empty(int(count.sum()), np.int64), np.empty(int(count.sum()), np.int64)
     for place, (begins, behind, number) in enumerate(rounds):
