@@ -57,6 +57,13 @@ _STARTUP_AT: dict[str, Callable[[str], object]] = {
 """Startup modes with an argument, and what checks it."""
 
 
+def _checked_globs(value: Any) -> Any:
+    for glob in value:
+        if not _GLOB.match(glob) or glob.startswith("!"):
+            raise ValueError(f"{glob!r} is not of the form database.table (globs allowed)")
+    return value
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -149,17 +156,14 @@ class Snapshot(_Section):
     @field_validator("tables", "priority")
     @classmethod
     def _table_globs(cls, value: Any) -> Any:
-        for glob in value:
-            if not _GLOB.match(glob) or glob.startswith("!"):
-                raise ValueError(f"{glob!r} is not of the form database.table (globs allowed)")
-        return value
+        return _checked_globs(value)
 
     def rules(self, database: str, table: str) -> TableRules:
         """What holds for a table, nothing left None but the key."""
         names = ("chunk_rows", "target_bytes", "even_factor_lower", "even_factor_upper")
         merged: dict[str, Any] = {name: getattr(self, name) for name in names}
         for glob, rules in self.tables.items():
-            if _matches(glob, database, table):
+            if matches(glob, database, table):
                 own = {name: value for name, value in rules.model_dump().items() if value is not None}
                 # A size in bytes says that rows do not count, whatever holds for other tables.
                 merged |= {"chunk_rows": 0, **own} if "target_bytes" in own else own
@@ -169,7 +173,28 @@ class Snapshot(_Section):
 
     def rank(self, database: str, table: str) -> int:
         """A table's place in the order of work, from 0."""
-        return next((n for n, glob in enumerate(self.priority) if _matches(glob, database, table)), len(self.priority))
+        return next((n for n, glob in enumerate(self.priority) if matches(glob, database, table)), len(self.priority))
+
+
+Algorithm = Literal["sha256", "sha512"]
+"""How a masked value is digested."""
+
+
+class Shaping(_Section):
+    """What of some tables is published: columns, masked ones among them, rows. None: as an earlier glob says, else all."""
+
+    columns: tuple[str, ...] | None = None
+    """Only these, and the key."""
+    exclude: tuple[str, ...] | None = None
+    mask: dict[str, Algorithm] | None = None
+    """Columns of which a digest is published; a list of names means sha256."""
+    where: str | None = None
+    """A condition in SQL (`capture.where` says which); only rows for which it is true are published."""
+
+    @field_validator("mask", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return dict.fromkeys(value, "sha256") if isinstance(value, list | tuple) else value
 
 
 class Sink(_Section):
@@ -196,8 +221,26 @@ class Spec(_Section):
     snapshot: Snapshot = Snapshot()
     sink: Sink
     spark: Spark = Spark()
+    tables: dict[str, Shaping] = Field(default_factory=dict)
+    """Globs over database.table to what of those tables is published; a later glob wins, field by field."""
+    mask_salt_env: str | None = None
+    mask_salt_file: Path | None = None
+    """Where the secret is that masks are keyed with (HMAC); without one they are plain digests."""
     poll_interval_s: float = Field(0.5, gt=0)
     """Pause between two epochs when the source is idle."""
+
+    @field_validator("tables")
+    @classmethod
+    def _table_globs(cls, value: dict[str, Shaping]) -> dict[str, Shaping]:
+        return dict(_checked_globs(value))
+
+    def shaping(self, database: str, table: str) -> Shaping:
+        """What of a table is published."""
+        merged: dict[str, Any] = {}
+        for glob, rules in self.tables.items():
+            if matches(glob, database, table):
+                merged |= {name: getattr(rules, name) for name in rules.model_fields_set}
+        return Shaping(**merged)
 
     def first_server_id(self) -> int:
         """The first of the 4096 server ids that the pipeline's binlog connections use."""
@@ -239,10 +282,18 @@ def parse(text: str, path: Path) -> Spec:
         }
     )
     sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
-    return spec.model_copy(update={"source": source, "sink": sink})
+    salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
+    return spec.model_copy(update={"source": source, "sink": sink, "mask_salt_file": salt})
 
 
 def _refuse_password(values: dict[str, Any]) -> None:
+    if "mask_salt" in values:
+        raise SpecError(
+            "The spec holds the salt of its masks (mask_salt).",
+            detail="With it every masked value can be found by trying; specs are shown and copied.",
+            hint="Put it into an environment variable and name that in mask_salt_env, or into a file and name that in "
+            "mask_salt_file.",
+        )
     source = values.get("source")
     if isinstance(source, dict) and "password" in source:
         raise SpecError(
@@ -267,26 +318,36 @@ def _fault(error: dict[str, Any]) -> str:
 
 
 def password(source: Source) -> str:
-    """The password by its reference. Raises SpecError when the reference leads nowhere."""
-    if source.password_env is not None:
-        value = os.environ.get(source.password_env)
+    """The password by its reference, empty without one. Raises SpecError when the reference leads nowhere."""
+    return _secret("source.password", source.password_env, source.password_file) or ""
+
+
+def mask_salt(spec: Spec) -> str | None:
+    """The salt of the masks by its reference, None without one. Raises SpecError when it leads nowhere, or to nothing."""
+    salt = _secret("mask_salt", spec.mask_salt_env, spec.mask_salt_file)
+    if salt == "":
+        raise SpecError("The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or name none.")
+    return salt
+
+
+def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
+    if variable is not None:
+        value = os.environ.get(variable)
         if value is None:
             raise SpecError(
-                f"The environment variable {source.password_env} (source.password_env) is not set.",
+                f"The environment variable {variable} ({name}_env) is not set.",
                 hint="Export it for the process that runs the engine or the console.",
             )
         return value
-    if source.password_file is not None:
+    if file is not None:
         try:
-            return source.password_file.read_text(encoding="utf-8").rstrip("\n")
+            return file.read_text(encoding="utf-8").rstrip("\n")
         except OSError as error:
-            raise SpecError(
-                f"The file {source.password_file} (source.password_file) cannot be read: {error.strerror}."
-            ) from None
-    return ""
+            raise SpecError(f"The file {file} ({name}_file) cannot be read: {error.strerror}.") from None
+    return None
 
 
-def _matches(glob: str, database: str, table: str) -> bool:
+def matches(glob: str, database: str, table: str) -> bool:
     """Whether the glob, cut at one of its dots, matches both names; either may hold dots itself."""
     dots = [n for n, character in enumerate(glob) if character == "."]
     return any(fnmatch.fnmatchcase(database, glob[:n]) and fnmatch.fnmatchcase(table, glob[n + 1 :]) for n in dots)
@@ -298,7 +359,7 @@ def select_tables(globs: Iterable[str], tables: Iterable[tuple[str, str]]) -> li
     for database, table in tables:
         take = False
         for glob in globs:
-            if _matches(glob.removeprefix("!"), database, table):
+            if matches(glob.removeprefix("!"), database, table):
                 take = not glob.startswith("!")
         if take:
             chosen.append((database, table))

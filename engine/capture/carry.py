@@ -11,7 +11,6 @@ epoch k comes after it, in the log's order. A chunk whose high watermark lies be
 high watermark lies before it is carried there by a second backfill of its file.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +57,8 @@ class Carry:
             yield {"table": self.request.table.full_name, "chunk": self.request.number, "failure": error.as_dict()}
 
     def _carried(self) -> dict[str, Any]:
-        table, request = self.request.table, self.request
+        request, shape = self.request, self.request.shape
+        table = shape.tolerant(request.table)
         stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
         try:
             parts = [changes for _, _, changes in read_stretch(self.endpoint, stretch, self.first_server_id)]
@@ -68,14 +68,14 @@ class Carry:
             raise changed(table, stretch.altered.statement[:200])
         if table.full_name in stretch.stopped:
             raise stretch.stopped[table.full_name]
-        schema = arrow_schema(table)
-        changes = concatenate(parts, pa.schema([field.with_nullable(True) for field in schema]))
+        changes = concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))
         order = ServerOrder(self.endpoint)
         try:
             reduced = reduce_changes(changes, table.key, request.key, request.limits, order)
         finally:
             order.close()
-        report = {"table": table.full_name, "chunk": request.number, "nulled": Counter(stretch.nulled[table.full_name])}
+        nulled, schema = shape.counted(stretch.nulled[table.full_name]), request.schema
+        report = {"table": table.full_name, "chunk": request.number, "nulled": nulled}
         if not reduced.changes:
             return {**report, "files": [f.as_dict() for f in self.files], "rows": sum(f.rows for f in self.files)}
         with chunk_writer(request, schema) as writer:
@@ -83,6 +83,6 @@ class Carry:
                 for batch in pq.ParquetFile(request.folder / file.name).iter_batches():
                     rows = pa.Table.from_batches([batch]).cast(schema)
                     writer.write(without(rows, reduced.touched))
-            writer.write(reduced.upserts.cast(schema))
+            writer.write(shape.apply(reduced.upserts).cast(schema))
             files = writer.close()
         return {**report, "files": [f.as_dict() for f in files], "rows": sum(f.rows for f in files)}

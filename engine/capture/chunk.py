@@ -19,6 +19,7 @@ from engine.capture.changes import Changes, concatenate
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.segment import read_stretch
 from engine.capture.session import ReaderSession
+from engine.capture.shape import AS_IT_IS, Shape
 from engine.decode.gtid import joined
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema
@@ -37,7 +38,7 @@ class ChunkRequest:
     """One chunk to be read.
 
     key: the chunk key, None for a table that has none. rows: how many a chunk has by plan; no more than twice as many are read.
-    folder: of the mirror (of the change log, for a table without identity) that gets the file.
+    folder: of the mirror (of the change log, for a table without identity) that gets the file. shape: what of it is published.
     """
 
     table: Table
@@ -47,6 +48,12 @@ class ChunkRequest:
     rows: int
     folder: Path
     max_memory: int
+    shape: Shape = AS_IT_IS
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the rows that are published."""
+        return arrow_schema(self.shape.published(self.table))
 
     @property
     def may_be_null(self) -> bool:
@@ -100,7 +107,7 @@ def read_chunk(
     low = watermarks.low(step)
     timings.lap("low")
     step("before_read")
-    schema = arrow_schema(request.table)
+    schema = request.schema
     exact = watermarks.exact(request.table)
     nulled: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, chunk_writer(request, schema) as writer:
@@ -112,6 +119,7 @@ def read_chunk(
             kept = rows
             if count == most:
                 kept, request = _shortened(request, rows)
+            kept = request.shape.apply(kept)
             writer.write(kept) if exact else buffer.add(kept)
         step("after_read")
         timings.lap("read")
@@ -125,9 +133,10 @@ def read_chunk(
         for rows in buffer:
             writer.write(rows if reduced is None else without(rows, reduced.touched))
         if reduced is not None:
-            writer.write(reduced.upserts.cast(schema))
+            writer.write(request.shape.apply(reduced.upserts).cast(schema))
         files = writer.close()
         timings.lap("write")
+    nulled = request.shape.counted(nulled)
     counts = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
@@ -169,7 +178,7 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
 
     Without FORCE INDEX the optimiser takes a range that is a good part of the table for the whole of it.
     """
-    columns = ", ".join(quote(column.name) for column in request.table.columns)
+    columns = ", ".join(quote(column.name) for column in request.shape.needed(request.table))
     source = quote(request.table.database, request.table.name)
     if request.key is None:
         return f"SELECT {columns} FROM {source}"
@@ -184,13 +193,14 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
 def read_rows(
     session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
 ) -> Iterator[pa.Table]:
-    """What the chunk's SELECT returns, in batches."""
-    doing, schema = f"Reading chunk {request.number} of {request.table.full_name}", arrow_schema(request.table)
+    """What the chunk's SELECT returns, in batches, with the columns that its shape needs."""
+    doing, columns = f"Reading chunk {request.number} of {request.table.full_name}", request.shape.needed(request.table)
+    schema = arrow_schema(replace(request.table, columns=columns))
     statement = prepare(session.connection, select_statement(request, nulls), doing)
     types, packets = statement.execute(doing)
-    check_types(request.table.columns, types)
+    check_types(columns, types)
     for block in packets.blocks():
-        batch = decode_rows(block.buffer, block.start, block.end, request.table.columns, nulled)
+        batch = decode_rows(block.buffer, block.start, block.end, columns, nulled)
         yield pa.Table.from_batches([batch]).cast(schema)
     statement.close()
 
@@ -205,7 +215,8 @@ def backfill(
     nulled: Counter[str],
 ) -> Reduced:
     """The changes between the watermarks, reduced to their effect on the chunk."""
-    changes = changes_between(session, endpoint, first_server_id, request.table, low, high, nulled)
+    table = request.shape.tolerant(request.table)
+    changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
     order = ServerOrder(endpoint)
     try:
         return reduce_changes(changes, request.table.key, request.key, request.limits, order)

@@ -20,7 +20,6 @@ from engine.capture.chunk import ChunkRequest, ChunkResult, Timings, changes_bet
 from engine.capture.files import FileWriter
 from engine.capture.session import ReaderSession
 from engine.decode.gtid import gtid_set_of
-from engine.decode.schema import arrow_schema
 from engine.errors import TableStoppedError
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
@@ -41,7 +40,7 @@ def read_keyless(
     while clock.monotonic_s() < deadline:
         low = session.watermarks.low(step)
         timings.lap("low")
-        writer = FileWriter(request.folder, "changes", log_schema(arrow_schema(request.table)), ("_tm_seq",))
+        writer = FileWriter(request.folder, "changes", log_schema(request.schema), ("_tm_seq",))
         with writer:
             opened = _opened(session, request, low, step)
             high, quiet = opened.high, _quiet(session, endpoint, first_server_id, request, low, opened)
@@ -99,7 +98,8 @@ def _quiet(
     """Whether no change of the table lies in (low, high] but those that the snapshot is known to show."""
     if opened.high == low:
         return True
-    changes = changes_between(session, endpoint, first_server_id, request.table, low, opened.high, Counter())
+    table = request.shape.tolerant(request.table)
+    changes = changes_between(session, endpoint, first_server_id, table, low, opened.high, Counter())
     if not len(changes):
         return True
     if not opened.visible or not changes.fact("tx_n").all():
@@ -112,8 +112,9 @@ def _quiet(
 def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer: FileWriter) -> Counter[str]:
     nulled: Counter[str] = Counter()
     seq = _FIRST_SEQ
-    schema = log_schema(arrow_schema(request.table))
-    for rows in read_rows(session, request, nulled):
+    schema = log_schema(request.schema)
+    for read in read_rows(session, request, nulled):
+        rows = request.shape.apply(read)
         count = rows.num_rows
         facts = [
             pa.array(["+I"] * count, pa.string()),
@@ -124,4 +125,4 @@ def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer
         ]
         writer.write(pa.table([*rows.columns, *facts], schema=schema))
         seq += count
-    return nulled
+    return request.shape.counted(nulled)

@@ -25,6 +25,7 @@ from engine.capture.emission import Progress, emitted, published
 from engine.capture.files import FileWriter
 from engine.capture.keyless import read_keyless
 from engine.capture.segment import read_stretch
+from engine.capture.shape import AS_IT_IS, Shape
 from engine.decode.schema import Table, arrow_schema, same_columns
 from engine.errors import DecodeError, TableStoppedError, TidemarkError
 from engine.plan.keys import ChunkKey
@@ -39,12 +40,13 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class Follow:
-    """One captured table in a segment: its chunk key (None without), how far it is copied, and its change log's folder."""
+    """One captured table in a segment: its chunk key (None without), how far it is copied, its change log's folder, its shape."""
 
     table: Table
     key: ChunkKey | None
     progress: Progress
     folder: Path
+    shape: Shape = AS_IT_IS
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class Segment:
         started = clock.monotonic_s()
         follows = {follow.table.full_name: follow for follow in self.tables}
         stretch = BinlogStretch(
-            {(f.table.database, f.table.name): f.table for f in self.tables},
+            {(f.table.database, f.table.name): f.shape.tolerant(f.table) for f in self.tables},
             self.start,
             end,
             mariadb=self.mariadb,
@@ -157,14 +159,18 @@ class Segment:
         try:
             for table, file, changes in read_stretch(self.endpoint, stretch, self.first_server_id):
                 follow = follows[table.full_name]
-                chosen, kinds = published(changes.fact("kind"), emitted(changes, follow.key, follow.progress, order))
+                emit = follow.shape.emitted(changes, emitted(changes, follow.key, follow.progress, order))
+                chosen, kinds = published(changes.fact("kind"), emit)
                 if len(chosen):
                     log = logs.setdefault(table.full_name, _Log(follow, self.first_seq))
-                    log.write(changes.take(chosen), kinds, file)
+                    log.write(follow.shape.chosen(changes, chosen), kinds, file)
             for name, error in stretch.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
                     logs.pop(name).writer.discard()  # it may have stopped within a transaction
-            reports = {name: {**log.close(), "nulled": stretch.nulled[name]} for name, log in logs.items()}
+            reports = {
+                name: {**log.close(), "nulled": follows[name].shape.counted(stretch.nulled[name])}
+                for name, log in logs.items()
+            }
         except BaseException:
             for log in logs.values():
                 log.writer.discard()
@@ -195,7 +201,7 @@ class _Log:
 
     def __init__(self, follow: Follow, first_seq: int) -> None:
         self._seq, self._kinds = first_seq, [0, 0, 0, 0]
-        schema = log_schema(arrow_schema(follow.table))
+        schema = log_schema(arrow_schema(follow.shape.published(follow.table)))
         self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:

@@ -5,12 +5,13 @@ An epoch record is the only unit of change:
     {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
      "ledger": …,                                                      epoch 0 only
      "identity": …,                                                    epoch 0, and where the source became another server
-     "tables": {"shop.orders": {"planned": {"table": …, "plan": …},     when it joins
+     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "shape": …},  when it joins
                                 "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
                                 "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
                                 "changes": {"files", "kinds", "nulled"},
-                                "altered": {"table", "plan", "before"},    its columns from here on; what is copied stays so
-                                "again": {"table", "plan", "before", "empty"},  it is copied anew from here on; or from now
+                                "altered": {"table", "plan", "shape", "before", "before_shape"},
+                                                                        its columns from here on; what is copied stays so
+                                "again": {…, "empty"},                  it is copied anew from here on; or from now
                                                                         on only followed ("empty")
                                 "copied": true,                         the last chunk is among `chunks`
                                 "stopped": error}},
@@ -36,7 +37,8 @@ class TableState:
     """One table: how far it is cut and read, and what was counted.
 
     table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
-    (each image of a change counts). generation: how often it was begun to be copied anew.
+    (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
+    (`capture.shape`), None for all of it.
     """
 
     table: Record
@@ -47,6 +49,7 @@ class TableState:
     nulled: Mapping[str, int] = field(default_factory=dict)
     stopped: Record | None = None
     generation: int = 0
+    shape: Record | None = None
 
     @property
     def chunks(self) -> int:
@@ -123,7 +126,8 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         planned = change["planned"]
         if "estimated_chunks" not in planned["plan"]:
             raise _older()
-        table = TableState(planned["table"], planned["plan"], uncut_table(plan_from_dict(planned["plan"])))
+        coverage = uncut_table(plan_from_dict(planned["plan"]))
+        table = TableState(planned["table"], planned["plan"], coverage, shape=planned.get("shape"))
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
@@ -148,9 +152,11 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
             rows_read=0,
             stopped=None,
             generation=table.generation + 1,
+            shape=change["again"].get("shape"),
         )
     if "altered" in change:
-        return replace(table, table=change["altered"]["table"], plan=change["altered"]["plan"])
+        altered = change["altered"]
+        return replace(table, table=altered["table"], plan=altered["plan"], shape=altered.get("shape"))
     return table
 
 
@@ -180,6 +186,7 @@ def state_to_dict(state: State) -> Record:
             "nulled": t.nulled,
             "stopped": t.stopped,
             "generation": t.generation,
+            "shape": t.shape,
         }
         for name, t in state.tables.items()
     }

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from engine.capture.shape import published_as
 from engine.decode.schema import Table
 from engine.errors import TableGoneError, TableStoppedError
 from engine.ledger.state import Record
@@ -21,6 +22,7 @@ from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
 from engine.run.begin import followed
 from engine.run.ddl import keeps_rows
+from engine.run.shapes import check_altered, shape_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection
@@ -31,7 +33,10 @@ Outcome = Literal["followed", "copied again", "stopped"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a table. table, plan: as they are from here on; of before, when it stopped. copied: nothing is read anew."""
+    """What becomes of a table. table, plan: as they are from here on; of before, when it stopped. copied: nothing is read anew.
+
+    shape: what of it is published from here on, as the ledger keeps it.
+    """
 
     outcome: Outcome
     reason: str
@@ -39,12 +44,14 @@ class Verdict:
     plan: Plan
     error: TableStoppedError | None = None
     copied: bool = False
+    shape: Record | None = None
 
-    def told(self, before: Table) -> Record:
+    def told(self, before: Table, before_shape: Record | None) -> Record:
         """What the epoch's record says of it."""
         if self.error is not None:
             return {"stopped": self.error.as_dict()}
-        change = {"table": self.table.as_dict(), "plan": self.plan.as_dict(), "before": before.as_dict()}
+        change: Record = {"table": self.table.as_dict(), "plan": self.plan.as_dict(), "shape": self.shape}
+        change |= {"before": before.as_dict(), "before_shape": before_shape}
         if self.outcome == "followed":
             return {"altered": change}
         return {"again": {**change, "empty": self.copied}}
@@ -55,6 +62,7 @@ class Altered:
     """A table as it was, and what it must fulfil to be followed.
 
     copied: whether all of its chunks are finished. held: the columns of its mirror. fault: why the destination cannot get columns.
+    shape: what of it was published, as the ledger keeps it.
     """
 
     table: Table
@@ -62,6 +70,7 @@ class Altered:
     copied: bool
     held: Collection[str]
     fault: Callable[[Table, Table], TableStoppedError | None]
+    shape: Record | None = None
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
@@ -69,11 +78,15 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
     before = altered.table
     try:
         after = _as_it_is(connection, spec, before)
-        if fault := altered.fault(before, after):
+        shape = shape_record(spec, after)
+        if fault := altered.fault(published_as(before, altered.shape), published_as(after, shape)):
             raise fault
         if statement is not None and _followed(altered, after, statement):
-            return Verdict("followed", "every row keeps its values", after, altered.plan)
-        return _again(connection, spec, after, statement)
+            found = Verdict("followed", "every row keeps its values", after, altered.plan)
+        else:
+            found = _again(connection, spec, after, statement)
+        check_altered(spec, before, after, found.plan.chunk_key)
+        return replace(found, shape=shape)
     except TableStoppedError as error:
         return Verdict("stopped", error.message, before, altered.plan, error)
 

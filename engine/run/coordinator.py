@@ -19,6 +19,7 @@ from engine.capture.carry import Carry, moving
 from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
 from engine.capture.segment import gtids_at
+from engine.capture.shape import Shape
 from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.gtid import joined
@@ -39,6 +40,7 @@ from engine.run.cutter import Cutter
 from engine.run.epoch import cut, event, seen, table_records, up_to_alteration
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
+from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
 from engine.settings import Spec
 from engine.source.ancestry import check_born, has_gtids, went_back
@@ -97,6 +99,7 @@ class Coordinator:
         self._stopped: dict[str, Record] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._shown: dict[str, str] = {}
+        self._shapes: dict[str, tuple[Table, Shape]] = {}
         self._failures = 0
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
@@ -113,7 +116,16 @@ class Coordinator:
     def _copying(self, table: Table, plan: Plan, coverage: Coverage) -> Copying:
         folder_of = mirror_folder if table.key else changes_folder
         folder = folder_of(self._spec.sink.path, table.database, table.name)
-        return Copying(table, plan, folder, self._spec.snapshot.rank(table.database, table.name), coverage)
+        rank, shape = self._spec.snapshot.rank(table.database, table.name), self._shape(table)
+        return Copying(table, plan, folder, rank, coverage, shape=shape)
+
+    def _shape(self, table: Table) -> Shape:
+        """What of the table is published, as it is now."""
+        known = self._shapes.get(table.full_name)
+        if known is None or known[0] != table:
+            known = table, shape_of(self._spec, table)
+            self._shapes[table.full_name] = known
+        return known[1]
 
     @property
     def state(self) -> State:
@@ -308,6 +320,7 @@ class Coordinator:
                 self.state.tables[name].copied,
                 self._publisher.mirrored(name),
                 self._publisher.evolution_fault,
+                self.state.tables[name].shape,
             )
             self._verdicts[name] = verdict(self._connection, self._spec, altered, statement)
 
@@ -348,7 +361,7 @@ class Coordinator:
     def _carry(self, finished: Finished, known: Position) -> Carry:
         copying = self._copying(self._tables[finished.table], self._plans[finished.table], Coverage())
         number, limits = finished.report["chunk"], finished.limits
-        request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0)
+        request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0, copying.shape)
         first, mariadb = self._spec.first_server_id(), self._source.server.flavor == "mariadb"
         return Carry(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
 
@@ -390,7 +403,7 @@ class Coordinator:
         coverage = self._snapshot.coverage(name) or self.state.tables[name].coverage
         progress = progress_of(coverage.pieces(), known.order, exact.get)
         folder = changes_folder(self._spec.sink.path, table.database, table.name)
-        return Follow(table, plan.key(table), progress, folder)
+        return Follow(table, plan.key(table), progress, folder, self._shape(table))
 
     def _record(self, known: Position, end: Position, frozen: Sequence[Finished], reports: Sequence[Report]) -> Record:
         cuts = {}
@@ -398,7 +411,10 @@ class Coordinator:
             coverage = self._snapshot.coverage(name)
             assert coverage is not None
             cuts[name] = cut_as_dict(chunks, coverage)
-        told = {name: found.told(self._tables[name]) for name, found in self._verdicts.items()}
+        told = {
+            name: found.told(self._tables[name], self.state.tables[name].shape)
+            for name, found in self._verdicts.items()
+        }
         tables, stopped = table_records(cuts, frozen, reports, self._stopped, told)
         for name, error in stopped.items():
             self._stop_table(name, error)

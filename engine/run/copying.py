@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engine import clock
 from engine.capture.files import DataFile
+from engine.capture.shape import AS_IT_IS, Shape
 from engine.capture.tasks import Report
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, range_from, text
@@ -33,13 +34,17 @@ def planned_chunks(plan: Plan) -> list[list[str | None]]:
 
 @dataclass
 class Copying:
-    """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number."""
+    """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number.
+
+    shape: what of the table is published.
+    """
 
     table: Table
     plan: Plan
     folder: Path
     rank: int
     coverage: Coverage
+    shape: Shape = AS_IT_IS
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
     changed: bool = False

@@ -13,6 +13,7 @@ from pathlib import Path
 from engine import clock
 from engine.capture.carry import moving
 from engine.capture.files import DataFile
+from engine.capture.shape import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import TableStoppedError, TidemarkError
 from engine.events import Journal
@@ -71,10 +72,11 @@ class Publisher:
             if not table.begun:
                 continue
             expected = bool(table.rows_read or table.changes_applied)
-            self._open(table_from_dict(table.table), plan_from_dict(table.plan), state.ledger, expected)
+            shown = published_as(table_from_dict(table.table), table.shape)
+            self._open(shown, plan_from_dict(table.plan), state.ledger, expected)
 
     def evolution_fault(self, before: Table, after: Table) -> TableStoppedError | None:
-        """Why the destination cannot follow a table to these columns, if it cannot."""
+        """Why the destination cannot follow a table, as published before and after, to these columns, if it cannot."""
         target = self._targets.get(before.full_name)
         try:
             if target is not None:
@@ -115,7 +117,8 @@ class Publisher:
             for name, change in record["tables"].items():
                 for switch in _switches(change):
                     if name in self._targets:  # the files of earlier epochs have the columns of then
-                        self._targets[name].delta.table = table_from_dict(switch["before"])
+                        before = published_as(table_from_dict(switch["before"]), switch.get("before_shape"))
+                        self._targets[name].delta.table = before
         self._append(records)
         self._merge_all()
         self._thread.start()
@@ -257,7 +260,8 @@ class Publisher:
 
     def _switch(self, name: str, epoch: int, switch: Record, *, again: bool) -> None:
         """From the next epoch on the table is another; `again`: it is copied anew."""
-        table, plan = table_from_dict(switch["table"]), plan_from_dict(switch["plan"])
+        table = published_as(table_from_dict(switch["table"]), switch.get("shape"))
+        plan = plan_from_dict(switch["plan"])
         target = self._targets.get(name)
         if target is None:  # it was refused until now
             assert self._ledger.state is not None

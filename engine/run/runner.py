@@ -17,6 +17,7 @@ from typing import Any
 
 from engine import __version__, clock
 from engine.capture.tasks import Warming
+from engine.decode.schema import Table
 from engine.directory import Directory, directory_of
 from engine.errors import (
     SourceChangedError,
@@ -27,10 +28,10 @@ from engine.errors import (
     TransientError,
 )
 from engine.events import Journal
-from engine.ledger.state import State
+from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
-from engine.run.anew import anew
+from engine.run.anew import anew, in_new_shapes
 from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control, held
 from engine.run.coordinator import Coordinator, Source
@@ -38,6 +39,7 @@ from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
+from engine.run.shapes import check_asked, check_rules, reshaped
 from engine.run.tidy import delete_unpublished
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, Server, open_connection
@@ -213,6 +215,7 @@ class _Run:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
                     self._begin_anew(ledger, connection, endpoint, preflight.server, error)
+                self._reshape(ledger, connection, preflight.tables)
                 return source, ledger.state
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             state = ledger.commit(begun.record)
@@ -236,15 +239,36 @@ class _Run:
         if not asked:
             raise lost
         record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
+        self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
+        self._control.redumped(asked)
+
+    def _reshape(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
+        """Where the spec publishes something else than before, those tables are copied again if that was asked for.
+
+        Raises SpecError if not.
+        """
+        assert ledger.state is not None
+        names = set(reshaped(self._spec, ledger.state))
+        if not names:
+            return
+        check_rules(self._spec, tables)
+        self._control.look()
+        asked = self._control.redumps()
+        check_asked(names.difference(*(redump.tables or names for redump in asked)))
+        record = in_new_shapes(self._spec, ledger.state, connection, sorted(names), self._journal.run)
+        self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
+        self._control.redumped([redump for redump in asked if redump.tables and names.issuperset(redump.tables)])
+
+    def _commit_copies(self, ledger: Ledger, record: Record, reason: str) -> None:
+        """Commit an epoch that has tables copied again, and tell of it."""
         ledger.commit(record)
         for name, change in record["tables"].items():
-            told = change.get("stopped", {}).get("message", f"asked for, as the position was lost: {lost.message}")
+            told = change.get("stopped", {}).get("message", reason)
             outcome = "stopped" if "stopped" in change else "copied again"
             self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=told)
             if "again" in change:
                 plan = plan_from_dict(change["again"]["plan"])
                 self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
-        self._control.redumped(asked)
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
         """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""

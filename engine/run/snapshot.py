@@ -148,6 +148,7 @@ class Snapshot:
             copying.plan.chunk_rows,
             copying.folder,
             self._max_memory,
+            copying.shape,
         )
 
     def collect(self) -> Batch:

@@ -1,0 +1,148 @@
+"""The shapes of tables as the spec gives them, and whether they can be what it says."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from engine.capture.shape import Shape
+from engine.capture.where import column_named, nearest, parse_where
+from engine.decode.schema import Table, table_from_dict
+from engine.decode.types import value_type
+from engine.errors import SpecError, TableStoppedError
+from engine.ledger.state import Record, State
+from engine.settings import Shaping, Spec, mask_salt, matches
+
+
+def shape_of(spec: Spec, table: Table, chunk_key: Collection[str] = ()) -> Shape:
+    """The shape of a table. chunk_key: the columns that it is cut by. Raises SpecError when it cannot be."""
+    rules = spec.shaping(table.database, table.name)
+    kept, masks = _kept(rules, table), _masks(rules, table)
+    for name in dict.fromkeys([*table.key, *chunk_key]):
+        if name in masks or (kept is not None and name not in kept):
+            raise _told_apart(table, name, masked=name in masks)
+    for name in masks:
+        if pa.types.is_nested(value_type(table.column(name)).arrow(table.column(name))):
+            raise SpecError(f"{table.full_name}: column {name!r} has no text that could be masked.", hint="Exclude it.")
+    where = parse_where(rules.where, table) if rules.where is not None else None
+    salt = mask_salt(spec) if masks else None
+    return Shape(kept, {n: a for n, a in masks.items() if kept is None or n in kept}, where, (salt or "").encode())
+
+
+def shape_record(spec: Spec, table: Table) -> Record | None:
+    """What the ledger keeps of a table's shape, by which it is known again; None where the spec says nothing of it."""
+    rules = spec.shaping(table.database, table.name)
+    digest = _digest(spec, rules)
+    return {**Shape(_kept(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
+
+
+def _kept(rules: Shaping, table: Table) -> tuple[str, ...] | None:
+    if rules.columns is None and rules.exclude is None:
+        return None
+    only = {*map(str.lower, rules.columns), *map(str.lower, table.key)} if rules.columns is not None else None
+    without = set(map(str.lower, rules.exclude or ()))
+    names = [column.name for column in table.columns]
+    return tuple(n for n in names if (only is None or n.lower() in only) and n.lower() not in without)
+
+
+def _masks(rules: Shaping, table: Table) -> dict[str, str]:
+    named = {name: column_named(table, name) for name in rules.mask or {}}
+    return {column.name: (rules.mask or {})[name] for name, column in named.items() if column is not None}
+
+
+def _told_apart(table: Table, name: str, *, masked: bool) -> SpecError:
+    what = "masked" if masked else "left out"
+    return SpecError(
+        f"{table.full_name}: column {name!r} cannot be {what}.",
+        detail="Its rows or chunks are told apart by it. Nothing was started.",
+        hint=f"Publish it as it is (tables.{table.full_name}: columns, exclude, mask)"
+        + ("" if name in table.key else ", or cut the table by another column (snapshot.chunk_key)")
+        + ".",
+    )
+
+
+def _digest(spec: Spec, rules: Shaping) -> str:
+    """A table's rules, to be known again; empty where there are none."""
+    told: dict[str, Any] = {
+        "columns": sorted(map(str.lower, rules.columns)) if rules.columns is not None else None,
+        "exclude": sorted(map(str.lower, rules.exclude or ())),
+        "mask": sorted((name.lower(), algorithm) for name, algorithm in (rules.mask or {}).items()),
+        "where": rules.where,
+    }
+    if not any((told["columns"] is not None, told["exclude"], told["mask"], told["where"])):
+        return ""
+    if told["mask"] and (salt := mask_salt(spec)):
+        told["salt"] = hmac.digest(salt.encode(), b"tidemark", "sha256").hex()
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+
+
+def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
+    """Raises SpecError for rules of tables that are not captured, and for columns that no table of theirs has."""
+    for glob, rules in spec.tables.items():
+        theirs = [table for table in tables if matches(glob, table.database, table.name)]
+        if not theirs:
+            raise SpecError(
+                f"tables names {glob!r}, which no captured table matches{nearest(glob, [t.full_name for t in tables])}.",
+                detail="Nothing was started.",
+                hint="Correct it, or remove that section.",
+            )
+        known = list(dict.fromkeys(column.name for table in theirs for column in table.columns))
+        for field in ("columns", "exclude", "mask"):
+            for name in getattr(rules, field) or ():
+                if not any(column_named(table, name) for table in theirs):
+                    raise SpecError(
+                        f"tables.{glob}: {field} names column {name!r}, which is not there{nearest(name, known)}.",
+                        detail="Nothing was started.",
+                        hint="Correct the name.",
+                    )
+
+
+def check_shapes(spec: Spec, tables: Iterable[Table], chunk_keys: Mapping[str, Collection[str]]) -> None:
+    """Raises SpecError when one of the tables cannot have the shape that the spec gives it. chunk_keys: by full name."""
+    for table in tables:
+        shape_of(spec, table, chunk_keys[table.full_name])
+
+
+def check_altered(spec: Spec, before: Table, after: Table, chunk_key: Collection[str]) -> None:
+    """Raises TableStoppedError when an altered table cannot have its shape any more: a column that it needs is gone, or another."""
+    rules = spec.shaping(before.database, before.name)
+    named = [c.name for name in (*(rules.columns or ()), *(rules.mask or ())) if (c := column_named(before, name))]
+    gone = [name for name in named if column_named(after, name) is None]
+    message = f"{after.full_name}: column {gone[0]!r}, which the spec publishes or masks, is gone." if gone else ""
+    try:
+        shape_of(spec, after, chunk_key)
+    except SpecError as error:
+        message = message or error.message
+    if message:
+        raise TableStoppedError(
+            message,
+            detail="The table was altered and cannot have the shape that the spec gives it; what is published is right up to that.",
+            hint=f"Correct the section tables of the spec, then copy the table again: python -m engine redump SPEC --table "
+            f"{after.full_name}",
+        )
+
+
+def reshaped(spec: Spec, state: State) -> list[str]:
+    """The tables whose rules are not those that the ledger says they are published by."""
+    found = []
+    for name, known in state.tables.items():
+        table = table_from_dict(known.table)
+        rules = _digest(spec, spec.shaping(table.database, table.name))
+        if not known.stopped and rules != (known.shape["rules"] if known.shape else ""):
+            found.append(name)
+    return found
+
+
+def check_asked(names: Collection[str]) -> None:
+    """Raises SpecError when there are tables with other rules than before, and nobody has asked to copy them again."""
+    if names:
+        raise SpecError(
+            f"The spec now publishes other rows or columns of {', '.join(sorted(names)[:5])} than this pipeline has published.",
+            detail="Two shapes would be mixed in one table; nothing was started.",
+            hint="Copy them again: python -m engine redump SPEC "
+            + " ".join(f"--table {name}" for name in sorted(names))
+            + ", then run. What was published before stays in the change log. Or set the section tables of the spec back.",
+        )
