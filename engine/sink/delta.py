@@ -8,7 +8,8 @@ runner was killed.
 Merges. Changes reach the mirror from time to time, those of the epochs since the last merge at once: the newest image of
 each key replaces or deletes the row. A merge that covers the epochs up to k comes after the chunks of all epochs up to
 k were added. Chunks that were added later than some of its epochs do it no harm: none of those epochs holds a change of
-theirs (the rule of emission). So the mirror after it is the source at the end of epoch k, for all finished chunks.
+theirs (the rule of emission). So the mirror after it is the source at the end of epoch k, for all finished chunks. Rows whose keys
+lie beyond all that the mirror holds, which is where applications insert, are appended: there is nothing to find first.
 
 A table without identity has no mirror: its chunk is part of the log, as inserts.
 
@@ -20,30 +21,37 @@ The transaction identifiers name the ledger, so a destination that another ledge
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
 from deltalake.transaction import AddAction
 
-from engine.capture.backfill import last_of_each
 from engine.capture.changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
-from engine.sink.evolution import add_columns, check_evolution, conformed, prepared, rewrite, schema_of, united
+from engine.sink.evolution import (
+    add_columns,
+    check_evolution,
+    conformed,
+    mirror_schema,
+    prepared,
+    rewrite,
+    schema_of,
+    united,
+)
+from engine.sink.merging import beyond, largest_key, newest_per_key
 
-_DELETES = ("-U", "-D")
 # Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
 # merge's memory, `max_spill_size`, is no help: it doubles its time, and a small one makes it hang.)
 _MERGE_WRITER = WriterProperties(max_row_group_size=64 << 10, write_batch_size=8 << 10)
-_MERGE_ROWS, _MERGE_BYTES = 64 << 10, 80 << 20
+_MERGE_BATCH = 64 << 10
 _PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
 
 
@@ -57,12 +65,6 @@ class Applied:
     rows: int
     files: int
     duration_s: float
-
-
-def mirror_schema(table: Table) -> pa.Schema:
-    """The source's columns, all nullable, and `_tm_seq`: of the change that wrote the row, NULL where a chunk did."""
-    own = [field.with_nullable(True) for field in arrow_schema(table)]
-    return pa.schema([*own, pa.field("_tm_seq", pa.int64())])
 
 
 class DeltaTables:
@@ -203,7 +205,7 @@ class DeltaTables:
             return None
         paths = [self.changes / file.name for file in files]
         keys, waiting = 0, None
-        for part in _newest_per_key(paths, self.table):
+        for part in newest_per_key(paths, self.table):
             if waiting is not None:
                 self._merge_part(waiting, CommitProperties())
             keys, waiting = keys + part.num_rows, part
@@ -215,14 +217,22 @@ class DeltaTables:
     def _merge_part(self, newest: pa.Table, commit: CommitProperties) -> None:
         pa.default_memory_pool().release_unused()  # what the reduction took and the merge, which has its own, could not use
         delta = DeltaTable(str(self.mirror))
+        new, others = beyond(newest, self.table, largest_key(delta, self.table))
+        if new.num_rows:
+            alone = None if others.num_rows else commit
+            rows = conformed(new, schema_of(delta)).to_reader(_MERGE_BATCH)
+            write_deltalake(delta, rows, mode="append", writer_properties=_MERGE_WRITER, commit_properties=alone)
+            if alone is not None:
+                return
+            delta.update_incremental()
         values = {_quoted("t", name): _quoted("s", name) for name in mirror_schema(self.table).names}
         # Columns that the source has dropped are NULL from then on.
         values |= {_quoted("t", f.name): "NULL" for f in schema_of(delta) if _quoted("t", f.name) not in values}
         same_key = " AND ".join(f"{_quoted('t', key)} = {_quoted('s', key)}" for key in self.table.key)
         (
             delta.merge(
-                newest,
-                same_key + _bounds(newest, self.table),
+                others,
+                same_key + _bounds(others, self.table),
                 source_alias="s",
                 target_alias="t",
                 writer_properties=_MERGE_WRITER,
@@ -237,46 +247,6 @@ class DeltaTables:
 
 def _quoted(alias: str, name: str) -> str:
     return f'{alias}."' + name.replace('"', '""') + '"'
-
-
-def _newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
-    """The newest image of each key: the mirror's columns and `_tm_gone`, whether it says that the row is gone.
-
-    Comes in several tables, to be applied in order, when they hold more than `_MERGE_BYTES`. Rows are reduced as soon as they
-    outnumber what is held, so that each is looked at a logarithmic number of times.
-    """
-    wanted = mirror_schema(table).append(pa.field("_tm_kind", pa.string()))
-    newest, more, rows = pa.table({}), [], 0
-    for path in paths:
-        file = pq.ParquetFile(path)
-        there = [
-            name for name in wanted.names if name in file.schema_arrow.names
-        ]  # it may be older than an added column
-        for batch in file.iter_batches(_MERGE_ROWS, columns=there):
-            more.append(conformed(pa.Table.from_batches([batch]), wanted))
-            rows += batch.num_rows
-            if rows > newest.num_rows:
-                newest, more, rows = _reduced([newest, *more], table.key), [], 0
-                if newest.nbytes > _MERGE_BYTES:
-                    yield _marked(newest)
-                    newest = pa.table({})
-    if newest.num_rows or more:
-        yield _marked(_reduced([newest, *more], table.key))
-
-
-def _marked(newest: pa.Table) -> pa.Table:
-    gone = pc.is_in(newest["_tm_kind"], pa.array(_DELETES))
-    return newest.drop_columns("_tm_kind").append_column("_tm_gone", gone)
-
-
-def _reduced(parts: list[pa.Table], key: Sequence[str]) -> pa.Table:
-    """The last row of each key in the parts, in their order."""
-    rows = pa.concat_tables(part for part in parts if part.num_rows)
-    keys = rows.select(key)
-    for n, column in enumerate(keys.columns):
-        if pa.types.is_floating(column.type):
-            keys = keys.set_column(n, key[n], pc.add(column, 0.0))  # -0.0 is the same key as 0.0, for the merge too
-    return rows.take(pa.array(last_of_each(keys)))
 
 
 def _bounds(newest: pa.Table, table: Table) -> str:

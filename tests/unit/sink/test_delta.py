@@ -164,8 +164,8 @@ def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -
 
 def test_a_merge_in_parts_is_a_merge(delta: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
     """More keys than memory should hold: several commits, the last one identified, the same mirror."""
-    monkeypatch.setattr("engine.sink.delta._MERGE_BYTES", 1)
-    monkeypatch.setattr("engine.sink.delta._MERGE_ROWS", 3)
+    monkeypatch.setattr("engine.sink.merging._MERGE_BYTES", 1)
+    monkeypatch.setattr("engine.sink.merging._MERGE_ROWS", 3)
     changes: list[Change] = [("+I", n, n, n, n) for n in range(10)]
     changes += [
         (kind, n, n, n + (kind == "+U"), 10 + 2 * n + (kind == "+U")) for n in range(5) for kind in ("-U", "+U")
@@ -176,3 +176,22 @@ def test_a_merge_in_parts_is_a_merge(delta: DeltaTables, monkeypatch: pytest.Mon
     assert DeltaTable(str(delta.mirror)).version() > before + 1
     assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + [(n, n, n) for n in range(5, 9)]
     assert delta.applied("merge") == 3
+
+
+def test_keys_beyond_the_mirror_are_appended(delta: DeltaTables) -> None:
+    """New rows cost no search; the same changes merged again, as after a kill, are no second rows."""
+    delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (5, 1, 50)]))
+    changes = [("-U", 5, 1, 50, 1), ("+U", 5, 1, 51, 2), ("+I", 6, 1, 60, 3), ("+I", 9, 1, 90, 4), ("-D", 9, 1, 90, 5)]
+    files = change_file(delta, changes)
+    before = DeltaTable(str(delta.mirror)).version()
+    for epoch in (2, 3):
+        delta.append("changes", epoch, files)
+        delta.merge(epoch, files)
+        assert mirror(delta) == [(1, 1, 10), (5, 1, 51), (6, 1, 60)]
+    operations = [entry["operation"] for entry in DeltaTable(str(delta.mirror)).history()]
+    assert operations[: -before - 1] == ["MERGE", "MERGE", "WRITE"]
+    last = change_file(delta, [("+I", 7, 1, 70, 6), ("+I", 8, 1, 80, 7)])
+    delta.merge(4, last)
+    assert mirror(delta)[-2:] == [(7, 1, 70), (8, 1, 80)]
+    assert delta.applied("merge") == 4
+    assert DeltaTable(str(delta.mirror)).history(1)[0]["operation"] == "WRITE"

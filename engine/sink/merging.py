@@ -1,0 +1,79 @@
+"""What of a change log a merge needs: the newest image of each key, and which of those can be appended."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from engine.capture.backfill import last_of_each
+from engine.decode.schema import Table
+from engine.sink.evolution import conformed, mirror_schema
+
+_DELETES = ("-U", "-D")
+_MERGE_ROWS, _MERGE_BYTES = 64 << 10, 80 << 20
+
+
+def newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
+    """The newest image of each key: the mirror's columns and `_tm_gone`, whether it says that the row is gone.
+
+    Comes in several tables, to be applied in order, when they hold more than `_MERGE_BYTES`. Rows are reduced as soon as they
+    outnumber what is held, so that each is looked at a logarithmic number of times.
+    """
+    wanted = mirror_schema(table).append(pa.field("_tm_kind", pa.string()))
+    newest, more, rows = pa.table({}), [], 0
+    for path in paths:
+        file = pq.ParquetFile(path)
+        there = [
+            name for name in wanted.names if name in file.schema_arrow.names
+        ]  # it may be older than an added column
+        for batch in file.iter_batches(_MERGE_ROWS, columns=there):
+            more.append(conformed(pa.Table.from_batches([batch]), wanted))
+            rows += batch.num_rows
+            if rows > newest.num_rows:
+                newest, more, rows = _reduced([newest, *more], table.key), [], 0
+                if newest.nbytes > _MERGE_BYTES:
+                    yield _marked(newest)
+                    newest = pa.table({})
+    if newest.num_rows or more:
+        yield _marked(_reduced([newest, *more], table.key))
+
+
+def _marked(newest: pa.Table) -> pa.Table:
+    gone = pc.is_in(newest["_tm_kind"], pa.array(_DELETES))
+    return newest.drop_columns("_tm_kind").append_column("_tm_gone", gone)
+
+
+def _reduced(parts: list[pa.Table], key: Sequence[str]) -> pa.Table:
+    """The last row of each key in the parts, in their order."""
+    rows = pa.concat_tables(part for part in parts if part.num_rows)
+    keys = rows.select(key)
+    for n, column in enumerate(keys.columns):
+        if pa.types.is_floating(column.type):
+            keys = keys.set_column(n, key[n], pc.add(column, 0.0))  # -0.0 is the same key as 0.0, for the merge too
+    return rows.take(pa.array(last_of_each(keys)))
+
+
+def largest_key(delta: DeltaTable, table: Table) -> int | None:
+    """The largest value of the key's first column that the mirror holds, by its files' statistics; None when they do not tell."""
+    name = table.key[0]
+    files = pa.table(delta.get_add_actions(flatten=True))
+    if f"max.{name}" not in files.column_names or not pa.types.is_integer(files[f"max.{name}"].type):
+        return None
+    ends = files[f"max.{name}"]
+    largest: int | None = None if ends.null_count else pc.max(ends).as_py()
+    return largest
+
+
+def beyond(newest: pa.Table, table: Table, largest: int | None) -> tuple[pa.Table, pa.Table]:
+    """The rows whose keys are larger than any that the mirror holds, which are new to it, and all others.
+
+    Those that are gone already are in neither. Applied again they are no longer beyond, so that doing it twice does no harm.
+    """
+    if largest is None:
+        return newest.slice(0, 0), newest
+    larger = pc.greater(newest[table.key[0]], largest)
+    new = newest.filter(pc.and_(larger, pc.invert(newest["_tm_gone"])))
+    return new.drop_columns("_tm_gone"), newest.filter(pc.invert(larger))
