@@ -60,11 +60,13 @@ def _print(value: Any) -> None:
 @_guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Check the spec and the source: everything a run needs, before it starts."""
+    from engine.run.shapes import check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
 
     spec = load(spec_file)
     result = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id())
+    check_spec(spec, result.tables)
     grants = minimal_grants(spec.source.user, result.server, spec.source.tables)
     if as_json:
         _print({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})

@@ -18,7 +18,7 @@ import pyarrow as pa
 from engine.capture.census import Census
 from engine.capture.changes import FACTS, Changes
 from engine.capture.outcomes import Judged, Log, Outcomes, Prepared
-from engine.capture.statements import Alteration, concerned, creates, meaningful, writes
+from engine.capture.statements import Alteration, concerned, creates, meaningful, without_values, writes
 from engine.capture.transactions import Facts, Transactions
 from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
@@ -334,7 +334,7 @@ def _undone(table: Table, run: Run) -> DecodeError:
 
 def _written(table: Table, statement: str, run: Run, event: int) -> TableStoppedError:
     return TableStoppedError(
-        f"{table.full_name}: a write at {run.file}:{run.offset[event]} is logged as a statement: {statement[:200]}",
+        f"{table.full_name}: a write at {run.file}:{run.offset[event]} is logged as a statement: {without_values(statement)}",
         detail="It may have changed any row of any table; what is published is right up to that position.",
         hint="Let all sessions write with binlog_format = ROW, then copy the table again: python -m engine redump.",
     )

@@ -5,7 +5,7 @@ its binlog file), `offset` (behind its event), `ts` (commit, seconds since 1970)
 into `sources`, see `capture.transactions`) and `tx_n` (0: no GTID).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,15 +87,31 @@ def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_se
     """
     count = len(changes)
     schema = log_schema(changes.rows.schema)
-    offset, number = changes.facts["offset"].cast(pa.string()), changes.facts["tx_n"]
-    gtids = pc.binary_join_element_wise(
-        pa.array(changes.sources, pa.string()).take(changes.facts["tx_source"]), number.cast(pa.string()), ""
-    )
+    sources = pa.array(changes.sources, pa.string())
+
+    def position(offset: pa.Array) -> pa.Array:
+        return pc.binary_join_element_wise(pa.scalar(file), offset.cast(pa.string()), ":")
+
+    def gtid(source: pa.Array, number: pa.Array) -> pa.Array:
+        text = pc.binary_join_element_wise(sources.take(source), number.cast(pa.string()), "")
+        return pc.if_else(pc.greater(number, 0), text, None)
+
     columns = [
         pa.array(KINDS, pa.string()).take(pa.array(kinds)),
         pc.multiply(changes.facts["ts"], 1_000_000).cast(pa.timestamp("us", "UTC")),
-        pc.binary_join_element_wise(pa.scalar(file), offset, ":"),
+        _once_a_stretch(position, changes.fact("offset")),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
-        pc.if_else(pc.greater(number, 0), gtids, None),
+        _once_a_stretch(gtid, changes.fact("tx_source"), changes.fact("tx_n")),
     ]
     return pa.table([*changes.rows.columns, *columns], schema=schema)
+
+
+def _once_a_stretch(text: Callable[..., pa.Array], *numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """The texts of numbers, each made once for a stretch of equal ones: a bulk transaction has long ones, others short ones."""
+    count = len(numbers[0])
+    new = np.ones(count, bool)
+    new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in numbers])
+    first = np.flatnonzero(new)
+    if 2 * len(first) > count:
+        return text(*(pa.array(column) for column in numbers))
+    return text(*(pa.array(column[first]) for column in numbers)).take(pa.array(np.cumsum(new) - 1))

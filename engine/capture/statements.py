@@ -46,6 +46,11 @@ _WRITES = re.compile(
 )
 
 
+# Where a literal ends depends on the session's settings (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), which are not looked at.
+_LITERAL = re.compile(r"""['"]|(?<![\w$`.])[0-9]""")
+_SHOWN = 200
+
+
 @dataclass(frozen=True)
 class Alteration:
     """A statement after which captured tables may not be what they were: a DDL, or TRUNCATE.
@@ -77,6 +82,12 @@ def creates(statement: str) -> bool:
 def writes(statement: str) -> bool:
     """Whether it writes rows: logged as a statement, it can reach any table, through views, triggers, routines and cascades."""
     return _WRITES.match(statement) is not None
+
+
+def without_values(statement: str) -> str:
+    """The beginning of a statement up to its first literal: messages and journals show no value that a column may hide."""
+    shown = _LITERAL.split(statement[:_SHOWN], maxsplit=1)[0]
+    return shown if shown == statement else f"{shown}…"
 
 
 def meaningful(run: Run) -> Iterator[tuple[int, str, str]]:

@@ -17,7 +17,7 @@ from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
-from engine.run.shapes import check_rules, check_shapes, shape_record
+from engine.run.shapes import check_spec, shape_record
 from engine.settings import Spec, startup_position, startup_time
 from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables
@@ -51,11 +51,10 @@ def first_epoch(
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
     unfit = refused(captured)
     check_names(captured, spec.snapshot)
-    check_rules(spec, captured)
+    check_spec(spec, captured)
     fit = [table for table in captured if table.full_name not in unfit]
     plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.copies, stopped=unfit)
     fit = [table for table in fit if table.full_name not in unfit]
-    check_shapes(spec, fit, {plan.table: plan.chunk_key for plan in plans})
     if not spec.source.copies:
         plans = [followed(plan) for plan in plans]
     tables: dict[str, Record] = {

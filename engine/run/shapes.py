@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,14 +14,16 @@ from engine.decode.schema import Table, table_from_dict
 from engine.decode.types import value_type
 from engine.errors import SpecError, TableStoppedError
 from engine.ledger.state import Record, State
+from engine.plan.strategy import chunk_key
 from engine.settings import Shaping, Spec, mask_salt, matches
+from engine.source.preflight import refused
 
 
-def shape_of(spec: Spec, table: Table, chunk_key: Collection[str] = ()) -> Shape:
-    """The shape of a table. chunk_key: the columns that it is cut by. Raises SpecError when it cannot be."""
+def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Shape:
+    """The shape of a table. cut_by: the columns of its chunk key. Raises SpecError when it cannot be."""
     rules = spec.shaping(table.database, table.name)
     kept, masks = _kept(rules, table), _masks(rules, table)
-    for name in dict.fromkeys([*table.key, *chunk_key]):
+    for name in dict.fromkeys([*table.key, *cut_by]):
         if name in masks or (kept is not None and name not in kept):
             raise _told_apart(table, name, masked=name in masks)
     for name in masks:
@@ -100,20 +102,23 @@ def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
                     )
 
 
-def check_shapes(spec: Spec, tables: Iterable[Table], chunk_keys: Mapping[str, Collection[str]]) -> None:
-    """Raises SpecError when one of the tables cannot have the shape that the spec gives it. chunk_keys: by full name."""
-    for table in tables:
-        shape_of(spec, table, chunk_keys[table.full_name])
+def check_spec(spec: Spec, tables: Sequence[Table]) -> None:
+    """Raises SpecError when the captured tables cannot have the shapes that the spec gives them."""
+    check_rules(spec, tables)
+    unfit = refused(tables)
+    for table in (table for table in tables if table.full_name not in unfit and spec.tables):
+        key = chunk_key(table, spec.snapshot)
+        shape_of(spec, table, key.names if key else ())
 
 
-def check_altered(spec: Spec, before: Table, after: Table, chunk_key: Collection[str]) -> None:
+def check_altered(spec: Spec, before: Table, after: Table, cut_by: Collection[str]) -> None:
     """Raises TableStoppedError when an altered table cannot have its shape any more: a column that it needs is gone, or another."""
     rules = spec.shaping(before.database, before.name)
     named = [c.name for name in (*(rules.columns or ()), *(rules.mask or ())) if (c := column_named(before, name))]
     gone = [name for name in named if column_named(after, name) is None]
     message = f"{after.full_name}: column {gone[0]!r}, which the spec publishes or masks, is gone." if gone else ""
     try:
-        shape_of(spec, after, chunk_key)
+        shape_of(spec, after, cut_by)
     except SpecError as error:
         message = message or error.message
     if message:

@@ -57,3 +57,18 @@ def test_two_attempts_write_two_files(tmp_path: Path) -> None:
             writer.write(rows(1))
             writer.close()
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_change_log_has_statistics_of_what_it_is_searched_by(tmp_path: Path) -> None:
+    """Its key, number and time; a chunk has them of all columns."""
+    log = pa.table({"id": [1, 2], "name": ["a", "b"], "_tm_ts": [3, 4], "_tm_seq": [5, 6]})
+    for table, bounded, expected in (
+        (log, ["id", "_tm_seq"], ["id", "_tm_ts", "_tm_seq"]),
+        (log.select(["id", "name"]), ["id"], ["id", "name"]),
+    ):
+        with FileWriter(tmp_path, "any", table.schema, bounded) as writer:
+            writer.write(table)
+            (file,) = writer.close()
+        group = pq.ParquetFile(tmp_path / file.name).metadata.row_group(0)
+        columns = [group.column(n) for n in range(group.num_columns)]
+        assert [column.path_in_schema for column in columns if column.is_stats_set] == expected

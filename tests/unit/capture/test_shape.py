@@ -17,11 +17,12 @@ from engine.capture.changes import FACTS, Changes
 from engine.capture.condition import passing
 from engine.capture.emission import published
 from engine.capture.shape import Shape, published_as
+from engine.capture.statements import without_values
 from engine.capture.where import parse_where
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
-from engine.decode.schema import Column, Table, arrow_schema
+from engine.decode.schema import Column, Index, Table, arrow_schema
 from engine.errors import SpecError, TableStoppedError
-from engine.run.shapes import check_altered, check_rules, shape_of, shape_record
+from engine.run.shapes import check_altered, check_rules, check_spec, shape_of, shape_record
 from engine.settings import Spec, parse
 
 TABLE = Table(
@@ -328,3 +329,29 @@ def test_a_column_that_the_shape_needs_may_not_go(section: str) -> None:
     check_altered(told, TABLE, more, ())
     shape = shape_of(told, more)
     assert ("extra" in (shape.kept or ["extra"])) == ("columns" not in section)
+
+
+@pytest.mark.parametrize(
+    ("statement", "shown"),
+    [
+        ("UPDATE t2 SET `c1` = 'it\\', \"secret\"' WHERE id = 7", "UPDATE t2 SET `c1` = …"),
+        ('INSERT INTO t VALUES ("secret")', "INSERT INTO t VALUES (…"),
+        ("DELETE FROM shop.2020 WHERE n=42", "DELETE FROM shop.2020 WHERE n=…"),
+        ("LOAD DATA INFILE " + "x" * 999, "LOAD DATA INFILE " + "x" * 183 + "…"),
+        ("CALL fill()", "CALL fill()"),
+    ],
+)
+def test_statements_are_told_without_their_values(statement: str, shown: str) -> None:
+    """A message about a statement shows it up to its first literal: it may be a value of a column that is left out."""
+    assert without_values(statement) == shown
+
+
+def test_a_spec_is_checked_against_each_table() -> None:
+    """The column that a table is cut by is known from the spec; a table that cannot be captured is not looked at."""
+    indexed = Table("shop", "orders", TABLE.columns, ("id",), indexes=(Index("PRIMARY", ("id",)), Index("d", ("day",))))
+    cut = '[snapshot]\nchunk_key = { "shop.orders" = "day" }\n[tables."shop.*"]\nexclude = ["day"]'
+    with pytest.raises(SpecError, match="'day' cannot be left out"):
+        check_spec(spec(cut), [indexed])
+    check_spec(spec('[tables."shop.*"]\nexclude = ["day"]'), [indexed])
+    unfit = Table("shop", "orders", (*TABLE.columns, Column("odd", "nothing")), ("id",))
+    check_spec(spec('[tables."shop.*"]\nwhere = "n = \'x\'"'), [unfit])
