@@ -6,6 +6,7 @@ any. A statement that may alter what a captured table's rows are ends the stretc
 (`altered`): what the table is from there on is found out before more is read (`run.altering`).
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -181,7 +182,11 @@ class BinlogStretch:
             self._maps.clear()  # table ids begin anew when the server restarts
         for part in self._parts(run):
             altered = self._statements(part) if self.altered is None else -1
-            whole = part if altered is None else self._up_to_next(part, altered)
+            whole = part
+            if altered is not None and self.altered is not None:
+                whole = self._up_to_next(part, altered)
+                # Rows that a statement brings with it (CREATE OR REPLACE TABLE … SELECT) are another table's already.
+                self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
             if len(whole.headers):
                 facts = self.transactions.of(whole)
                 self._fact = facts.at(np.array([-1]))

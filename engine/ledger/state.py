@@ -11,8 +11,8 @@ An epoch record is the only unit of change:
                                 "changes": {"files", "kinds", "nulled"},
                                 "altered": {"table", "plan", "shape", "before", "before_shape"},
                                                                         its columns from here on; what is copied stays so
-                                "again": {…, "empty"},                  it is copied anew from here on; or from now
-                                                                        on only followed ("empty")
+                                "again": {…, "since"},                  it is copied anew from here on; or from
+                                                                        "since" on only followed
                                 "copied": true,                         the last chunk is among `chunks`
                                 "stopped": error}},
      "unknown": {type: events}, "largest": transaction}                 where there are any, or a larger one than before
@@ -21,7 +21,7 @@ The state after epoch k is the records 0…k applied in order; a full state is o
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -38,7 +38,8 @@ class TableState:
 
     table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
     (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
-    (`capture.shape`), None for all of it.
+    (`capture.shape`), None for all of it. names: of every column that it ever had. since: the position from which on it is followed
+    without a copy, when that lies behind the committed one.
     """
 
     table: Record
@@ -50,6 +51,8 @@ class TableState:
     stopped: Record | None = None
     generation: int = 0
     shape: Record | None = None
+    names: tuple[str, ...] = ()
+    since: Record | None = None
 
     @property
     def chunks(self) -> int:
@@ -64,7 +67,7 @@ class TableState:
     @property
     def begun(self) -> bool:
         """Whether it has, or will have, a place in the destination: not so when it was refused from the start."""
-        return not self.stopped or bool(self.coverage.done or self.changes_applied)
+        return not self.stopped or bool(self.coverage.done or self.changes_applied or self.generation)
 
     @property
     def state(self) -> str:
@@ -107,6 +110,8 @@ def apply(state: State | None, record: Record) -> State:
     if state is None:
         state = State(0, record["ledger"], record["identity"], record["to"], 0)
     tables = dict(state.tables)
+    if record.get("identity", state.identity) != state.identity:
+        tables = {name: replace(table, since=None) for name, table in tables.items()}  # of the server before
     for name, change in record["tables"].items():
         tables[name] = _apply_table(tables.get(name), change)
     return replace(
@@ -127,7 +132,9 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         if "estimated_chunks" not in planned["plan"]:
             raise _older()
         coverage = uncut_table(plan_from_dict(planned["plan"]))
-        table = TableState(planned["table"], planned["plan"], coverage, shape=planned.get("shape"))
+        table = TableState(
+            planned["table"], planned["plan"], coverage, shape=planned.get("shape"), names=_names(planned["table"])
+        )
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
@@ -148,7 +155,9 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
             table,
             table=described,
             plan=planned,
-            coverage=EMPTY if change["again"].get("empty") else uncut_table(plan_from_dict(planned)),
+            coverage=EMPTY if change["again"].get("since") else uncut_table(plan_from_dict(planned)),
+            names=_names(described, table.names),
+            since=change["again"].get("since"),
             rows_read=0,
             stopped=None,
             generation=table.generation + 1,
@@ -156,8 +165,13 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         )
     if "altered" in change:
         altered = change["altered"]
-        return replace(table, table=altered["table"], plan=altered["plan"], shape=altered.get("shape"))
+        names = _names(altered["table"], table.names)
+        return replace(table, table=altered["table"], plan=altered["plan"], shape=altered.get("shape"), names=names)
     return table
+
+
+def _names(table: Record, before: Sequence[str] = ()) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*before, *(column["name"] for column in table.get("columns", ()))]))
 
 
 def nulled(change: Record) -> Counter[str]:
@@ -186,6 +200,8 @@ def state_to_dict(state: State) -> Record:
             "nulled": t.nulled,
             "stopped": t.stopped,
             "generation": t.generation,
+            "names": list(t.names),
+            "since": t.since,
             "shape": t.shape,
         }
         for name, t in state.tables.items()
@@ -201,5 +217,7 @@ def state_from_dict(record: Record) -> State:
     for name, table in record["tables"].items():
         if "coverage" not in table:
             raise _older()
-        tables[name] = TableState(**{**table, "coverage": coverage_from_dict(table["coverage"])})
+        tables[name] = TableState(
+            **{**table, "coverage": coverage_from_dict(table["coverage"]), "names": tuple(table.get("names", ()))}
+        )
     return State(**{**record, "tables": tables})

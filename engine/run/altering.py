@@ -25,7 +25,8 @@ from engine.run.ddl import keeps_rows
 from engine.run.shapes import check_altered, shape_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
-from engine.source.connect import Connection
+from engine.source.connect import Connection, describe
+from engine.source.positions import Position, current
 from engine.source.preflight import refused
 
 Outcome = Literal["followed", "copied again", "stopped"]
@@ -33,8 +34,9 @@ Outcome = Literal["followed", "copied again", "stopped"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a table. table, plan: as they are from here on; of before, when it stopped. copied: nothing is read anew.
+    """What becomes of a table.
 
+    table, plan: as they are from here on; of before, when it stopped. since: nothing is read anew, it is followed from there on.
     shape: what of it is published from here on, as the ledger keeps it.
     """
 
@@ -43,7 +45,7 @@ class Verdict:
     table: Table
     plan: Plan
     error: TableStoppedError | None = None
-    copied: bool = False
+    since: Position | None = None
     shape: Record | None = None
 
     def told(self, before: Table, before_shape: Record | None) -> Record:
@@ -54,15 +56,16 @@ class Verdict:
         change |= {"before": before.as_dict(), "before_shape": before_shape}
         if self.outcome == "followed":
             return {"altered": change}
-        return {"again": {**change, "empty": self.copied}}
+        return {"again": {**change, "since": self.since.as_dict() if self.since else None}}
 
 
 @dataclass(frozen=True)
 class Altered:
     """A table as it was, and what it must fulfil to be followed.
 
-    copied: whether all of its chunks are finished. held: the columns of its mirror. fault: why the destination cannot get columns.
-    shape: what of it was published, as the ledger keeps it.
+    copied: whether all of its chunks are finished. held: the columns that it ever had. fault: why the destination cannot get
+    columns. shape: what of it was published, as the ledger keeps it. stopped: whether it had stopped. settled: whether the log
+    holds no other alteration of it behind this one; asked after the catalogue was read, which may show the table of later.
     """
 
     table: Table
@@ -71,6 +74,8 @@ class Altered:
     held: Collection[str]
     fault: Callable[[Table, Table], TableStoppedError | None]
     shape: Record | None = None
+    stopped: bool = False
+    settled: Callable[[], bool] = lambda: True
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
@@ -81,10 +86,13 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
         shape = shape_record(spec, after)
         if fault := altered.fault(published_as(before, altered.shape), published_as(after, shape)):
             raise fault
-        if statement is not None and _followed(altered, after, statement):
+        if statement is not None and not altered.stopped and _followed(altered, after, statement) and altered.settled():
             found = Verdict("followed", "every row keeps its values", after, altered.plan)
         else:
             found = _again(connection, spec, after, statement)
+            if not spec.source.copies:
+                # What the log holds up to here may have other columns than the catalogue shows, and there is no copy to show it.
+                found = replace(found, since=current(connection, describe(connection)))
         check_altered(spec, before, after, found.plan.chunk_key)
         return replace(found, shape=shape)
     except TableStoppedError as error:
@@ -132,4 +140,4 @@ def _again(connection: Connection, spec: Spec, after: Table, statement: str | No
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
     if not spec.source.copies:
         plan = followed(plan)
-    return Verdict("copied again", reason, after, plan, copied=not spec.source.copies)
+    return Verdict("copied again", reason, after, plan)

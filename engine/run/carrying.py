@@ -14,11 +14,11 @@ from engine.source.positions import Position, position_from_dict
 
 @dataclass
 class Carried:
-    """The chunks, exact at the position now; tables that stopped meanwhile; files that have been replaced by others."""
+    """The chunks, exact at the position now; tables that stopped meanwhile; of each, files that have been replaced by others."""
 
     chunks: list[Finished]
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
-    replaced: list[Path] = field(default_factory=list)
+    replaced: dict[tuple[str, int], list[Path]] = field(default_factory=dict)
 
 
 def carry_to(
@@ -47,7 +47,7 @@ def carry_to(
         carried.chunks.append(Finished(before.table, {**before.report, **changed}))
         kept = {file["name"] for file in report["files"]}
         folder = tasks[identity].request.folder
-        carried.replaced += [folder / file.name for file in before.files if file.name not in kept]
+        carried.replaced[identity] = [folder / file.name for file in before.files if file.name not in kept]
     return carried
 
 

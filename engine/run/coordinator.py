@@ -12,19 +12,21 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from engine import clock
+from engine.capture.binlog import BinlogStretch
 from engine.capture.carry import Carry, moving
 from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
-from engine.capture.segment import gtids_at
+from engine.capture.segment import gtids_at, read_stretch
 from engine.capture.shape import Shape
 from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TableGoneError, TidemarkError, TransientError, from_dict
+from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import Record, State, apply, nulled
@@ -95,7 +97,7 @@ class Coordinator:
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
         self._frozen: list[Finished] = []
-        self._replaced: list[Path] = []
+        self._replaced: dict[tuple[str, int], list[Path]] = {}
         self._stopped: dict[str, Record] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._shown: dict[str, str] = {}
@@ -272,7 +274,7 @@ class Coordinator:
         known = self.position
         due = self._due(known)
         first = min([known, *(_high(f) for f in due)], key=lambda p: p.order)
-        parts = cut(binlog_files(self._connection), first, position, self._session.slots)
+        parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
         frozen = [f for f in due if _high(f).order <= max(end.order, known.order)]
         reports, end, alteration = up_to_alteration(self._read_log(parts, frozen, known), end)
@@ -282,14 +284,15 @@ class Coordinator:
         # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
         frozen = [f for f in frozen if _high(f).order <= max(end.order, known.order)]
         read_s = clock.monotonic_s() - began
-        self._judge(alteration, asked)
+        self._judge(alteration, asked, max([end, known], key=lambda p: p.order))
         record = self._record(known, end, frozen, reports)
         self._ledger.commit(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
-        for path in self._replaced:
+        for path in (path for identity in published for path in self._replaced.pop(identity, ())):
             path.unlink(missing_ok=True)
-        self._replaced = []
+        if end.order >= position.order:
+            self._snapshot.log_read(began)
         for name in record["tables"]:
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
@@ -309,18 +312,29 @@ class Coordinator:
                 self._journal.write("table.nulled", table=name, columns=columns)
         self._show_progress()
 
-    def _judge(self, alteration: Alteration | None, asked: Sequence[Redump]) -> None:
+    def _settled(self, table: Table, start: Position) -> bool:
+        """Whether no statement of the log from `start` to its present end concerns the table."""
+        end, mariadb = current(self._connection, self._source.server), self._source.server.flavor == "mariadb"
+        stretch = BinlogStretch({}, start, end, mariadb=mariadb, awaited=[table])
+        for _ in read_stretch(self._source.endpoint, stretch, self._spec.first_server_id()):
+            pass
+        return stretch.altered is None
+
+    def _judge(self, alteration: Alteration | None, asked: Sequence[Redump], end: Position) -> None:
         """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
         statements: dict[str, str | None] = dict.fromkeys(alteration.tables, alteration.statement) if alteration else {}
         statements |= {name: None for redump in asked for name in redump.tables or self.state.tables}
         for name, statement in statements.items():
+            known = self.state.tables[name]
             altered = Altered(
                 self._tables[name],
                 self._plans[name],
-                self.state.tables[name].copied,
-                self._publisher.mirrored(name),
+                known.copied,
+                known.names,
                 self._publisher.evolution_fault,
-                self.state.tables[name].shape,
+                known.shape,
+                known.stopped is not None,
+                partial(self._settled, self._tables[name], end),
             )
             self._verdicts[name] = verdict(self._connection, self._spec, altered, statement)
 
@@ -353,7 +367,7 @@ class Coordinator:
             (able if moving(table, self._plans[f.table].key(table)) else others).append(f)
         ready = [f for f in able if _high(f).order <= known.order]
         carried = carry_to(known, ready, self._carry, lambda tasks, told: run_tasks(self._session.spark, tasks, told))
-        self._replaced += carried.replaced
+        self._replaced = carried.replaced
         for name, error in carried.stopped.items():
             self._stop_table(name, error)
         return [f for f in [*others, *carried.chunks] if f.table not in self._stopped]
@@ -371,10 +385,7 @@ class Coordinator:
         if not parts:
             return []
         follows = tuple(self._follow(name, frozen, known) for name, t in self.state.tables.items() if not t.stopped)
-        gone = TableGoneError.__name__
-        awaited = tuple(
-            self._tables[name] for name, t in self.state.tables.items() if t.stopped and t.stopped["error"] == gone
-        )
+        awaited = tuple(self._tables[name] for name, t in self.state.tables.items() if t.stopped)
         mariadb = self._source.server.flavor == "mariadb"
         tasks = [
             Segment(
@@ -401,7 +412,9 @@ class Coordinator:
         table, plan = self._tables[name], self._plans[name]
         exact = {f.report["chunk"]: _high(f).order for f in frozen if f.table == name}
         coverage = self._snapshot.coverage(name) or self.state.tables[name].coverage
-        progress = progress_of(coverage.pieces(), known.order, exact.get)
+        since = self.state.tables[name].since
+        through = max(known.order, position_from_dict(since).order) if since else known.order
+        progress = progress_of(coverage.pieces(), through, exact.get)
         folder = changes_folder(self._spec.sink.path, table.database, table.name)
         return Follow(table, plan.key(table), progress, folder, self._shape(table))
 
@@ -416,6 +429,7 @@ class Coordinator:
             for name, found in self._verdicts.items()
         }
         tables, stopped = table_records(cuts, frozen, reports, self._stopped, told)
+        self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
         logs = [log["next_seq"] for report in reports for log in report["tables"].values()]

@@ -1,5 +1,6 @@
 """One table that is being copied: what of it is cut, what waits, how fast it goes, whose turn it is, what is finished."""
 
+import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -52,6 +53,8 @@ class Copying:
     under_way: int = 0
     failures: int = 0
     retry_at: float = 0.0
+    changed_s: float = math.inf
+    """When a read first found that the table had changed (`clock.monotonic_s`)."""
     dropped: bool = False
     seconds: float = 0.0
     read: int = 0

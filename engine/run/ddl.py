@@ -19,7 +19,7 @@ _HARMLESS_CONSTRAINTS = (
     exp.CollateColumnConstraint,
     exp.CommentColumnConstraint,
 )
-_HARMLESS_OPTIONS = (exp.AlgorithmProperty, exp.LockProperty, exp.SchemaCommentProperty, exp.EngineProperty)
+_HARMLESS_OPTIONS = (exp.AlgorithmProperty, exp.LockProperty, exp.SchemaCommentProperty)
 # Rows are moved between partitions, none is dropped; sqlglot does not parse these.
 _PARTITIONS = re.compile(
     r"(?is)^ALTER\s+TABLE\s+\S+\s+(ADD|REORGANIZE|REBUILD|OPTIMIZE|ANALYZE|CHECK|COALESCE)\s+PARTITION\b[^;]*$"
@@ -51,11 +51,11 @@ def actions_of(statement: str) -> Actions | None:
             added.append(action.name)
         elif isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
             dropped += [column.name for column in action.args["tables"]]
-        elif isinstance(action, exp.ModifyColumn) and action.args.get("rename_from") is None:
+        elif isinstance(action, exp.ModifyColumn) and _modified_openly(action):
             changed.append(action.this.name)
         elif not _beside_the_rows(action):
             return None
-    if not all(isinstance(option, _HARMLESS_OPTIONS) for option in parsed.args.get("options") or ()):
+    if not all(_harmless_option(option) for option in parsed.args.get("options") or ()):
         return None
     return Actions(tuple(added), tuple(dropped), tuple(changed))
 
@@ -75,6 +75,21 @@ def _added_as_null(column: exp.ColumnDef) -> bool:
         if not (null or default or isinstance(kind, _HARMLESS_CONSTRAINTS)):
             return False
     return column.kind is not None and not column.kind.sql("mysql").upper().startswith(("TIMESTAMP", "SERIAL"))
+
+
+def _modified_openly(action: exp.ModifyColumn) -> bool:
+    """Whether the column keeps its name and becomes nothing that the catalogue's types do not tell, as a generated one."""
+    return action.args.get("rename_from") is None and all(
+        isinstance(constraint.args["kind"], (*_HARMLESS_CONSTRAINTS, exp.NotNullColumnConstraint))
+        for constraint in action.this.constraints
+    )
+
+
+def _harmless_option(option: exp.Expr) -> bool:
+    """InnoDB rebuilt is InnoDB; another engine may not keep the rows (BLACKHOLE)."""
+    if isinstance(option, exp.EngineProperty):
+        return bool(option.name.casefold() == "innodb")
+    return isinstance(option, _HARMLESS_OPTIONS)
 
 
 def _beside_the_rows(action: exp.Expr) -> bool:
@@ -97,11 +112,13 @@ def keeps_rows(before: Table, after: Table, statement: str, *, held: Sequence[st
     that comes back there would bring its old values.
     """
     actions = actions_of(statement)
-    if actions is None or before.key != after.key or not after.key:
+    if actions is None or before.key != after.key:
         return False
     names = [column.name for column in before.columns if column.name not in actions.dropped]
     expected, shown = {*names, *actions.added}, [column.name for column in after.columns]
-    if expected != set(shown) or set(actions.added) & {*held, *names}:
+    if expected != set(shown) or {name.casefold() for name in actions.added} & {
+        name.casefold() for name in (*held, *names)
+    }:
         return False
     if [name for name in shown if name in names] != names:  # in another order: another statement may have changed more
         return False

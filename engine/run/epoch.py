@@ -16,11 +16,14 @@ _PART_BYTES = 64 << 20
 """Bytes of binlog that are worth a task of their own."""
 
 
-def cut(files: dict[str, int], start: Position, end: Position, slots: int) -> list[tuple[Position, Position]]:
+def cut(
+    files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
+) -> list[tuple[Position, Position]]:
     """The stretch from `start` to `end` as at most `slots` parts that end where files end; pure.
 
     A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
-    the next epoch: the last part then ends before `end`.
+    the next epoch: the last part then ends before `end`, but never before `known`, the committed position: there are more parts
+    where that lies behind `start` by many.
     """
     parts: list[tuple[Position, Position]] = []
     begin, held = start, 0
@@ -33,7 +36,7 @@ def cut(files: dict[str, int], start: Position, end: Position, slots: int) -> li
         if held >= _PART_BYTES:
             parts.append((begin, Position(name, size)))
             begin, held = Position(name, size), 0
-            if len(parts) == slots:
+            if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]
 

@@ -71,7 +71,8 @@ class Publisher:
         for table in state.tables.values():
             if not table.begun:
                 continue
-            expected = bool(table.rows_read or table.changes_applied)
+            # While it is copied anew, a mirror that it had no key for may not be there yet.
+            expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.shape)
             self._open(shown, plan_from_dict(table.plan), state.ledger, expected)
 
@@ -84,11 +85,6 @@ class Publisher:
         except TableStoppedError as error:
             return error
         return None
-
-    def mirrored(self, name: str) -> set[str]:
-        """The names of the columns that the table's mirror holds, those that the source has dropped too."""
-        target = self._targets.get(name)
-        return target.delta.mirror_names() if target is not None else set()
 
     def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:
         delta = DeltaTables(self._root, ledger, table)
@@ -223,6 +219,8 @@ class Publisher:
             target.held.parts += parts
             if "copied" in last:
                 self._complete(target, target.held, epoch)
+        if target is not None and any("stopped" in part for _, part in parts):
+            target.held = None  # its mirror stays as it is; another copy begins anew
         for switch in _switches(last):
             self._switch(name, epoch, switch, again="again" in last)
 
@@ -266,12 +264,13 @@ class Publisher:
         if target is None:  # it was refused until now
             assert self._ledger.state is not None
             self._open(table, plan, self._ledger.state.ledger, expected=False)
-            return
+            target = self._targets[name]
         if target.held is None:
             self._merge(target)
         target.delta.evolve(table)
+        target.delta.create(expected=False)  # one that got a key gets a mirror
         target.moving = moving(table, plan.key(table))
-        if again and switch.get("empty"):
+        if again and switch.get("since"):
             target.held = None
             self._replace(target, epoch, [])
         elif again:

@@ -6,6 +6,7 @@ under way, so that a segment of the log waits for one task at the most. Spark's 
 whichever slot is free; towards the end groups get smaller, so that the readers end together.
 """
 
+import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -68,6 +69,7 @@ class Snapshot:
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
+        self._log_read_s = 0.0
 
     def add(self, copying: Copying) -> None:
         """Copy what is not finished of a table."""
@@ -84,17 +86,21 @@ class Snapshot:
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is cut; None for others."""
         copying = self._tables.get(table)
-        return copying.coverage if copying else None
+        return copying.coverage if copying and not copying.dropped else None
 
     def cut_since(self) -> dict[str, list[Chunk]]:
         """The chunks that were cut, or got nearer bounds, since the last commit, by table."""
-        return {name: list(c.uncommitted.values()) for name, c in self._tables.items() if c.changed}
+        return {name: list(c.uncommitted.values()) for name, c in self._tables.items() if c.changed and not c.dropped}
 
     def committed(self, table: str, coverage: Coverage) -> None:
         """An epoch was committed, with everything that was cut before."""
         if table in self._tables:
             copying = self._tables[table]
             copying.coverage, copying.uncommitted, copying.changed = coverage, {}, False
+
+    def log_read(self, asked_s: float) -> None:
+        """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
+        self._log_read_s = asked_s
 
     @property
     def idle(self) -> bool:
@@ -225,12 +231,18 @@ class Snapshot:
         # The groups that fail together, when a connection is lost, are one failure.
         copying.failures += clock.monotonic_s() >= copying.retry_at
         retry_s = min(_FIRST_RETRY_S * 2**copying.failures, 30.0)
-        retried = isinstance(error, TransientError) and copying.failures < _ATTEMPTS
+        if not isinstance(error, SchemaChangedError):
+            copying.changed_s = math.inf
+        elif copying.changed_s == math.inf:
+            copying.changed_s = clock.monotonic_s()
+        # The log will tell what became of a table that changes, however far behind the pipeline is.
+        awaited = isinstance(error, SchemaChangedError) and self._log_read_s <= copying.changed_s
+        retried = isinstance(error, TransientError) and (copying.failures < _ATTEMPTS or awaited)
         self._tell_failed(copying, chunks, group, error, retry_s if retried else None)
         if isinstance(error, SchemaChangedError) and not retried:
             batch.stopped[copying.table.full_name] = TableStoppedError(
                 error.message,
-                detail="The log has not told of it in several minutes; what is published of the table is right.",
+                detail="The log, read to its end since, has not told of it; what is published of the table is right.",
                 hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
             )
             copying.drop()

@@ -151,19 +151,18 @@ class DeltaTables:
         held = united(schema_of(DeltaTable(str(self.changes))), log_schema(arrow_schema(before)))
         check_evolution(after.full_name, held, log_schema(arrow_schema(after)))
 
-    def mirror_names(self) -> set[str]:
-        """The mirror's columns."""
-        return set(schema_of(DeltaTable(str(self.mirror))).names) if self.table.key else set()
-
     def evolve(self, table: Table) -> None:
         """From here on the table has these columns: the log gets those that it lacks, and wider types."""
         self.table = table
         log = DeltaTable(str(self.changes))
-        held, wanted = schema_of(log), log_schema(arrow_schema(table))
-        if any(name in held.names and held.field(name).type != wanted.field(name).type for name in wanted.names):
-            rewrite(log, united(held, wanted))
+        held = schema_of(log)
+        both = united(
+            held, log_schema(arrow_schema(table))
+        )  # never narrower: an epoch may be applied again after later ones
+        if any(both.field(name).type != held.field(name).type for name in held.names):
+            rewrite(log, both)
         else:
-            add_columns(log, wanted)
+            add_columns(log, both)
 
     def widen_mirror(self) -> None:
         """Give the mirror the table's columns that it lacks; their types are those that it has of the others."""
@@ -181,7 +180,8 @@ class DeltaTables:
         if self.applied("chunks") >= epoch:
             return None
         wanted = mirror_schema(self.table)
-        kept = [field for field in schema_of(delta) if field.name not in wanted.names]
+        names = {name.casefold() for name in wanted.names}
+        kept = [field for field in schema_of(delta) if field.name.casefold() not in names]
         delta = prepared(delta, wanted)
         delta.create_write_transaction(
             [_add(file) for file in files],

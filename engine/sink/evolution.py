@@ -23,14 +23,25 @@ def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def united(held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """What is held with the types that are wanted, and the wanted columns that it lacks."""
-    known = [wanted.field(f.name) if f.name in wanted.names else f for f in held]
+    """What is held with the types that are wanted where they are wider, and the wanted columns that it lacks."""
+    known = [
+        wanted.field(f.name) if f.name in wanted.names and _widens(f.type, wanted.field(f.name).type) else f
+        for f in held
+    ]
     return pa.schema([*known, *(f for f in wanted if f.name not in held.names)])
 
 
 def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
     """Raises TableStoppedError when a column that is held cannot become what is wanted without losing values."""
+    spelled = {name.casefold(): name for name in held.names}
     for field in wanted:
+        if spelled.get(field.name.casefold(), field.name) != field.name:
+            other = spelled[field.name.casefold()]
+            raise TableStoppedError(
+                f"{table}: column {field.name!r} differs by case alone from {other!r}, which its change log has.",
+                detail="Delta tables cannot have both. What is published is right up to the change of the table.",
+                hint="Move the table's folders in the destination away, then copy it again: python -m engine redump.",
+            )
         if field.name in held.names and not _widens(held.field(field.name).type, field.type):
             raise TableStoppedError(
                 f"{table}: column {field.name!r} is now {field.type}, which its change log, where it is "
@@ -42,8 +53,10 @@ def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
 
 def _widens(held: pa.DataType, wanted: pa.DataType) -> bool:
     """Whether every value of the one type is one of the other."""
-    if held == wanted or pa.types.is_string(wanted):
+    if held == wanted:
         return True
+    if pa.types.is_string(wanted):  # bytes need not be text
+        return not (pa.types.is_binary(held) or pa.types.is_nested(held))
     if pa.types.is_integer(held):
         digits = {8: 3, 16: 5, 32: 10, 64: 19}[held.bit_width]
         if pa.types.is_integer(wanted):

@@ -186,7 +186,7 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
-    world.epoch(again=switch(OLD, OLD, empty=True))
+    world.epoch(again=switch(OLD, OLD, since={"file": "b.000001", "offset": 9, "gtids": None}))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
     tell(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(5, 5)]
