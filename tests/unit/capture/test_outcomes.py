@@ -187,6 +187,8 @@ def take(writer: Writer, steps: list[Any]) -> list[int]:
         if step[0] == "rows":
             keys += writer.rows(step[1], step[2])
         elif step[0] == "savepoint":
+            if len(keys) > savepoints.get(name, len(keys)):
+                continue  # rows between two of one name are doubtful, which is another test's
             writer.log.query(f"SAVEPOINT `{step[1]}`")
             savepoints.pop(name, None)
             savepoints[name] = len(keys)
