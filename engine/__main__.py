@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,12 +60,13 @@ def _print(value: Any) -> None:
 @_guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Check the spec and the source: everything a run needs, before it starts."""
-    from engine.run.shapes import check_spec
+    from engine.run.shapes import as_read, check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
 
     spec = load(spec_file)
-    result = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id())
+    endpoint, first = endpoint_of(spec.source), spec.first_server_id()
+    result = run_preflight(endpoint, spec.source, first, partial(as_read, spec))
     check_spec(spec, result.tables)
     grants = minimal_grants(spec.source.user, result.server, spec.source.tables)
     if as_json:

@@ -52,11 +52,15 @@ class Shape:
         return tuple(c for c in table.columns if self._keeps(c.name) or c.name in filtered)
 
     def tolerant(self, table: Table) -> Table:
-        """The table as row images of it are read: dates that do not exist stop nothing in columns that are of no use."""
+        """The table as row images of it are read: columns of no use are passed over, so that nothing in them stops it.
+
+        Not documents: a change of a part of one is understood with the rest alone.
+        """
         if self.kept is None:
             return table
         needed = self.needed(table)
-        return replace(table, columns=tuple(c if c in needed else replace(c, null_dates=True) for c in table.columns))
+        columns = (replace(c, unread=c not in needed and c.type != "json") for c in table.columns)
+        return replace(table, columns=tuple(columns))
 
     def counted(self, nulled: Mapping[str, int]) -> Counter[str]:
         """Counts by column, of the published ones."""

@@ -27,6 +27,10 @@ from engine.errors import DecodeError
 _FIXED = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 3, 10: 3, 13: 1}
 _BIT, _TIMESTAMP, _DATETIME, _TIME, _DECIMAL, _STRING = 16, 17, 18, 19, 246, 254
 _BEFORE_FRACTION = {_TIMESTAMP: 4, _DATETIME: 5, _TIME: 3}
+FIXED = frozenset({*_FIXED, *_BEFORE_FRACTION, _BIT, _DECIMAL})
+"""Type codes of columns of fixed width."""
+COUNTED = frozenset({15, 140, 141, 242, 245, 252, 253, 254, 255})
+"""Type codes of columns with a length in front, and of those whose metadata tell which they are."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
 
 
@@ -74,7 +78,7 @@ def ends(records: Records, start: Offsets, columns: Sequence[Column], mapped: Se
 def _steps(announced: tuple[tuple[int, bytes], ...]) -> tuple[_Step, ...]:
     steps, fixed = [], []
     for n, (code, metadata) in enumerate(announced):
-        width = _fixed_width(code, metadata)
+        width = fixed_width(code, metadata)
         if width is not None:
             fixed.append((n, width))
             continue
@@ -92,7 +96,7 @@ def _by_byte(fixed: Iterable[tuple[int, int]]) -> tuple[tuple[int, npt.NDArray[n
     return tuple((byte, (1 - _BITS) @ by_bit) for byte, by_bit in widths.items())
 
 
-def _fixed_width(code: int, metadata: bytes) -> int | None:
+def fixed_width(code: int, metadata: bytes) -> int | None:
     """Bytes of a value in an image, None where a length in front of it tells them."""
     if code in _FIXED:
         return _FIXED[code]

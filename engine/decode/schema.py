@@ -16,7 +16,8 @@ class Column:
     type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
     precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
     for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop
-    the table). tells_apart: whether rows or chunks are told apart by it; no code of it may become "?".
+    the table). tells_apart: whether rows or chunks are told apart by it; no code of it may become "?". unread: whether it is
+    passed over.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Column:
     labels: tuple[str, ...] = ()
     null_dates: bool = False
     tells_apart: bool = False
+    unread: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,9 @@ def arrow_schema(table: Table) -> pa.Schema:
     """The Arrow schema of the table's rows (DESIGN 12)."""
     from engine.decode.types import value_type
 
-    return pa.schema([pa.field(c.name, value_type(c).arrow(c), c.nullable or c.null_dates) for c in table.columns])
+    return pa.schema(
+        [pa.field(c.name, value_type(c).arrow(c), c.nullable or c.null_dates or c.unread) for c in table.columns]
+    )
 
 
 def same_columns(a: Table, b: Table) -> bool:

@@ -22,7 +22,7 @@ from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
 from engine.run.begin import followed
 from engine.run.ddl import keeps_rows
-from engine.run.shapes import check_altered, shape_record
+from engine.run.shapes import as_read, check_altered, shape_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection, describe
@@ -109,7 +109,7 @@ def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
-    if error := refused([after]).get(after.full_name):
+    if error := refused([as_read(spec, after)]).get(after.full_name):
         raise error
     return after
 

@@ -17,7 +17,7 @@ from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
-from engine.run.shapes import check_spec, shape_record
+from engine.run.shapes import as_read, check_spec, shape_record
 from engine.settings import Spec, startup_position, startup_time
 from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables
@@ -49,7 +49,7 @@ def first_epoch(
     """
     position = anchored(_start(spec, connection, endpoint, server), spec, connection, endpoint, server)
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
-    unfit = refused(captured)
+    unfit = refused([as_read(spec, table) for table in captured])
     check_names(captured, spec.snapshot)
     check_spec(spec, captured)
     fit = [table for table in captured if table.full_name not in unfit]

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
-from engine.run.shapes import check_asked, check_rules, reshaped
+from engine.run.shapes import as_read, check_asked, check_rules, reshaped
 from engine.run.tidy import delete_unpublished
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, Server, open_connection
@@ -127,7 +128,7 @@ class _Run:
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
             session_to_come = starter.submit(self._start_spark)
             stack.callback(_stop_spark, session_to_come)
-            preflight = run_preflight(endpoint, self._spec.source, self._spec.first_server_id())
+            preflight = self._preflight(endpoint)
             preflight.require()
             endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
             ledger = Ledger(self._directory.ledger)
@@ -186,13 +187,16 @@ class _Run:
 
     def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
-        preflight = run_preflight(endpoint, self._spec.source, self._spec.first_server_id())
+        preflight = self._preflight(endpoint)
         preflight.require()
         before = ledger.state.epoch if ledger.state else -1
         source, state = self._begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         if state.epoch > before:
             publisher.submit(ledger.epoch(state.epoch))
         return source
+
+    def _preflight(self, endpoint: Endpoint) -> Preflight:
+        return run_preflight(endpoint, self._spec.source, self._spec.first_server_id(), partial(as_read, self._spec))
 
     def _start_spark(self) -> Any:
         from engine.spark.jobs import run_tasks

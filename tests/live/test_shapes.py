@@ -40,11 +40,14 @@ class Shaped:
 
 
 _WORDS = "name VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, level VARCHAR(5)"
-_OTHERS = f"{_WORDS}, grp INT NULL, price DECIMAL(8,2) NOT NULL, secret VARCHAR(60), mail VARBINARY(60), born DATE"
+_OTHERS = (
+    f"{_WORDS}, grp INT NULL, price DECIMAL(8,2) NOT NULL, odd ENUM('x', 'y') CHARACTER SET binary, secret VARCHAR(60), "
+    "mail VARBINARY(60), born DATE"
+)
 TABLES: dict[str, Shaped] = {
     "people": Shaped(
         f"id INT PRIMARY KEY, {_OTHERS}",
-        'exclude = ["secret", "Born"]\nmask = ["mail"]\n'
+        'exclude = ["secret", "Born", "odd"]\nmask = ["mail"]\n'
         "where = \"grp BETWEEN 10 AND 60 OR NOT (name IN ('anna', 'zoë') OR price < 300.5)\"",
         "id, name, level, grp, price, digest(mail) AS mail, extra",
         "grp BETWEEN 10 AND 60 OR NOT (name IN ('anna', 'zoë') OR price < 300.5)",
@@ -59,13 +62,13 @@ TABLES: dict[str, Shaped] = {
     ),
     "ranked": Shaped(
         f"id INT PRIMARY KEY, place INT NOT NULL, {_OTHERS}, KEY (place)",
-        'exclude = ["secret", "born", "mail"]\nwhere = "grp <> 7 AND (place < 700 OR 900 <= place) AND name > \'B\'"',
+        'exclude = ["secret", "born", "mail", "odd"]\nwhere = "grp <> 7 AND (place < 700 OR 900 <= place) AND name > \'B\'"',
         "id, place, name, level, grp, price",
         "grp <> 7 AND (place < 700 OR 900 <= place) AND name > 'B'",
     ),
     "worded": Shaped(
         f"k VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, id INT, {_OTHERS}, PRIMARY KEY (k, id)",
-        'exclude = ["secret", "born"]\nmask = { mail = "sha256", secret = "sha256" }\nwhere = "level NOT IN (\'b\', \'A\')"',
+        'exclude = ["secret", "born", "odd"]\nmask = { mail = "sha256", secret = "sha256" }\nwhere = "level NOT IN (\'b\', \'A\')"',
         "k, id, name, level, grp, price, digest(mail) AS mail",
         "level NOT IN ('b', 'A')",
     ),
@@ -194,7 +197,7 @@ def _assert_untold(folder: Path) -> None:
         content = path.read_bytes()
         if path.suffix == ".parquet":
             rows = pq.read_table(path, partitioning=None)
-            assert not {"secret", "born"} & set(rows.column_names), path
+            assert not {"secret", "born", "odd"} & set(rows.column_names), path
             content += b"".join(str(column.to_pylist()).encode() for column in rows.columns)
             read += rows.num_rows
         assert not [word for word in told if word in content], path
@@ -207,7 +210,9 @@ def _reshape(server: Server, pipeline: Pipeline) -> None:
     before, after = json.dumps(TABLES["people"].where, ensure_ascii=False), '"price < 500"'
     assert before in text
     pipeline.spec.write_text(
-        text.replace(before, after).replace('exclude = ["secret", "Born"]', 'exclude = ["secret", "born", "level"]')
+        text.replace(before, after).replace(
+            'exclude = ["secret", "Born", "odd"]', 'exclude = ["secret", "born", "odd", "level"]'
+        )
     )
     refused = pipeline.command("run", "--until", "caught-up")
     assert refused.returncode == 2, refused.stdout + refused.stderr
@@ -254,6 +259,7 @@ def _values(name: str, chance: random.Random) -> dict[str, Any]:
         "price": f"{chance.randrange(100_000)}e-2",
         "secret": f"{SECRET} {chance.random()}",
         "mail": chance.choice([None, f"{chance.randrange(300)}@masked".encode()]),
+        "odd": chance.choice([None, "x", "y"]),
         "born": chance.choice([None, "0000-00-00", "2001-02-03"]),
     }
     return values | ({"place": chance.randrange(2000)} if name == "ranked" else {})

@@ -6,6 +6,7 @@ Adding a type is adding one entry to the `TYPES` of one of the modules here.
 from engine.decode.schema import Column
 from engine.decode.types import addresses, bits, decimals, documents, labels, numbers, spatial, strings, temporal, times
 from engine.decode.types.base import ValueType
+from engine.decode.types.unread import UNREAD
 from engine.errors import TableStoppedError
 
 _MODULES = (numbers, bits, decimals, temporal, times, strings, labels, documents, spatial, addresses)
@@ -14,6 +15,8 @@ TYPES: dict[str, ValueType] = {name: entry for module in _MODULES for name, entr
 
 def value_type(column: Column) -> ValueType:
     """The entry of a column's type. Raises TableStoppedError for a type that this version does not decode."""
+    if column.unread:
+        return UNREAD
     entry = TYPES.get(column.type)
     fault = f"type {column.type.upper()}" if entry is None else entry.fault(column)
     if entry is None or fault:

@@ -308,13 +308,14 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
 
 
 def test_needed_columns_and_those_of_no_use() -> None:
-    """A SELECT fetches what is published and what the filter looks at; dates in other columns stop nothing and are not counted."""
+    """A SELECT fetches what is published and what the filter looks at; other columns are passed over and not counted."""
     shape = Shape(("id", "name"), where=parse_where("at IS NULL", TABLE))
     assert [c.name for c in shape.needed(TABLE)] == ["id", "at", "name"]
-    assert [c.name for c in shape.tolerant(TABLE).columns if c.null_dates] == [
+    assert [c.name for c in shape.tolerant(TABLE).columns if c.unread] == [
         c.name for c in TABLE.columns if c.name not in ("id", "at", "name")
     ]
     assert shape.counted({"day": 3, "name": 1}) == {"name": 1}
+    assert arrow_schema(Shape(("name",)).tolerant(TABLE)).field("id").type == pa.null()  # though it is NOT NULL
 
 
 @pytest.mark.parametrize("section", ['columns = ["n"]', 'mask = ["n"]', 'where = "n = 1"'])

@@ -2,6 +2,7 @@
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -76,6 +77,20 @@ def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> Non
     assert images.kind.tolist() == [kind for _, _, kind, _ in flat]
     for n, column in enumerate(table.columns):
         assert images.rows[n].to_pylist() == [expected(column, values[n]) for _, _, _, values in flat]
+
+
+@given(st.data())
+@settings(max_examples=150)
+def test_columns_that_are_passed_over_change_no_others(data: st.DataObject) -> None:
+    """With any columns of any type marked as unread, the others are what they were, and those are NULL."""
+    table, row = data.draw(tables(most=6))
+    payloads = log_of(table, data.draw(events(row))).payloads
+    unread = data.draw(st.lists(st.booleans(), min_size=len(table.columns), max_size=len(table.columns)))
+    columns = tuple(replace(c, unread=some) for c, some in zip(table.columns, unread, strict=True))
+    whole, _ = decoded(table, payloads)
+    images, _ = decoded(replace(table, columns=columns), payloads)
+    for passed_over, one, other in zip(unread, images.rows, whole.rows, strict=True):
+        assert one.null_count == len(one) == len(other) if passed_over else one.equals(other)
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 250, 251, 300])
