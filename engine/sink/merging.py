@@ -13,7 +13,7 @@ from engine.decode.schema import Table
 from engine.sink.evolution import conformed, mirror_schema
 
 _DELETES = ("-U", "-D")
-_MERGE_ROWS, _MERGE_BYTES = 64 << 10, 80 << 20
+_MERGE_ROWS, _MERGE_BYTES = 64 << 10, 24 << 20
 
 
 def newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
