@@ -16,7 +16,8 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 	@$(PYTHON) -m tests.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
-	$(PYTHON) -m pytest tests --ignore=tests/unit -n 2 --dist worksteal
+	$(PYTHON) -m pytest tests/browser
+	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal
 
 check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a minute
 	$(PYTHON) -m ruff format --check .

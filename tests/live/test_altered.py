@@ -13,6 +13,7 @@ import pytest
 from tests.live.altered import ALTERATIONS, Writer, alter, alterations, create
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
+from tests.live.every_type import statements
 from tests.live.pipeline import Pipeline
 from tests.servers import Server
 
@@ -129,3 +130,70 @@ def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema) -> pa.Table:
 
 def _key(schema: pa.Schema) -> list[str]:
     return [f'"{name}"' for name in ("id", "v2") if name in schema.names]
+
+
+BACKLOG = {
+    "generated": ["ALTER TABLE {t} MODIFY name VARCHAR(50) AS (CONCAT('x', id)) STORED"],
+    "moved": [
+        "ALTER TABLE {t} ADD COLUMN c INT, ADD COLUMN d INT",
+        "INSERT INTO {t} (id, v, c, d) VALUES (9001, 20, 200, 2000)",
+        "ALTER TABLE {t} MODIFY d INT AFTER id",
+    ],
+    "relabelled": [
+        "ALTER TABLE {t} ADD c ENUM('a', 'b')",
+        "INSERT INTO {t} (id, c) VALUES (9001, 'a')",
+        "ALTER TABLE {t} MODIFY c ENUM('b', 'a')",
+    ],
+    "signed": [
+        "ALTER TABLE {t} ADD c INT",
+        "INSERT INTO {t} (id, c) VALUES (9001, -1)",
+        "ALTER TABLE {t} MODIFY c INT UNSIGNED",
+    ],
+    "shortened": ["ALTER TABLE {t} MODIFY name VARCHAR(1)", "ALTER TABLE {t} MODIFY name VARCHAR(99)"],
+    "made_again": [
+        "CREATE TABLE `{d}`.`kept_{n}` AS SELECT id, v + 1 AS v FROM {t}",
+        "DROP TABLE {t}",
+        "CREATE TABLE {t} AS SELECT * FROM `{d}`.`kept_{n}`",
+        "ALTER TABLE {t} ADD PRIMARY KEY (id)",
+    ],
+    "commented": ["ALTER TABLE `{d}` /* why */ . `{n}` ADD COLUMN c INT NOT NULL DEFAULT 4"],
+}
+
+
+def test_a_backlog_in_which_the_catalogue_is_later_than_the_log(
+    flavor: str,
+    server_with: Callable[..., Server],
+    new_database: Callable[[Server], str],
+    new_pipeline: PipelineFactory,
+) -> None:
+    """What a table was at a place of the log is not what it is when that is read: nothing is read by the wrong definition."""
+    server = server_with(flavor, row_metadata="MINIMAL")
+    database = new_database(server)
+    for name in BACKLOG:
+        server.execute(ALTERATIONS["added"].create.format(t=f"`{database}`.`{name}`"))
+        server.execute(f"INSERT INTO `{database}`.`{name}` (id, v, name) VALUES (1, 1, 'one'), (2, 2, 'two')")
+    pipeline = new_pipeline(server, database, tables=[f"{database}.*", "!*.kept_*"])
+    pipeline.run("snapshot")
+    for name, texts in BACKLOG.items():
+        statements(server, *(text.format(t=f"`{database}`.`{name}`", d=database, n=name) for text in texts))()
+        server.execute(f"INSERT INTO `{database}`.`{name}` (id, v) VALUES (9002, 3)")
+    pipeline.run("caught-up")
+    for name in BACKLOG:
+        check(server, pipeline, name)
+
+
+def test_a_pipeline_that_only_follows_gets_past_alterations(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """There is no copy to show what came before the second of them; what comes after it is followed."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    pipeline = new_pipeline(server, database, source='startup = "latest"')
+    pipeline.run("caught-up")
+    for n, text in enumerate(("ADD COLUMN a INT DEFAULT 1", "ADD COLUMN b INT DEFAULT 2", "DROP COLUMN v")):
+        server.execute(f"ALTER TABLE `{database}`.t {text}")
+        server.execute(f"INSERT INTO `{database}`.t (id) VALUES (%s)", (n,))
+    pipeline.run("caught-up")
+    server.execute(f"INSERT INTO `{database}`.t (id, b) VALUES (9, 99)")
+    pipeline.run("caught-up")
+    rows = lake_table(pipeline.mirror("t")).select(["id", "a", "b"]).to_pylist()
+    assert {"id": 9, "a": 1, "b": 99} in rows

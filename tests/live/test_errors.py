@@ -108,29 +108,27 @@ def test_plan_and_status_keep_the_contract(pipeline: Pipeline, database: str) ->
     assert {"phase", "position", "lag_s", "lag_bytes", "runway_s", "epoch"} <= set(before)
 
 
-def test_a_changed_table_stops_alone(pipeline: Pipeline, server: Server, database: str) -> None:
-    """A table that is altered or truncated, or holds what cannot be read, stops with a named error; the others go on."""
+def test_a_table_that_cannot_be_read_stops_alone(pipeline: Pipeline, server: Server, database: str) -> None:
+    """A table that holds what cannot be read, or is dropped, stops with a named error; the others go on."""
     server.execute(f"CREATE TABLE `{database}`.bad (id INT PRIMARY KEY, d DATE)")
     statements(server, f"INSERT INTO `{database}`.bad VALUES (1, '2024-02-30')")()
     server.execute(f"CREATE TABLE `{database}`.dated (id INT PRIMARY KEY, d DATE)")
-    for name in ("u", "w"):
-        server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
+    server.execute(f"CREATE TABLE `{database}`.u (id INT PRIMARY KEY, v INT)")
     assert pipeline.command("run", "--until", "snapshot").returncode == 1  # `bad` cannot be copied
     server.execute(f"INSERT INTO `{database}`.u VALUES (1, 1)")
     day = f"INSERT INTO `{database}`.dated VALUES (1, '2024-02-28'), (2, '0000-00-00')"
     statements(server, "BEGIN", f"INSERT INTO `{database}`.t VALUES (4, 4)", day, "COMMIT")()
-    server.execute(f"ALTER TABLE `{database}`.u ADD COLUMN x INT")
-    server.execute(f"INSERT INTO `{database}`.u VALUES (2, 2, 2)")
-    server.execute(f"TRUNCATE `{database}`.w")
+    server.execute(f"DROP TABLE `{database}`.u")
     server.execute(f"INSERT INTO `{database}`.t VALUES (3, 3)")
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 1
-    assert f"{database}.u" in result.stderr
+    assert f"{database}.u" in result.stderr.replace("\n", "")
     tables = {table["table"].rpartition(".")[2]: table for table in pipeline.status()["tables"]}
-    stopped = dict.fromkeys(("bad", "dated", "u", "w"), "stopped")
+    stopped = dict.fromkeys(("bad", "dated", "u"), "stopped")
     assert {name: table["state"] for name, table in tables.items()} == {**stopped, "t": "streaming"}
     assert "'d' (DATE): the date 2024-02-30 does not exist" in tables["bad"]["error"]
     assert "'d' (DATE): the date 0000-00-00 does not exist" in tables["dated"]["error"]
+    assert "was dropped or renamed" in tables["u"]["error"]
     assert pipeline.mirror("dated").exists()
     assert not lake_table(pipeline.mirror("dated")).num_rows  # nothing of the transaction that cannot be read whole
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
