@@ -1,5 +1,6 @@
 """What of a change log a merge needs: the newest image of each key, and which of those can be appended."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -56,9 +57,11 @@ def _reduced(parts: list[pa.Table], key: Sequence[str]) -> pa.Table:
     return rows.take(pa.array(last_of_each(keys)))
 
 
-def largest_key(delta: DeltaTable, table: Table) -> int | None:
+def largest_key(delta: DeltaTable, table: Table) -> float | None:
     """The largest value of the key's first column that the mirror holds, by its files' statistics; None when they do not tell."""
     name = table.key[0]
+    if not delta.file_uris():
+        return -math.inf if pa.types.is_integer(mirror_schema(table).field(name).type) else None
     files = pa.table(delta.get_add_actions(flatten=True))
     if f"max.{name}" not in files.column_names or not pa.types.is_integer(files[f"max.{name}"].type):
         return None
@@ -67,7 +70,7 @@ def largest_key(delta: DeltaTable, table: Table) -> int | None:
     return largest
 
 
-def beyond(newest: pa.Table, table: Table, largest: int | None) -> tuple[pa.Table, pa.Table]:
+def beyond(newest: pa.Table, table: Table, largest: float | None) -> tuple[pa.Table, pa.Table]:
     """The rows whose keys are larger than any that the mirror holds, which are new to it, and all others.
 
     Those that are gone already are in neither. Applied again they are no longer beyond, so that doing it twice does no harm.
