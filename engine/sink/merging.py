@@ -77,6 +77,7 @@ def beyond(newest: pa.Table, table: Table, largest: float | None) -> tuple[pa.Ta
     """
     if largest is None:
         return newest.slice(0, 0), newest
-    larger = pc.greater(newest[table.key[0]], largest)
+    keys = newest[table.key[0]]
+    larger = pc.greater(keys, largest) if largest != -math.inf else pc.is_valid(keys)
     new = newest.filter(pc.and_(larger, pc.invert(newest["_tm_gone"])))
     return new.drop_columns("_tm_gone"), newest.filter(pc.invert(larger))

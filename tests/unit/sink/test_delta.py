@@ -195,3 +195,19 @@ def test_keys_beyond_the_mirror_are_appended(delta: DeltaTables) -> None:
     assert mirror(delta)[-2:] == [(7, 1, 70), (8, 1, 80)]
     assert delta.applied("merge") == 4
     assert DeltaTable(str(delta.mirror)).history(1)[0]["operation"] == "WRITE"
+
+
+def test_an_empty_mirror_takes_every_key(tmp_path: Path) -> None:
+    """Also those that no floating-point number is."""
+    table = Table("shop", "t", (Column("k", "bigint"), Column("v", "int")), ("k",))
+    delta = DeltaTables(tmp_path, "l", table)
+    delta.create(expected=False)
+    schema = log_schema(arrow_schema(table))
+    rows = [("+I", 2**62 + 1, 1, 1), ("+I", -(2**63), 2, 2), ("-D", 2**62 + 1, 1, 3), ("+I", 2**53 + 1, 3, 4)]
+    names = ("_tm_kind", "k", "v", "_tm_seq")
+    with FileWriter(delta.changes, "changes", schema, ("_tm_seq",)) as writer:
+        writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
+        files = writer.close()
+    delta.append("changes", 1, files)
+    delta.merge(1, files)
+    assert sorted(DeltaTable(str(delta.mirror)).to_pyarrow_table()["k"].to_pylist()) == [-(2**63), 2**53 + 1]
