@@ -21,7 +21,7 @@ The transaction identifiers name the ledger, so a destination that another ledge
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from engine.sink.evolution import (
     schema_of,
     united,
 )
-from engine.sink.merging import beyond, largest_key, newest_per_key
+from engine.sink.merging import beyond, key_ranges, largest_key, newest_per_key
 
 # Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
 # merge's memory, `max_spill_size`, is no help: it doubles its time, and a small one makes it hang.)
@@ -193,7 +193,7 @@ class DeltaTables:
         rows = sum(file.rows for file in files)
         return Applied(self.table.full_name, "replace", epoch, rows, len(files), round(time.monotonic() - began, 6))
 
-    def merge(self, epoch: int, files: Iterable[DataFile]) -> Applied | None:
+    def merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
         """Bring the changes in `files`, in their order, into the mirror; afterwards it is the source at the end of `epoch`.
 
         More keys than memory should hold are merged in several commits, of which the last carries the identifier. When it is
@@ -205,7 +205,7 @@ class DeltaTables:
             return None
         paths = [self.changes / file.name for file in files]
         keys, waiting = 0, None
-        for part in newest_per_key(paths, self.table):
+        for part in (p for limits in key_ranges(files, self.table) for p in newest_per_key(paths, self.table, limits)):
             if waiting is not None:
                 self._merge_part(waiting, CommitProperties())
             keys, waiting = keys + part.num_rows, part

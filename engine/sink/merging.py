@@ -10,15 +10,32 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from engine.capture.backfill import last_of_each
+from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.sink.evolution import conformed, mirror_schema
 
 _DELETES = ("-U", "-D")
 _MERGE_ROWS, _MERGE_BYTES = 64 << 10, 24 << 20
+_RANGE_ROWS = 1_000_000
+Limits = tuple[int, int] | None
 
 
-def newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
-    """The newest image of each key: the mirror's columns and `_tm_gone`, whether it says that the row is gone.
+def key_ranges(files: Sequence[DataFile], table: Table) -> list[Limits]:
+    """Ranges of the key's first column that a giant set of changes is merged by, one after the other; None for all of it.
+
+    In the order of their keys, ranges touch few files of the mirror each, or none; in the order of the log each part touches all of
+    them, and the merge's memory grows with the mirror (measured: 10 M new rows in random order took 1.2 GiB).
+    """
+    rows, name = sum(file.rows for file in files), table.key[0]
+    if rows <= 2 * _RANGE_ROWS or any(name not in file.low for file in files):
+        return [None]
+    low, high = min(file.low[name] for file in files), max(file.high[name] for file in files)
+    step = max(-(-(high - low + 1) * _RANGE_ROWS // rows), 1)
+    return [(start, min(start + step - 1, high)) for start in range(low, high + 1, step)]
+
+
+def newest_per_key(paths: Iterable[Path], table: Table, limits: Limits = None) -> Iterator[pa.Table]:
+    """The newest image of each key in `limits`: the mirror's columns and `_tm_gone`, whether it says that the row is gone.
 
     Comes in several tables, to be applied in order, when they hold more than `_MERGE_BYTES`. Rows are reduced as soon as they
     outnumber what is held, so that each is looked at a logarithmic number of times.
@@ -26,12 +43,8 @@ def newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
     wanted = mirror_schema(table).append(pa.field("_tm_kind", pa.string()))
     newest, more, rows = pa.table({}), [], 0
     for path in paths:
-        file = pq.ParquetFile(path)
-        there = [
-            name for name in wanted.names if name in file.schema_arrow.names
-        ]  # it may be older than an added column
-        for batch in file.iter_batches(_MERGE_ROWS, columns=there):
-            more.append(conformed(pa.Table.from_batches([batch]), wanted))
+        for batch in _batches(pq.ParquetFile(path), table.key[0], wanted.names, limits):
+            more.append(conformed(batch, wanted))
             rows += batch.num_rows
             if rows > newest.num_rows:
                 newest, more, rows = _reduced([newest, *more], table.key), [], 0
@@ -40,6 +53,26 @@ def newest_per_key(paths: Iterable[Path], table: Table) -> Iterator[pa.Table]:
                     newest = pa.table({})
     if newest.num_rows or more:
         yield _marked(_reduced([newest, *more], table.key))
+
+
+def _batches(file: pq.ParquetFile, key: str, names: Sequence[str], limits: Limits) -> Iterator[pa.Table]:
+    """The rows of a change log's file in a range; it may be older than some of the columns."""
+    there = [name for name in names if name in file.schema_arrow.names]
+    groups = [n for n in range(file.num_row_groups) if limits is None or _touches(file, n, key, limits)]
+    if not groups:
+        return
+    for batch in file.iter_batches(_MERGE_ROWS, row_groups=groups, columns=there):
+        rows = pa.Table.from_batches([batch])
+        if limits is not None:
+            rows = rows.filter(pc.and_(pc.greater_equal(rows[key], limits[0]), pc.less_equal(rows[key], limits[1])))
+        if rows.num_rows:
+            yield rows
+
+
+def _touches(file: pq.ParquetFile, group: int, key: str, limits: tuple[int, int]) -> bool:
+    columns = map(file.metadata.row_group(group).column, range(file.metadata.num_columns))
+    told = next(column.statistics for column in columns if column.path_in_schema == key)
+    return told is None or not told.has_min_max or not (told.max < limits[0] or told.min > limits[1])
 
 
 def _marked(newest: pa.Table) -> pa.Table:

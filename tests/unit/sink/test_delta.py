@@ -162,8 +162,10 @@ def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -
     assert delta.applied("merge") == 12
 
 
-def test_a_merge_in_parts_is_a_merge(delta: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More keys than memory should hold: several commits, the last one identified, the same mirror."""
+@pytest.mark.parametrize("range_rows", [1_000_000, 4, 1])
+def test_a_merge_in_parts_is_a_merge(delta: DeltaTables, monkeypatch: pytest.MonkeyPatch, range_rows: int) -> None:
+    """More keys than memory should hold, in ranges or not: several commits, the last one identified, the same mirror."""
+    monkeypatch.setattr("engine.sink.merging._RANGE_ROWS", range_rows)
     monkeypatch.setattr("engine.sink.merging._MERGE_BYTES", 1)
     monkeypatch.setattr("engine.sink.merging._MERGE_ROWS", 3)
     changes: list[Change] = [("+I", n, n, n, n) for n in range(10)]
