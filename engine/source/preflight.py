@@ -290,8 +290,6 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _variable("binlog_format", "ROW", _IMAGES),
     _variable("binlog_row_image", "FULL", _IMAGES),
     _metadata,
-    _variable("binlog_transaction_compression", "OFF", "Compressed transactions are not decoded by this version."),
-    _variable("log_bin_compress", "OFF", "Compressed events are not decoded by this version."),
     _monitoring,
     _replication,
     _server_ids,
