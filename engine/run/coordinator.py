@@ -322,6 +322,7 @@ class Coordinator:
 
     def _judge(self, alteration: Alteration | None, asked: Sequence[Redump], end: Position) -> None:
         """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
+        self._verdicts = {}  # an attempt that broke off may have left some
         statements: dict[str, str | None] = dict.fromkeys(alteration.tables, alteration.statement) if alteration else {}
         statements |= {name: None for redump in asked for name in redump.tables or self.state.tables}
         for name, statement in statements.items():
