@@ -169,6 +169,12 @@ def slices(buffer: Bytes, start: Offsets, end: Offsets, null: Nulls, type_: pa.D
     count = len(start)
     if not count:
         return pa.array([], type_)
+    if (start[1:] < start[:-1]).any():  # Arrow's offsets rise; what was unpacked lies behind what came plain
+        order = np.argsort(start, kind="stable")
+        back = np.empty(count, np.int64)
+        back[order] = np.arange(count)
+        sorted_ = slices(buffer, start[order], end[order], None if null is None else null[order], type_)
+        return sorted_.take(pa.array(back))
     wide = len(buffer) > _INT32_MAX
     offsets = np.empty(2 * count, dtype=np.int64 if wide else np.int32)
     offsets[0::2], offsets[1::2] = start, end

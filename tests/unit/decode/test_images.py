@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from engine.decode.events import Headers, read_headers, read_table_map
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_table_map, decode_images
 from engine.decode.schema import Column, Table
-from engine.decode.types.base import Mapped
+from engine.decode.types.base import Mapped, slices
 from engine.errors import DecodeError, SourceLostError, TableStoppedError
 from tests.unit.cells import announced
 from tests.unit.values import MAKERS, expected, tables
@@ -252,3 +253,11 @@ def test_a_row_event_with_another_number_of_columns_is_refused() -> None:
     wrong[1 + 19 + 8 + 2] = 9
     with pytest.raises(DecodeError, match="another number of columns"):
         decoded(table, [*payloads[:3], bytes(wrong)])
+
+
+def test_values_need_not_lie_in_the_buffers_order() -> None:
+    """What was compressed lies, unpacked, behind events that came later."""
+    buffer = np.frombuffer(b"onetwothree" + bytes(64), np.uint8)
+    start, end, null = np.array([6, 3, 3, 0]), np.array([11, 6, 3, 3]), np.array([False, False, True, False])
+    assert slices(buffer, start, end, null, pa.string()).to_pylist() == ["three", "two", None, "one"]
+    assert slices(buffer, start[::-1], end[::-1], None, pa.binary()).to_pylist() == [b"one", b"", b"two", b"three"]
