@@ -62,7 +62,7 @@ def check_table_map(table: Table, mapped: TableMap) -> None:
         detail=f"Captured: {', '.join(names)}. In the binlog: {len(mapped.columns)} columns"
         + (f" ({', '.join(mapped.names)})." if mapped.names else ".")
         + " The table was altered; what is published is right up to the change, nothing after it was guessed.",
-        hint="Remove the table from the pipeline's destination and ledger and copy it anew.",
+        hint="Copy it again: python -m engine redump.",
     )
 
 
