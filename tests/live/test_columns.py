@@ -8,7 +8,7 @@ import pytest
 
 from engine.capture.binlog import SchemaMismatch
 from engine.decode.images import AFTER, DELETE
-from engine.errors import DecodeError, TableStoppedError
+from engine.errors import DecodeError
 from engine.source.catalog import captured_tables, passed_over
 from engine.source.connect import open_connection
 from engine.source.preflight import refused
