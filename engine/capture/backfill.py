@@ -12,7 +12,7 @@ one and enters the other. Keys are compared by their bytes: a row image holds th
 its collation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.changes import Changes
+from engine.capture.changes import Changes, concatenate, empty
 from engine.decode.images import AFTER, INSERT
 from engine.plan.chunks import Range
 from engine.plan.keys import ChunkKey
 from engine.plan.places import Ask, inside
+
+_WAITING_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,36 @@ class Reduced:
         return {"changes": self.changes, "deleted": int(self.touched.num_rows) - upserted, "upserted": upserted}
 
 
-def reduce_changes(changes: Changes, identity: Sequence[str], key: ChunkKey | None, limits: Range, ask: Ask) -> Reduced:
-    """The effect of `changes` on the chunk with this range. key: None for a table that is one chunk."""
-    inside_range = changes.take(inside(changes.rows.select(key.names), limits, key, ask)) if key else changes
-    last = inside_range.take(last_of_each(inside_range.rows.select(identity)))
+def reduce_changes(
+    parts: Iterable[Changes],
+    schema: pa.Schema,
+    identity: Sequence[str],
+    key: ChunkKey | None,
+    limits: Range,
+    ask: Ask,
+) -> Reduced:
+    """The effect of changes, which come in order, on the chunk with this range.
+
+    schema: of their rows. key: None for a table that is one chunk. Images are reduced as they come, when those that wait outnumber
+    what is held: a window may hold a transaction of any size.
+    """
+    held, waiting, waiting_rows, count = empty(schema), list[Changes](), 0, 0
+    for changes in parts:
+        chosen = changes.take(inside(changes.rows.select(key.names), limits, key, ask)) if key else changes
+        if not len(chosen):
+            continue
+        waiting.append(chosen)
+        waiting_rows, count = waiting_rows + len(chosen), count + len(chosen)
+        if waiting_rows > max(len(held), _WAITING_ROWS):
+            held, waiting, waiting_rows = _last([held, *waiting], schema, identity), [], 0
+    last = _last([held, *waiting], schema, identity)
     exists = np.isin(last.fact("kind"), (INSERT, AFTER))
-    return Reduced(last.rows.select(identity), last.take(exists).rows, len(inside_range))
+    return Reduced(last.rows.select(identity), last.take(exists).rows, count)
+
+
+def _last(parts: list[Changes], schema: pa.Schema, identity: Sequence[str]) -> Changes:
+    changes = concatenate(parts, schema)
+    return changes.take(last_of_each(changes.rows.select(identity)))
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:

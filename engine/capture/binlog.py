@@ -24,7 +24,7 @@ from engine.capture.transactions import Facts, Transactions
 from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.schema import Table, image_schema
 from engine.decode.stream import Run
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import DecodeError, SourceLostError, TableStoppedError
@@ -65,10 +65,10 @@ class BinlogStretch:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
     awaited: tables that are not there but may come. since: by full name the place through which a table's rows are of no use, as
-    `Position.order`; they are not looked at. known: what
-    became of statements up to there is known already. log: see `log`. `position`: behind the last event that came. `transactions`:
-    those read. `census`: of the events that came. `altered`: why the stretch ends earlier than asked for; `end` is then where it
-    does. `stopped`: tables that cannot be followed, with the reason. `nulled`: dates that became NULL, by table and column.
+    `Position.order`; they are not looked at. known: what became of statements up to there is known already. log: see `log`.
+    `position`: behind the last event that came. `transactions`: those read. `census`: of the events that came. `altered`: why the
+    stretch ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed, with the reason.
+    `nulled`: dates that became NULL, by table and column.
     """
 
     def __init__(
@@ -309,8 +309,7 @@ class BinlogStretch:
         known = facts.at(images.event)
         columns = [images.kind, np.full(len(images.kind), number), run.offset[images.event]]
         columns += [column[known.of] for column in known.table.T]
-        schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-        rows = pa.table(images.rows, schema=schema)
+        rows = pa.table(images.rows, schema=image_schema(table))
         about = pa.table([pa.array(c) for c in columns], schema=FACTS)
         return images.event, Changes(rows, about, self.transactions.sources)
 

@@ -12,6 +12,7 @@ high watermark lies before it is carried there by a second backfill of its file.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.capture.backfill import reduce_changes, without
-from engine.capture.binlog import BinlogStretch, SchemaMismatch
-from engine.capture.changes import concatenate
-from engine.capture.chunk import ChunkRequest, changed, chunk_writer
+from engine.capture.binlog import BinlogStretch
+from engine.capture.chunk import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
-from engine.capture.segment import read_stretch
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.schema import Table, image_schema
 from engine.errors import TidemarkError
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
@@ -60,20 +59,9 @@ class Carry:
         request, shape = self.request, self.request.shape
         table = shape.tolerant(request.table)
         stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
-        try:
-            parts = [changes for _, _, changes in read_stretch(self.endpoint, stretch, self.first_server_id)]
-        except SchemaMismatch as mismatch:
-            raise changed(table, str(mismatch)) from mismatch
-        if stretch.altered is not None:
-            raise changed(table, stretch.altered.statement[:200])
-        if table.full_name in stretch.stopped:
-            raise stretch.stopped[table.full_name]
-        changes = concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))
-        order = ServerOrder(self.endpoint)
-        try:
-            reduced = reduce_changes(changes, table.key, request.key, request.limits, order)
-        finally:
-            order.close()
+        changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
+        with closing(ServerOrder(self.endpoint)) as order:
+            reduced = reduce_changes(changes, image_schema(table), table.key, request.key, request.limits, order)
         nulled, schema = shape.counted(stretch.nulled[table.full_name]), request.schema
         report = {"table": table.full_name, "chunk": request.number, "nulled": nulled}
         if not reduced.changes:

@@ -7,6 +7,7 @@ Rows stay columns from the socket to the file. Where a backfill may follow they 
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,14 +16,14 @@ import pyarrow as pa
 from engine import clock
 from engine.capture.backfill import Reduced, reduce_changes, without
 from engine.capture.binlog import BinlogStretch, SchemaMismatch
-from engine.capture.changes import Changes, concatenate
+from engine.capture.changes import Changes
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.segment import read_stretch
 from engine.capture.session import ReaderSession
 from engine.capture.shape import AS_IT_IS, Shape
 from engine.decode.gtid import joined
 from engine.decode.rows import check_types, decode_rows
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.schema import Table, arrow_schema, image_schema
 from engine.errors import SchemaChangedError, TableStoppedError
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import ChunkKey, bound_at
@@ -217,11 +218,8 @@ def backfill(
     """The changes between the watermarks, reduced to their effect on the chunk."""
     table = request.shape.tolerant(request.table)
     changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
-    order = ServerOrder(endpoint)
-    try:
-        return reduce_changes(changes, request.table.key, request.key, request.limits, order)
-    finally:
-        order.close()
+    with closing(ServerOrder(endpoint)) as order:
+        return reduce_changes(changes, image_schema(table), table.key, request.key, request.limits, order)
 
 
 def changes_between(
@@ -232,28 +230,33 @@ def changes_between(
     low: Position,
     high: Position,
     nulled: Counter[str],
-) -> Changes:
+) -> Iterator[Changes]:
     """A table's changes in (low, high]; what it learns of GTIDs makes `high` a candidate for the next low watermark.
 
-    Raises SchemaChangedError when the table was altered meanwhile.
+    Raises as `changes_of`.
     """
     stretch = BinlogStretch(
         {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
     )
-    try:
-        parts = [changes for _, _, changes in read_stretch(endpoint, stretch, first_server_id)]
-    except SchemaMismatch as mismatch:
-        raise changed(table, str(mismatch)) from mismatch
-    if stretch.altered is not None:
-        raise changed(table, f"At {stretch.altered.at}: {stretch.altered.statement[:200]}")
+    yield from changes_of(endpoint, first_server_id, table, stretch)
     nulled.update(stretch.nulled[table.full_name])
-    if table.full_name in stretch.stopped:
-        raise stretch.stopped[table.full_name]
     if session.watermarks.kind == "gtid" and low.gtids is not None:
         gtids = joined([low.gtids, str(stretch.transactions.gtids)], mariadb=False)
         known = Position(high.file, high.offset, gtids)
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
-    return concatenate(parts, pa.schema([field.with_nullable(True) for field in arrow_schema(table)]))
+
+
+def changes_of(endpoint: Endpoint, first_server_id: int, table: Table, stretch: BinlogStretch) -> Iterator[Changes]:
+    """The changes of the one table of a stretch. Raises SchemaChangedError when it was altered there, and what stops it."""
+    try:
+        for _, _, changes in read_stretch(endpoint, stretch, first_server_id):
+            yield changes
+    except SchemaMismatch as mismatch:
+        raise changed(table, str(mismatch)) from mismatch
+    if stretch.altered is not None:
+        raise changed(table, f"At {stretch.altered.at}: {stretch.altered.statement[:200]}")
+    if table.full_name in stretch.stopped:
+        raise stretch.stopped[table.full_name]
 
 
 def changed(table: Table, why: str) -> SchemaChangedError:

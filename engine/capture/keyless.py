@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from engine import clock
-from engine.capture.changes import log_schema
+from engine.capture.changes import concatenate, log_schema
 from engine.capture.chunk import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.session import ReaderSession
 from engine.decode.gtid import gtid_set_of
+from engine.decode.schema import image_schema
 from engine.errors import TableStoppedError
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
@@ -99,7 +100,8 @@ def _quiet(
     if opened.high == low:
         return True
     table = request.shape.tolerant(request.table)
-    changes = changes_between(session, endpoint, first_server_id, table, low, opened.high, Counter())
+    parts = changes_between(session, endpoint, first_server_id, table, low, opened.high, Counter())
+    changes = concatenate(parts, image_schema(table))
     if not len(changes):
         return True
     if not opened.visible or not changes.fact("tx_n").all():

@@ -106,6 +106,11 @@ def arrow_schema(table: Table) -> pa.Schema:
     )
 
 
+def image_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of the table's row images: that of its rows, every column nullable."""
+    return pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
+
+
 def same_columns(a: Table, b: Table) -> bool:
     """Whether two tables have the same columns and the same key; what was set for reading them does not count."""
     return a.key == b.key and _bare(a) == _bare(b)

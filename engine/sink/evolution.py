@@ -3,14 +3,13 @@
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, TableFeatures, write_deltalake
 
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.schema import Table, image_schema
 from engine.errors import TableStoppedError
 
 
 def mirror_schema(table: Table) -> pa.Schema:
     """The source's columns, all nullable, and `_tm_seq`: of the change that wrote the row, NULL where a chunk did."""
-    own = [field.with_nullable(True) for field in arrow_schema(table)]
-    return pa.schema([*own, pa.field("_tm_seq", pa.int64())])
+    return pa.schema([*image_schema(table), pa.field("_tm_seq", pa.int64())])
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -4,11 +4,12 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pymysql.converters import escape_item
 
@@ -91,6 +92,7 @@ def _shapes(_: Column) -> Cell:
     return st.tuples(text, st.sampled_from([0, 4326])).map(lambda s: f"ST_GeomFromText('{s[0]}', {s[1]})")
 
 
+@cache
 def _makers(flavor: str) -> list[tuple[Column, Callable[[Column], Cell]]]:
     absent = _MARIADB_ONLY if flavor == "mysql" else _MYSQL_ONLY
     made: list[tuple[Column, Callable[[Column], Cell]]] = []
@@ -116,12 +118,15 @@ def _tables(draw: st.DrawFn, flavor: str) -> tuple[str, list[str]]:
     return definitions, [f"({n}, {', '.join(cells)})" for n, cells in enumerate(rows)]
 
 
+@pytest.mark.timeout(900)
 def test_random_tables_are_read_exactly(servers: Pool, flavor: str) -> None:
     """Thousands of rows of random columns, NULLs and bounds among them, in batches that come as events of many rows."""
     server = servers.get(flavor)
     server.execute("CREATE DATABASE IF NOT EXISTS random_schemas")
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    phases = set(Phase) - {Phase.explain}  # which would trace every line of every example
+
+    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), phases=phases)
     @given(_tables(flavor))
     def read(table: tuple[str, list[str]]) -> None:
         definitions, rows = table

@@ -1,8 +1,11 @@
 """Tables that are copied again because that was asked for: what is wrong becomes right, what is lost is found again."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
 
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
 
 from tests.live.altered import Writer
 from tests.live.compare import assert_equal, source_table
@@ -49,7 +52,7 @@ def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
     with Writer(server, "d", NAMES, ROWS) as writer:
         runner = pipeline.start()
         pipeline.wait_for(lambda: _copied(pipeline) == {"d.a": 2, "d.b": 2}, runner)
-        _damage(pipeline)
+        _damage(pipeline, runner)
         kept = {f.rpartition("/")[2] for f in DeltaTable(str(pipeline.mirror("b"))).file_uris()}
         assert pipeline.command("redump", "--table", "d.a", "--reason", "damaged").returncode == 0
         pipeline.wait_for(lambda: _copied(pipeline)["d.a"] == 3, runner)
@@ -70,9 +73,19 @@ def _copied(pipeline: Pipeline) -> dict[str, int]:
     return {name: states.count(name) for name in sorted(set(states))}
 
 
-def _damage(pipeline: Pipeline) -> None:
-    """Rows changed, deleted and invented behind Tidemark's back."""
-    mirror = DeltaTable(str(pipeline.mirror("a")))
-    mirror.update({"v": "-1"}, predicate="id % 7 = 0")
-    mirror.delete("id % 11 = 0")
-    mirror.update({"id": "id + 100000"}, predicate="id % 13 = 0")
+def _damage(pipeline: Pipeline, runner: "Popen[bytes]") -> None:
+    """Rows changed, deleted and invented behind Tidemark's back, which meanwhile commits to the table itself."""
+    damages: list[Callable[[DeltaTable], object]] = [
+        lambda mirror: mirror.update({"v": "-1"}, predicate="id % 7 = 0"),
+        lambda mirror: mirror.delete("id % 11 = 0"),
+        lambda mirror: mirror.update({"id": "id + 100000"}, predicate="id % 13 = 0"),
+    ]
+    for damage in damages:
+        pipeline.wait_for(lambda damage=damage: _committed(damage, pipeline), runner)  # type: ignore[misc]
+
+
+def _committed(damage: Callable[[DeltaTable], object], pipeline: Pipeline) -> bool:
+    with suppress(CommitFailedError):
+        damage(DeltaTable(str(pipeline.mirror("a"))))
+        return True
+    return False
