@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.framing import Bytes, Offsets, words
+from engine.decode.framing import Bytes, Offsets, broken, words
 from engine.decode.tablemap import describe_columns, packed_integer
 from engine.decode.types.base import Mapped
 from engine.errors import SourceLostError
@@ -224,16 +224,7 @@ def read_table_map(body: bytes, *, mariadb: bool) -> TableMap:
     try:
         return _table_map(body, mariadb=mariadb)
     except (IndexError, UnicodeDecodeError) as error:
-        raise _broken("TABLE_MAP") from error
-
-
-def _broken(event: str) -> SourceLostError:
-    return SourceLostError(
-        f"A {event} event in the binlog does not have the layout of one.",
-        detail="Nothing of it was used; the position stays in front of it.",
-        hint="Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the "
-        "server's version.",
-    )
+        raise broken("TABLE_MAP") from error
 
 
 def _table_map(body: bytes, *, mariadb: bool) -> TableMap:
@@ -251,7 +242,7 @@ def _table_map(body: bytes, *, mariadb: bool) -> TableMap:
         columns.append(Mapped(code, metadata[used : used + width]))
         used += width
     if len(columns) != count or len(metadata) != size or used != size or at > len(body):
-        raise _broken("TABLE_MAP")
+        raise broken("TABLE_MAP")
     described, names = describe_columns(columns, body[at:], mariadb=mariadb)
     return TableMap(table_id(body), database, table, described, names)
 
@@ -276,7 +267,7 @@ def read_query(body: bytes) -> Query:
         at = 13 + status_size
         database = body[at : at + database_size].decode()
     except (struct.error, UnicodeDecodeError) as error:
-        raise _broken("QUERY") from error
+        raise broken("QUERY") from error
     return Query(database, body[at + database_size + 1 :].decode("utf-8", "replace"))
 
 
@@ -288,10 +279,10 @@ def read_xa_prepare(body: bytes) -> tuple[tuple[bytes, bytes, int], bool]:
     try:
         one_phase, form, gtrid, bqual = struct.unpack_from("<BIII", body)
     except struct.error as error:
-        raise _broken("XA_PREPARE") from error
+        raise broken("XA_PREPARE") from error
     data = body[13:]
     if len(data) < gtrid + bqual:
-        raise _broken("XA_PREPARE")
+        raise broken("XA_PREPARE")
     return (data[:gtrid], data[gtrid : gtrid + bqual], form), bool(one_phase)
 
 
@@ -299,7 +290,7 @@ def read_rotate(body: bytes) -> tuple[str, int]:
     """The body of a ROTATE event: the next file and the position in it. Raises SourceLostError when it is not one."""
     file = body[8:].decode("utf-8", "replace")
     if not file.rpartition(".")[2].isdecimal():
-        raise _broken("ROTATE")
+        raise broken("ROTATE")
     return file, int.from_bytes(body[:8], "little")
 
 

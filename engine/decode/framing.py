@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import TransientError
+from engine.errors import SourceLostError, TransientError
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
@@ -142,3 +142,13 @@ def grown(buffer: Bytes, filled: int) -> Bytes:
     larger = np.empty(2 * len(buffer), dtype=np.uint8)
     larger[:filled] = buffer[:filled]
     return larger
+
+
+def broken(event: str) -> SourceLostError:
+    """The error of an event whose body is not what its kind has."""
+    return SourceLostError(
+        f"A {event} event in the binlog does not have the layout of one.",
+        detail="Nothing of it was used; the committed position stays in front of it.",
+        hint="Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the "
+        "server's version.",
+    )

@@ -10,8 +10,8 @@ import struct
 import uuid
 from dataclasses import dataclass
 
+from engine.decode.framing import broken
 from engine.decode.gtid import GtidPosition, GtidSet
-from engine.errors import SourceLostError
 
 _TAGGED_FORMAT = 1
 
@@ -46,7 +46,7 @@ def read_tagged_gtid(body: bytes) -> TaggedGtid:
     try:
         return _tagged_gtid(body)
     except (IndexError, ValueError) as error:
-        raise _broken("GTID_TAGGED") from error
+        raise broken("GTID_TAGGED") from error
 
 
 def read_previous_gtids(body: bytes) -> GtidSet:
@@ -57,7 +57,7 @@ def read_previous_gtids(body: bytes) -> GtidSet:
     try:
         return _previous_gtids(body)
     except (struct.error, IndexError, ValueError) as error:
-        raise _broken("PREVIOUS_GTIDS") from error
+        raise broken("PREVIOUS_GTIDS") from error
 
 
 def read_gtid_list(body: bytes) -> GtidList:
@@ -66,7 +66,7 @@ def read_gtid_list(body: bytes) -> GtidList:
         (count,) = struct.unpack_from("<I", body)
         rows = [struct.unpack_from("<IIQ", body, 4 + 16 * n) for n in range(count & 0x0FFFFFFF)]
     except struct.error as error:
-        raise _broken("GTID_LIST") from error
+        raise broken("GTID_LIST") from error
     # Of each domain the server writes the newest entry last (MariaDB source, rpl_binlog_state::get_gtid_list).
     position = GtidPosition({domain: (server, number) for domain, server, number in rows})
     return GtidList({(domain, server): number for domain, server, number in rows}, position)
@@ -139,12 +139,3 @@ def _string(body: bytes, at: int) -> tuple[str, int]:
     if at + size > len(body):
         raise IndexError("the event ends in a text")
     return body[at : at + size].decode(), at + size
-
-
-def _broken(event: str) -> SourceLostError:
-    return SourceLostError(
-        f"A {event} event in the binlog does not have the layout of one.",
-        detail="Which transactions a position has behind it cannot be known; nothing of it was used.",
-        hint="Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the server's "
-        "version.",
-    )

@@ -1,4 +1,4 @@
-"""The committed state of a pipeline, and what an epoch does to it. Pure.
+"""The committed state of a pipeline, and what an epoch does to it. Pure, but for the time of a new record.
 
 An epoch record is the only unit of change:
 
@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from engine import clock
 from engine.errors import LedgerError
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
@@ -96,6 +97,12 @@ class State:
     def copied(self) -> bool:
         """Whether no chunk of a table that is followed is pending."""
         return all(table.copied or table.stopped for table in self.tables.values())
+
+
+def following(state: State, run: str, tables: Mapping[str, Record], **facts: Any) -> Record:
+    """The record of the epoch after `state`, which leaves the position and the sequence numbers where `facts` say no other."""
+    record: Record = {"epoch": state.epoch + 1, "run": run, "ts": clock.utc_text(), "from": state.position}
+    return {**record, "to": state.position, "next_seq": state.next_seq, "tables": tables, **facts}
 
 
 def apply(state: State | None, record: Record) -> State:

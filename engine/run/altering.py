@@ -2,8 +2,10 @@
 
     followed       every row has the values that it had, and the destination can have the columns: they are written from here on
     copied again   otherwise: nothing of the log is emitted for the table until its chunks are read anew, with the columns that it
-                   has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`run.publisher`)
-    stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it
+                   has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`run.publisher`).
+                   A pipeline that copies nothing (`source.startup`) empties the mirror and follows the table from here on
+    stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it; or nothing is copied
+                   and the log holds later alterations, so that what lies between has columns that nothing shows any more
 
 Copying again is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
 chunk before it is read, it is read with the columns of then, and a later alteration in the log comes here again: it finds chunks
@@ -36,7 +38,8 @@ Outcome = Literal["followed", "copied again", "stopped"]
 class Verdict:
     """What becomes of a table.
 
-    table, plan: as they are from here on; of before, when it stopped. since: nothing is read anew, it is followed from there on.
+    table, plan: as they are from here on; of before, when it stopped. since: nothing is read anew, what the log holds behind this
+    place is published.
     shape: what of it is published from here on, as the ledger keeps it.
     """
 
@@ -63,18 +66,20 @@ class Verdict:
 class Altered:
     """A table as it was, and what it must fulfil to be followed.
 
-    copied: whether all of its chunks are finished. held: the columns that it ever had. fault: why the destination cannot get
-    columns. shape: what of it was published, as the ledger keeps it. stopped: whether it had stopped. settled: whether the log
-    holds no other alteration of it behind this one; asked after the catalogue was read, which may show the table of later.
+    copied: whether all of its chunks are finished. held: the columns that it ever had. fits: raises TableStoppedError when the
+    destination cannot go from the one to the other, as published. shape: what of it was published, as the ledger keeps it.
+    stopped: the error that had stopped it. at: the place in the log behind the statement. settled: whether the log holds no other
+    alteration of it behind that; asked after the catalogue was read, which may show the table of later.
     """
 
     table: Table
     plan: Plan
     copied: bool
     held: Collection[str]
-    fault: Callable[[Table, Table], TableStoppedError | None]
+    fits: Callable[[Table, Table], None]
     shape: Record | None = None
-    stopped: bool = False
+    stopped: Record | None = None
+    at: Position | None = None
     settled: Callable[[], bool] = lambda: True
 
 
@@ -84,19 +89,33 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
     try:
         after = _as_it_is(connection, spec, before)
         shape = shape_record(spec, after)
-        if fault := altered.fault(published_as(before, altered.shape), published_as(after, shape)):
-            raise fault
+        altered.fits(published_as(before, altered.shape), published_as(after, shape))
         if statement is not None and not altered.stopped and _followed(altered, after, statement) and altered.settled():
             found = Verdict("followed", "every row keeps its values", after, altered.plan)
         else:
             found = _again(connection, spec, after, statement)
             if not spec.source.copies:
-                # What the log holds up to here may have other columns than the catalogue shows, and there is no copy to show it.
-                found = replace(found, since=current(connection, describe(connection)))
+                found = replace(found, since=_since(connection, altered, statement))
         check_altered(spec, before, after, found.plan.chunk_key)
         return replace(found, shape=shape)
     except TableStoppedError as error:
         return Verdict("stopped", error.message, before, altered.plan, error)
+
+
+def _since(connection: Connection, altered: Altered, statement: str | None) -> Position:
+    """From where on a table that is not copied can be read by its present columns without a gap, if that was not asked for."""
+    if statement is None:
+        return current(connection, describe(connection))
+    name = altered.table.full_name
+    missed = altered.stopped is not None and altered.stopped["error"] != TableGoneError.__name__
+    if missed or altered.at is None or not statement or not altered.settled():
+        raise TableStoppedError(
+            f"{name} was altered so that the log's next rows of it cannot be read: {statement[:200] or 'no statement shows how'}",
+            detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the log does not "
+            "tell. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
+            hint=f"Follow it from now on, without what lies between: python -m engine redump SPEC --table {name}",
+        )
+    return altered.at
 
 
 def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:

@@ -29,7 +29,7 @@ from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
-from engine.ledger.state import Record, State, apply, nulled
+from engine.ledger.state import Record, State, apply, following, nulled
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
@@ -149,6 +149,7 @@ class Coordinator:
         self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
         self._show_resumed()
         self._show_progress()
+        self._control.look()  # a goal is not reached while a command waits
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
@@ -164,7 +165,7 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        copied = self.state.copied and self._snapshot.idle and not self._frozen
+        copied = self.state.copied and self._snapshot.idle and not self._frozen and not self._control.redumps()
         if until == "snapshot":
             return copied
         return until == "caught-up" and copied and self.position.order >= target.order
@@ -332,9 +333,10 @@ class Coordinator:
                 self._plans[name],
                 known.copied,
                 known.names,
-                self._publisher.evolution_fault,
+                self._publisher.check_columns,
                 known.shape,
-                known.stopped is not None,
+                known.stopped,
+                end,
                 partial(self._settled, self._tables[name], end),
             )
             self._verdicts[name] = verdict(self._connection, self._spec, altered, statement)
@@ -434,19 +436,12 @@ class Coordinator:
         for name, error in stopped.items():
             self._stop_table(name, error)
         logs = [log["next_seq"] for report in reports for log in report["tables"].values()]
-        record: Record = {
-            "epoch": self.state.epoch + 1,
-            "run": self._journal.run,
-            "ts": clock.utc_text(),
-            "from": known.as_dict(),
-            "to": self._after(known, end, reports).as_dict(),
-            "next_seq": max([self.state.next_seq, *logs]),
-            "tables": tables,
-            **seen(reports, self.state.largest),
-        }
-        following = apply(self.state, record)
+        to, next_seq = self._after(known, end, reports).as_dict(), max([self.state.next_seq, *logs])
+        facts = seen(reports, self.state.largest)
+        record = following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
+        after = apply(self.state, record)
         for name, change in tables.items():
-            if "chunks" in change and following.tables[name].copied and not self.state.tables[name].copied:
+            if "chunks" in change and after.tables[name].copied and not self.state.tables[name].copied:
                 change["copied"] = True
         return record
 

@@ -9,11 +9,10 @@ committed are read again.
 
 from dataclasses import replace
 
-from engine import clock
 from engine.capture.search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError
-from engine.ledger.state import Record, State
+from engine.ledger.state import Record, State, following
 from engine.source.ancestry import awaits, has_gtids, lost_elsewhere
 from engine.source.connect import Connection, Endpoint, Server, query
 from engine.source.heads import read_head
@@ -28,16 +27,8 @@ def followed(
     """The epoch that leads the ledger to another server. Raises SourceLostError when it cannot be proved to be the same history."""
     position = position_from_dict(state.position)
     place = _place(state, position, connection, endpoint, server, first_server_id)
-    return {
-        "epoch": state.epoch + 1,
-        "run": run,
-        "ts": clock.utc_text(),
-        "identity": server.identity,
-        "from": position.as_dict(),
-        "to": replace(place, gtids=position.gtids).as_dict(),
-        "next_seq": state.next_seq,
-        "tables": {},
-    }
+    to = replace(place, gtids=position.gtids).as_dict()
+    return following(state, run, {}, identity=server.identity, to=to)
 
 
 def told(state: State, record: Record) -> Record:

@@ -15,7 +15,7 @@ from engine.capture.carry import moving
 from engine.capture.files import DataFile
 from engine.capture.shape import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TableStoppedError, TidemarkError
+from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
@@ -76,15 +76,10 @@ class Publisher:
             shown = published_as(table_from_dict(table.table), table.shape)
             self._open(shown, plan_from_dict(table.plan), state.ledger, expected)
 
-    def evolution_fault(self, before: Table, after: Table) -> TableStoppedError | None:
-        """Why the destination cannot follow a table, as published before and after, to these columns, if it cannot."""
-        target = self._targets.get(before.full_name)
-        try:
-            if target is not None:
-                target.delta.check(before, after)
-        except TableStoppedError as error:
-            return error
-        return None
+    def check_columns(self, before: Table, after: Table) -> None:
+        """Raises TableStoppedError when the destination cannot follow a table, as published before and after, to these columns."""
+        if target := self._targets.get(before.full_name):
+            target.delta.check(before, after)
 
     def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:
         delta = DeltaTables(self._root, ledger, table)
@@ -115,6 +110,7 @@ class Publisher:
                     if name in self._targets:  # the files of earlier epochs have the columns of then
                         before = published_as(table_from_dict(switch["before"]), switch.get("before_shape"))
                         self._targets[name].delta.table = before
+                        self._targets[name].moving = True  # by the plan of then, perhaps; right for every plan
         self._append(records)
         self._merge_all()
         self._thread.start()

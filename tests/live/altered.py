@@ -1,13 +1,13 @@
 """Tables that are altered in every way while they are copied and followed, and writers that know nothing of it."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import pymysql
 
+from tests.live.background import Background
 from tests.servers import Server
 
 CREATE = "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20) CHARACTER SET utf8mb4, state ENUM('new', 'old'), note TEXT)"
@@ -126,41 +126,23 @@ def create(server: Server, database: str, name: str, rows: int) -> None:
         connection.commit()
 
 
-class Writer:
+class Writer(Background):
     """Inserts, updates and deletes rows of some tables all the time, by columns that each of them keeps."""
 
     def __init__(self, server: Server, database: str, names: Sequence[str], rows: int) -> None:
+        super().__init__()
         self._server, self._database, self._names, self._rows = server, database, names, rows
-        self._stopping = threading.Event()
-        self._failed: BaseException | None = None
         self.written = dict.fromkeys(names, 0)
-        self._thread = threading.Thread(target=self._write, daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End it; raises what it failed with."""
-        self._stopping.set()
-        self._thread.join()
-        if self._failed is not None:
-            raise self._failed
-
-    def _write(self) -> None:
-        try:
-            with closing(self._server.connect(database=self._database)) as connection, connection.cursor() as cursor:
-                cursor.execute("SET lock_wait_timeout = 5, sql_mode = ''")
-                turn = 0
-                while not self._stopping.wait(0.002):
-                    turn += 1
-                    for name in self._names:
-                        self._one(cursor, name, turn)
-        except BaseException as error:  # noqa: BLE001 - raised again by `stop`
-            self._failed = error
+    def work(self, _number: int) -> None:
+        """A statement on each table in turn."""
+        with closing(self._server.connect(database=self._database)) as connection, connection.cursor() as cursor:
+            cursor.execute("SET lock_wait_timeout = 5, sql_mode = ''")
+            turn = 0
+            while not self.stopping.wait(0.002):
+                turn += 1
+                for name in self._names:
+                    self._one(cursor, name, turn)
 
     def _one(self, cursor: Any, name: str, turn: int) -> None:
         key = turn * 7 % self._rows

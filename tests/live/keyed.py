@@ -6,15 +6,15 @@ the order that the server gives them is not that of their bytes.
 
 import hashlib
 import random
-import threading
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any
 
 import pymysql
 
+from tests.live.background import Background
 from tests.live.traffic import CONFLICTS
 from tests.servers import Server
 
@@ -159,47 +159,25 @@ def _row(kind: Keyed, n: int, v: int) -> tuple[Any, ...]:
     return (*kind.key(n), *([kind.chunk(n)] if kind.moves else []), v, f"row {n}")
 
 
-class KeyedWriter:
-    """Threads that write to the tables until `stop`; `committed` counts by table. Conflicts are what concurrent writers have."""
+class KeyedWriter(Background):
+    """Writes to the tables; `committed` counts transactions by table. Conflicts are what concurrent writers have."""
 
-    def __init__(self, server: Server, database: str, names: list[str], rows: int, threads: int = 2) -> None:
+    def __init__(self, server: Server, database: str, names: list[str], rows: int) -> None:
+        super().__init__(threads=2)
         self._server, self._database, self._names, self._rows = server, database, names, rows
-        self._stopping = threading.Event()
         self.committed: dict[str, int] = dict.fromkeys(names, 0)
-        self.failures: list[str] = []
-        self._threads = [threading.Thread(target=self._write, args=(n,), daemon=True) for n in range(threads)]
 
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End; fails when a writer failed."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        assert not self.failures, self.failures
-
-    def _write(self, number: int) -> None:
+    def work(self, number: int) -> None:
+        """Random transactions on random tables."""
         chance = random.Random(number)
-        try:
-            with closing(
-                self._server.connect(database=self._database, charset="utf8mb4", autocommit=False)
-            ) as connection:
-                with connection.cursor() as cursor:
-                    cursor.execute("SET time_zone = '+00:00'")
-                while not self._stopping.is_set():
-                    name = chance.choice(self._names)
-                    with suppress(_ConflictError):
-                        self._transaction(connection, KEYED[name], name, chance)
-                        self.committed[name] += 1
-                    self._stopping.wait(0.001)
-        except BaseException as error:  # noqa: BLE001 - told by `stop`
-            self.failures.append(repr(error))
+        with closing(self._server.connect(database=self._database, charset="utf8mb4", autocommit=False)) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute("SET time_zone = '+00:00'")
+            while not self.stopping.wait(0.001):
+                name = chance.choice(self._names)
+                with suppress(_ConflictError):
+                    self._transaction(connection, KEYED[name], name, chance)
+                    self.committed[name] += 1
 
     def _transaction(self, connection: Any, kind: Keyed, name: str, chance: random.Random) -> None:
         try:

@@ -182,18 +182,37 @@ def test_a_backlog_in_which_the_catalogue_is_later_than_the_log(
         check(server, pipeline, name)
 
 
-def test_a_pipeline_that_only_follows_gets_past_alterations(
+def test_a_pipeline_that_only_follows_loses_nothing_in_silence(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """There is no copy to show what came before the second of them; what comes after it is followed."""
+    """What the catalogue shows is followed from the statement on; what it no longer shows stops the table."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
     pipeline = new_pipeline(server, database, source='startup = "latest"')
     pipeline.run("caught-up")
-    for n, text in enumerate(("ADD COLUMN a INT DEFAULT 1", "ADD COLUMN b INT DEFAULT 2", "DROP COLUMN v")):
+    server.execute(f"INSERT INTO `{database}`.t VALUES (1, 1)")
+    server.execute(f"ALTER TABLE `{database}`.t ADD COLUMN a INT DEFAULT 1")
+    server.execute(f"INSERT INTO `{database}`.t (id, a) VALUES (2, 22)")
+    pipeline.run("caught-up")
+    assert _kinds(pipeline) == ["copied again"]
+    assert lake_table(pipeline.mirror("t")).select(["id", "v", "a"]).to_pylist() == [{"id": 2, "v": None, "a": 22}]
+    assert sorted(lake_table(pipeline.changes("t"))["id"].to_pylist()) == [1, 2]
+
+    for n, text in enumerate(("ADD COLUMN b INT DEFAULT 2", "DROP COLUMN v", "ADD COLUMN c INT DEFAULT 3"), 3):
         server.execute(f"ALTER TABLE `{database}`.t {text}")
         server.execute(f"INSERT INTO `{database}`.t (id) VALUES (%s)", (n,))
+    assert pipeline.command("run", "--until", "caught-up").returncode == 1
+    assert set(_kinds(pipeline)[1:]) == {"stopped"}
+    stopped = pipeline_state(pipeline)
+    assert stopped == {f"{database}.t": "stopped"}
+    assert sorted(lake_table(pipeline.changes("t"))["id"].to_pylist()) == [1, 2]
+
+    assert pipeline.command("redump", "--table", f"{database}.t", "--reason", "go on").returncode == 0
     pipeline.run("caught-up")
     server.execute(f"INSERT INTO `{database}`.t (id, b) VALUES (9, 99)")
     pipeline.run("caught-up")
-    rows = lake_table(pipeline.mirror("t")).select(["id", "a", "b"]).to_pylist()
-    assert {"id": 9, "a": 1, "b": 99} in rows
+    rows = lake_table(pipeline.mirror("t")).select(["id", "a", "b", "c"]).to_pylist()
+    assert rows == [{"id": 9, "a": 1, "b": 99, "c": 3}]
+
+
+def _kinds(pipeline: Pipeline) -> list[str]:
+    return [e["kind"] for e in pipeline.events("source.event")]

@@ -1,14 +1,15 @@
 """A pipeline under writers whose transactions come in every form that a log has: mirror and change log stay the source."""
 
+import json
 import random
-import threading
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pymysql
 import pytest
 
+from tests.live.background import Background
 from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.live.conftest import PipelineFactory
 from tests.servers import Server
@@ -17,20 +18,24 @@ ROWS = 2000
 _CONFLICTS = (1205, 1213, 1062, 1614, 1399)
 
 
-class Odd:
+class Odd(Background):
     """One session's transactions: XA, savepoints, rollbacks, two engines, large, tagged or of another domain, compressed."""
 
     def __init__(self, server: Server, seed: int) -> None:
+        super().__init__()
         self._server, self._seed, self._random = server, seed, random.Random(seed)
         self._mariadb, self._number = server.flavor == "mariadb", 0
         self.done: dict[str, int] = {}
 
-    def run(self, stopping: threading.Event) -> None:
+    def work(self, _number: int) -> None:
+        """Transactions of random forms."""
         forms = [self._plain, self._xa, self._xa_rolled_back, self._one_phase, self._savepoints, self._rolled_back]
-        forms += [self._other_engine, self._large, self._tagged, self._rotated]
+        forms += [self._other_engine, self._large, self._tagged, self._rotated, self._document]
         with closing(self._server.connect(database="d", autocommit=False)) as connection, connection.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 2")
-            while not stopping.wait(0.005):
+            if not self._mariadb:
+                cursor.execute("SET binlog_row_value_options = PARTIAL_JSON")
+            while not self.stopping.wait(0.005):
                 form = self._random.choice(forms)
                 self._number += 1
                 try:
@@ -111,6 +116,19 @@ class Odd:
         self._write(cursor, "m")
         cursor.execute("SET autocommit = 0")
 
+    def _document(self, cursor: Any) -> None:
+        """Documents changed in place: MySQL logs what changed alone."""
+        key, kept = self._random.randrange(50), json.dumps({"n": [1, 2, {"a": "x" * 200}], "keep": "y" * 200})
+        cursor.execute("INSERT IGNORE INTO d.j VALUES (%s, %s)", (key, kept))
+        for change in (
+            "JSON_SET(doc, '$.n[1]', %s)",
+            "JSON_REPLACE(doc, '$.n[2].a', %s)",
+            "JSON_ARRAY_INSERT(doc, '$.n[0]', %s)",
+        ):
+            cursor.execute(f"UPDATE d.j SET doc = {change} WHERE id = %s", (self._number, key))
+        cursor.execute("UPDATE d.j SET doc = JSON_REMOVE(doc, '$.n[3]') WHERE id = %s", (key,))
+        cursor.execute("COMMIT")
+
     def _large(self, cursor: Any) -> None:
         cursor.execute("UPDATE d.t SET v = v + 1, note = REPEAT(note, 2) WHERE id % 3 = 0 AND LENGTH(note) < 4000")
         cursor.execute("COMMIT")
@@ -143,29 +161,16 @@ def test_every_form_of_transaction(
     server.execute("CREATE DATABASE d")
     for name, engine in (("t", "InnoDB"), ("m", "MyISAM")):
         server.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT, note TEXT) ENGINE={engine}")
+    server.execute("CREATE TABLE d.j (id INT PRIMARY KEY, doc JSON)")
     pipeline = new_pipeline(server, "d", chunk_rows=200, poll=0.3, merge=2.0)
     writers = [Odd(server, seed) for seed in range(3)]
-    stopping, failed = threading.Event(), list[BaseException]()
-
-    def work(writer: Odd) -> None:
-        try:
-            writer.run(stopping)
-        except BaseException as error:  # noqa: BLE001 - told below
-            failed.append(error)
-
-    threads = [threading.Thread(target=work, args=(writer,)) for writer in writers]
-    for thread in threads:
-        thread.start()
-    try:
+    with ExitStack() as running:
+        for writer in writers:
+            running.enter_context(writer)
         runner = pipeline.start()
-        pipeline.wait_for(lambda: failed or len(pipeline.events("table.state")) >= 4, runner)
+        pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 6, runner)
         since = sum(sum(writer.done.values()) for writer in writers)
-        pipeline.wait_for(lambda: failed or sum(sum(w.done.values()) for w in writers) > since + 300, runner)
-    finally:
-        stopping.set()
-        for thread in threads:
-            thread.join()
-    assert not failed
+        pipeline.wait_for(lambda: sum(sum(w.done.values()) for w in writers) > since + 300, runner)
     pipeline.finish(runner)
     assert {form for writer in writers for form in writer.done} >= {
         "_xa",
@@ -173,8 +178,9 @@ def test_every_form_of_transaction(
         "_one_phase",
         "_savepoints",
         "_large",
+        "_document",
     }
-    for name in ("t", "m"):
+    for name in ("t", "m", "j"):
         source = source_table(server, "d", name)
         assert_equal(source, pipeline.mirror(name))
         copied = pipeline.snapshot(name).replace_schema_metadata(source.schema.metadata)

@@ -1,7 +1,6 @@
 """The source becomes another server, or an older one: followed where it is proved, refused by name where it is not."""
 
 import shutil
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 import pymysql
 from deltalake import DeltaTable
 
+from tests.live.background import Background
 from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
@@ -19,28 +19,22 @@ from tests.servers.replica import await_executed, executed, promote, replicate
 ServerFactory = Callable[..., Server]
 
 
-class Writer:
-    """Inserts and updates rows of d.t, one transaction each, wherever `server` is, until it is stopped."""
+class Writer(Background):
+    """Inserts and updates rows of d.t, one transaction each, wherever `server` is."""
 
     def __init__(self, server: Server, first: int) -> None:
+        super().__init__()
         self.server, self.next = server, first
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._write, daemon=True)
-        self._thread.start()
 
-    def _write(self) -> None:
-        while not self._stopping.is_set():
+    def work(self, _number: int) -> None:
+        """One row after the other."""
+        while not self.stopping.wait(0.01):
             try:
                 self.server.execute("INSERT INTO d.t VALUES (%s, 0)", (self.next,))
                 self.server.execute("UPDATE d.t SET v = v + 1 WHERE id = %s", (self.next // 2,))
                 self.next += 1
             except pymysql.Error:  # it is being killed, or still read-only
                 time.sleep(0.05)
-            self._stopping.wait(0.01)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._thread.join(timeout=30)
 
 
 def _no_change_twice(pipeline: Pipeline) -> None:
@@ -68,22 +62,21 @@ def test_a_promoted_replica_is_followed(
     first.execute("CREATE TABLE elsewhere.t (id INT PRIMARY KEY AUTO_INCREMENT)")
     for number in range(200):
         first.execute("INSERT INTO d.t VALUES (%s, 0)", (number,))
-    writer = Writer(first, 200)
-    pipeline = new_pipeline(first, "d", chunk_rows=50)
-    pipeline.run("snapshot")
-    published = pipeline.epochs()[-1]["to"]
-    assert published["gtids"]
-    assert published["born"]
-    assert any(e["changes"] for e in pipeline.events("epoch.committed"))
-    time.sleep(1.0)
-    first.kill()
-    time.sleep(0.5)
-    promote(second)
-    writer.server = second
-    time.sleep(0.5)
-    second.execute("FLUSH BINARY LOGS")
-    time.sleep(0.5)
-    writer.stop()
+    with Writer(first, 200) as writer:
+        pipeline = new_pipeline(first, "d", chunk_rows=50)
+        pipeline.run("snapshot")
+        published = pipeline.epochs()[-1]["to"]
+        assert published["gtids"]
+        assert published["born"]
+        assert any(e["changes"] for e in pipeline.events("epoch.committed"))
+        time.sleep(1.0)
+        first.kill()
+        time.sleep(0.5)
+        promote(second)
+        writer.server = second
+        time.sleep(0.5)
+        second.execute("FLUSH BINARY LOGS")
+        time.sleep(0.5)
     text = pipeline.spec.read_text()
     pipeline.spec.write_text(text.replace(f"port = {first.port}", f"port = {second.port}"))
     pipeline.run("caught-up")

@@ -3,12 +3,11 @@
 import hmac
 import json
 import random
-import threading
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pymysql
 import pytest
 
+from tests.live.background import Background
 from tests.live.compare import assert_equal, lake_table, log_faults, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
@@ -285,48 +285,29 @@ def _write_keyless(server: Server, database: str) -> None:
         connection.commit()
 
 
-class Writer:
-    """Threads that insert, change, move and delete rows until `stop`; `committed` counts transactions by table."""
+class Writer(Background):
+    """Inserts, changes, moves and deletes rows; `committed` counts transactions by table."""
 
     def __init__(self, server: Server, database: str) -> None:
+        super().__init__(threads=2)
         self._server, self._database = server, database
-        self._stopping = threading.Event()
         self.committed = dict.fromkeys(WRITTEN, 0)
-        self.failures: list[str] = []
-        self._threads = [threading.Thread(target=self._write, args=(n,), daemon=True) for n in range(2)]
-
-    def __enter__(self) -> Self:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End; fails when a writer failed."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join()
-        assert not self.failures, self.failures
 
     def wait_for(self, count: int) -> None:
         """Wait until each table has so many transactions more."""
         before = dict(self.committed)
         while not self.failures and any(self.committed[name] < before[name] + count for name in WRITTEN):
-            self._stopping.wait(0.05)
+            self.stopping.wait(0.05)
 
-    def _write(self, number: int) -> None:
+    def work(self, number: int) -> None:
+        """Random transactions on random tables."""
         chance = random.Random(number)
-        try:
-            with _connected(self._server, self._database) as connection:
-                while not self._stopping.wait(0.002):
-                    name = chance.choice(WRITTEN)
-                    with suppress(_ConflictError):
-                        self._transaction(connection, name, chance)
-                        self.committed[name] += 1
-        except BaseException as error:  # noqa: BLE001 - told by `stop`
-            self.failures.append(repr(error))
+        with _connected(self._server, self._database) as connection:
+            while not self.stopping.wait(0.002):
+                name = chance.choice(WRITTEN)
+                with suppress(_ConflictError):
+                    self._transaction(connection, name, chance)
+                    self.committed[name] += 1
 
     def _transaction(self, connection: Any, name: str, chance: random.Random) -> None:
         try:
