@@ -164,6 +164,8 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
         grid.add_row(t["table"], t["state"], chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
     out.print(grid)
+    for t in (t for t in now["tables"] if t["error"]):
+        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
 

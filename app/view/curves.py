@@ -124,7 +124,7 @@ def _spread(sums: list[float], amount: float, begin: float, end: float) -> None:
 
 def annotate(marks: Sequence[Mark], since: datetime, until: datetime) -> tuple[list[Figure], list[Figure]]:
     """A band for each stretch that was paused or without a runner, and a line for each event."""
-    shapes, annotations = [], []
+    shapes, annotations, labelled = [], [], []
     for start, end, name in bands(marks, since, until):
         corners = {"x0": iso(start), "x1": iso(end), "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
         shapes.append(
@@ -137,8 +137,20 @@ def annotate(marks: Sequence[Mark], since: datetime, until: datetime) -> tuple[l
         if text and since <= mark.ts <= until:
             where = {"x0": iso(mark.ts), "x1": iso(mark.ts), "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
             shapes.append({"type": "line", **where, "line": {"width": 1, "dash": "dot", "color": HEX["gray"]}})
-            annotations.append(_note(mark.ts, text, "left"))
+            labelled.append((mark.ts, text))
+    annotations += [_note(at, text, "left") for at, text in together(labelled, (until - since) / 10)]
     return shapes, annotations
+
+
+def together(labels: Sequence[tuple[datetime, str]], apart: timedelta) -> list[tuple[datetime, str]]:
+    """Labels that stand nearer than this, which would cover each other, as one at the first of them."""
+    groups: list[tuple[datetime, list[str]]] = []
+    for at, text in labels:
+        if groups and at - groups[-1][0] < apart:
+            groups[-1][1].append(text)
+        else:
+            groups.append((at, [text]))
+    return [(at, texts[0] if len(texts) == 1 else f"{texts[0]}, {len(texts) - 1} more") for at, texts in groups]
 
 
 def bands(marks: Sequence[Mark], since: datetime, until: datetime) -> list[tuple[datetime, datetime, str]]:

@@ -170,6 +170,12 @@ class _Run:
                     if changes > _MOST_CHANGES:
                         raise
                     self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
+                except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
+                    with closing(open_connection(source.endpoint)) as connection:
+                        self._begin_anew(ledger, connection, source.endpoint, source.server, error)
+                    assert ledger.state is not None
+                    publisher.submit(ledger.epoch(ledger.state.epoch))
+                    continue
             # What was read and not committed is read again: its positions are the other server's.
             self._control.wait(_CHANGE_S)
             source = self._changed(ledger, publisher)

@@ -104,6 +104,7 @@ def _tables(state: State | None) -> list[dict[str, Any]]:
             "changes_applied": table.changes_applied,
             "dates_nulled": table.nulled,
             "error": table.stopped["message"] if table.stopped else None,
+            "hint": table.stopped["hint"] if table.stopped else None,
         }
         for name, table in (state.tables.items() if state else ())
     ]

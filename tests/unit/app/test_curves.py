@@ -79,6 +79,18 @@ def test_pauses_and_missing_runners_are_bands() -> None:
     assert {note["text"] for note in notes} == {"paused", "no runner", "started", "rotation"}
 
 
+def test_labels_that_would_cover_each_other_are_one() -> None:
+    """Two alterations seconds apart: their lines stand side by side, their words do not."""
+    marks = [
+        mark(50, "source.event", "followed"),
+        mark(47, "source.event", "copied again"),
+        mark(20, "source.event", "followed"),
+    ]
+    shapes, notes = annotate(marks, ago(100), NOW)
+    assert len(shapes) == 3
+    assert [note["text"] for note in notes] == ["followed, 1 more", "followed"]
+
+
 def test_charts_begin_and_end_where_something_is() -> None:
     """A young run fills its chart; a dead one shows its last minutes."""
     assert start(ago(300), NOW, [ago(100)]) == ago(100)
