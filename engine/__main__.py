@@ -218,32 +218,36 @@ def redump(
     everything: Annotated[
         bool, typer.Option("--all", help="All tables; heals a pipeline that lost its position.")
     ] = False,
+    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last copy by number: 3,7")] = "",
+    limits: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` writes them; "" is open.'),
+    ] = None,
+    keys: Annotated[
+        str,
+        typer.Option("--keys", help="Rows by their keys: k1,k2, or a file with one a line; several columns as JSON."),
+    ] = "",
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Copy tables again while the log goes on; what is published stays until the new copy is whole.
+    """Read tables, or parts of one, again while the log goes on, and replace what is published of them.
 
     Without a runner the command waits for the next one.
     """
+    from engine.run.redumps import arguments_of, check
+
     if bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
-    spec, directory = _opened(spec_file)
-    known = {t["table"] for t in _status(directory, spec.name)["tables"]}
-    if unknown := sorted(set(table or ()) - known):
-        raise SpecError(
-            f"The pipeline has no table {', '.join(unknown)}.",
-            detail="Nothing was changed.",
-            hint=f"It has {', '.join(sorted(known)) or 'none yet'}.",
-        )
-    identity = send_command(directory, "redump", reason=reason, arguments={"tables": table or []})
+    _, directory = _opened(spec_file)
+    arguments = arguments_of(table or [], chunk, limits, keys)
+    check(directory, arguments)
+    identity = send_command(directory, "redump", reason=reason, arguments=arguments)
     runner = read_runner(directory)
     waits = runner is None or not runner["alive"]
     if as_json:
         _print({"id": identity, "verb": "redump", "waits_for_a_runner": waits})
     elif waits:
-        out.print(
-            f"The next run will copy them again (command {identity}): python -m engine run {spec_file}", markup=False
-        )
+        out.print(f"The next run will do it (command {identity}): python -m engine run {spec_file}", markup=False)
     else:
         out.print(f"redump was sent (command {identity}).", markup=False)
 

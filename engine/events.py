@@ -99,10 +99,13 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "source.event": ("kind", "position", "table", "statement", "reason"),
     # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
     "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
-    # Commands out of the inbox. `verb`: pause, resume, stop.
+    # Commands out of the inbox. `verb`: pause, resume, stop, redump.
     "command.accepted": ("id", "verb", "actor", "reason"),
     "command.refused": ("id", "verb", "actor", "reason", "message"),
-    "command.done": ("id", "verb", "duration_s"),
+    # `result`: of a redump {"rows", "ghosts"}, with "missing" and "missing_keys" where keys were asked for.
+    "command.done": ("id", "verb", "duration_s", "result"),
+    # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
+    "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
 }
 
 

@@ -13,7 +13,7 @@ from engine.history.log import Event
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.ended"),
     "Errors": ("error", "chunk.failed"),
-    "Commands": ("command.accepted", "command.refused", "command.done"),
+    "Commands": ("command.accepted", "command.refused", "command.done", "redump.chunk"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished"),
     "Epochs": ("epoch.committed", "sink.applied"),
@@ -206,6 +206,9 @@ _PLAIN: dict[str, Any] = {
     "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
     "table.planned": lambda b: f"Planned {_planned(b)}: {b.get('reason')}",
+    "redump.chunk": lambda b: (
+        f"Read {words.count(b.get('rows'))} rows again, with {words.plural(b.get('ghosts') or 0, 'ghost')}"
+    ),
     "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
     "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
     "epoch.committed": lambda b: (

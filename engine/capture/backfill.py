@@ -12,7 +12,7 @@ one and enters the other. Keys are compared by their bytes: a row image holds th
 its collation.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +22,10 @@ import pyarrow.compute as pc
 
 from engine.capture.changes import Changes, concatenate, empty
 from engine.decode.images import AFTER, INSERT
-from engine.plan.chunks import Range
-from engine.plan.keys import ChunkKey
-from engine.plan.places import Ask, inside
 
 _WAITING_ROWS = 1 << 16
+Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
+"""Which rows of a table belong to a part of it that is being read."""
 
 
 @dataclass(frozen=True)
@@ -49,21 +48,16 @@ class Reduced:
 
 
 def reduce_changes(
-    parts: Iterable[Changes],
-    schema: pa.Schema,
-    identity: Sequence[str],
-    key: ChunkKey | None,
-    limits: Range,
-    ask: Ask,
+    parts: Iterable[Changes], schema: pa.Schema, identity: Sequence[str], within: Within | None
 ) -> Reduced:
-    """The effect of changes, which come in order, on the chunk with this range.
+    """The effect of changes, which come in order, on the rows that are `within` (None: on all of them).
 
-    schema: of their rows. key: None for a table that is one chunk. Images are reduced as they come, when those that wait outnumber
-    what is held: a window may hold a transaction of any size.
+    schema: of their rows. Images are reduced as they come, when those that wait outnumber what is held: a window may hold a
+    transaction of any size.
     """
     held, waiting, waiting_rows, count = empty(schema), list[Changes](), 0, 0
     for changes in parts:
-        chosen = changes.take(inside(changes.rows.select(key.names), limits, key, ask)) if key else changes
+        chosen = changes.take(within(changes.rows)) if within else changes
         if not len(chosen):
             continue
         waiting.append(chosen)
@@ -89,13 +83,19 @@ def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
     return np.sort(grouped["n_max"].to_numpy())
 
 
-def without(rows: pa.Table, touched: pa.Table) -> pa.Table:
-    """The rows whose key is not among `touched` (a table of the key columns)."""
-    names = touched.column_names
-    if not touched.num_rows or not rows.num_rows:
-        return rows
+def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows have a key that is among `keys` (a table of the key columns)."""
+    names, found = keys.column_names, np.zeros(rows.num_rows, bool)
+    if not keys.num_rows or not rows.num_rows:
+        return found
     if len(names) == 1:
-        return rows.filter(pc.invert(pc.is_in(rows[names[0]], touched[names[0]].combine_chunks())))
-    keys = rows.select(names).append_column("\0n", pa.array(np.arange(rows.num_rows)))
-    kept = keys.join(touched, names, join_type="left anti")["\0n"]
-    return rows.take(pa.array(np.sort(kept.to_numpy())))
+        return np.asarray(pc.is_in(rows[names[0]], keys[names[0]].combine_chunks()).to_numpy())
+    numbered = rows.select(names).append_column("\0n", pa.array(np.arange(rows.num_rows)))
+    found[numbered.join(keys, names, join_type="left semi")["\0n"].to_numpy()] = True
+    return found
+
+
+def without(rows: pa.Table, touched: pa.Table) -> pa.Table:
+    """The rows whose key is not among `touched`."""
+    found = among(rows, touched)
+    return rows.filter(pa.array(~found)) if found.any() else rows

@@ -61,7 +61,7 @@ class Carry:
         stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
         changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
         with closing(ServerOrder(self.endpoint)) as order:
-            reduced = reduce_changes(changes, image_schema(table), table.key, request.key, request.limits, order)
+            reduced = reduce_changes(changes, image_schema(table), table.key, request.within(order))
         nulled, schema = shape.counted(stretch.nulled[table.full_name]), request.schema
         report = {"table": table.full_name, "chunk": request.number, "nulled": nulled}
         if not reduced.changes:

@@ -31,6 +31,7 @@ LOG_COLUMNS = (
     pa.field("_tm_position", pa.string()),
     pa.field("_tm_seq", pa.int64(), nullable=False),
     pa.field("_tm_tx", pa.string()),
+    pa.field("_tm_refresh", pa.string()),
 )
 """The columns of a change log beside the source's (DESIGN 4)."""
 
@@ -102,8 +103,26 @@ def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_se
         _once_a_stretch(position, changes.fact("offset")),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
         _once_a_stretch(gtid, changes.fact("tx_source"), changes.fact("tx_n")),
+        pa.nulls(count, pa.string()),
     ]
     return pa.table([*changes.rows.columns, *columns], schema=schema)
+
+
+def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: str | None = None) -> pa.Table:
+    """Rows as they are at a position, read from the table and not from the log, as rows of the change log.
+
+    They have neither commit time nor transaction. command: that asked for them, when they were published before.
+    """
+    count = rows.num_rows
+    facts = [
+        pa.array([kind] * count, pa.string()),
+        pa.nulls(count, pa.timestamp("us", "UTC")),
+        pa.array([position] * count, pa.string()),
+        pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
+        pa.nulls(count, pa.string()),
+        pa.array([command] * count, pa.string()),
+    ]
+    return pa.table([*rows.columns, *facts], schema=log_schema(rows.schema))
 
 
 def _once_a_stretch(text: Callable[..., pa.Array], *numbers: npt.NDArray[np.int64]) -> pa.Array:

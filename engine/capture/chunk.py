@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine import clock
-from engine.capture.backfill import Reduced, reduce_changes, without
+from engine.capture.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.binlog import BinlogStretch, SchemaMismatch
 from engine.capture.changes import Changes
 from engine.capture.files import DataFile, FileWriter
@@ -26,8 +26,10 @@ from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema, image_schema
 from engine.errors import SchemaChangedError, TableStoppedError
 from engine.plan.chunks import Range, predicate
-from engine.plan.keys import ChunkKey, bound_at
+from engine.plan.keys import Bound, ChunkKey, bound_at
+from engine.plan.named import having
 from engine.plan.ordering import ServerOrder
+from engine.plan.places import Ask, inside
 from engine.source.connect import Endpoint, query, quote
 from engine.source.packets import prepare
 from engine.source.positions import Position
@@ -40,6 +42,7 @@ class ChunkRequest:
 
     key: the chunk key, None for a table that has none. rows: how many a chunk has by plan; no more than twice as many are read.
     folder: of the mirror (of the change log, for a table without identity) that gets the file. shape: what of it is published.
+    refresh: what is published of it is read again (`capture.refresh`). keys: then only the rows with these identities.
     """
 
     table: Table
@@ -50,6 +53,8 @@ class ChunkRequest:
     folder: Path
     max_memory: int
     shape: Shape = AS_IT_IS
+    refresh: bool = False
+    keys: tuple[Bound, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -61,12 +66,22 @@ class ChunkRequest:
         """Whether rows whose key is NULL belong to it."""
         return self.key is not None and self.key.columns[0].nullable and self.limits.lower is None
 
+    def within(self, ask: Ask) -> Within | None:
+        """Which rows are the chunk's; None: all."""
+        key, limits = self.key, self.limits
+        return (lambda rows: inside(rows, limits, key, ask)) if key else None
+
     def most(self, nulls: int | None = None) -> int | None:
         """The number of rows after which reading stops; None where it cannot, as rows could share the key of the last one.
 
         nulls: how many rows have NULL for a key, None when not counted; they cannot be told apart by it, so all of them are read.
         """
-        if self.key is None or not set(self.table.key) <= set(self.key.names) or (self.may_be_null and nulls is None):
+        if (
+            self.keys
+            or self.key is None
+            or not set(self.table.key) <= set(self.key.names)
+            or (self.may_be_null and nulls is None)
+        ):
             return None
         return 2 * self.rows + (nulls or 0)
 
@@ -128,7 +143,11 @@ def read_chunk(
         watermarks.release()
         timings.lap("high")
         step("before_backfill")
-        reduced = None if high == low else backfill(session, endpoint, first_server_id, request, low, high, nulled)
+        reduced = None
+        if high != low:
+            with closing(ServerOrder(endpoint)) as order:
+                within = request.within(order)
+                reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
         step("after_backfill")
         timings.lap("backfill")
         for rows in buffer:
@@ -181,6 +200,8 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
     """
     columns = ", ".join(quote(column.name) for column in request.shape.needed(request.table))
     source = quote(request.table.database, request.table.name)
+    if request.keys:
+        return f"SELECT {columns} FROM {source} WHERE {having(request.table, request.keys)}"
     if request.key is None:
         return f"SELECT {columns} FROM {source}"
     condition = predicate(request.key, request.limits)
@@ -214,12 +235,12 @@ def backfill(
     low: Position,
     high: Position,
     nulled: Counter[str],
+    within: Within | None,
 ) -> Reduced:
-    """The changes between the watermarks, reduced to their effect on the chunk."""
+    """The changes between the watermarks, reduced to their effect on the rows that are read."""
     table = request.shape.tolerant(request.table)
     changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
-    with closing(ServerOrder(endpoint)) as order:
-        return reduce_changes(changes, image_schema(table), table.key, request.key, request.limits, order)
+    return reduce_changes(changes, image_schema(table), table.key, within)
 
 
 def changes_between(

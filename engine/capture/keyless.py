@@ -11,11 +11,8 @@ without snapshots is read between the watermarks, and read again.)
 from collections import Counter
 from dataclasses import dataclass
 
-import numpy as np
-import pyarrow as pa
-
 from engine import clock
-from engine.capture.changes import concatenate, log_schema
+from engine.capture.changes import concatenate, dumped, log_schema
 from engine.capture.chunk import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.session import ReaderSession
@@ -114,17 +111,8 @@ def _quiet(
 def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer: FileWriter) -> Counter[str]:
     nulled: Counter[str] = Counter()
     seq = _FIRST_SEQ
-    schema = log_schema(request.schema)
     for read in read_rows(session, request, nulled):
         rows = request.shape.apply(read)
-        count = rows.num_rows
-        facts = [
-            pa.array(["+I"] * count, pa.string()),
-            pa.nulls(count, pa.timestamp("us", "UTC")),
-            pa.array([str(high)] * count, pa.string()),
-            pa.array(np.arange(seq, seq + count)),
-            pa.nulls(count, pa.string()),
-        ]
-        writer.write(pa.table([*rows.columns, *facts], schema=schema))
-        seq += count
+        writer.write(dumped(rows, "+I", str(high), seq))
+        seq += rows.num_rows
     return request.shape.counted(nulled)

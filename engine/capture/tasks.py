@@ -1,4 +1,4 @@
-"""The kinds of Spark task: a group of chunks, a segment of the binlog (and `carry.Carry`); each yields reports, JSON objects.
+"""The kinds of Spark task: a group of chunks, a segment of the binlog (and `carry`, `refresh`); each yields reports, JSON objects.
 
 Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
 becomes a report, so that the coordinator sees its three parts; any other is a failure of the task, which Spark retries.
@@ -22,8 +22,9 @@ from engine.capture.carry import Carry
 from engine.capture.changes import log_schema, log_table
 from engine.capture.chunk import ChunkRequest, changed, read_chunk
 from engine.capture.emission import Progress, emitted, published
-from engine.capture.files import FileWriter
+from engine.capture.files import DataFile, FileWriter
 from engine.capture.keyless import read_keyless
+from engine.capture.refresh import Refresh, read_again
 from engine.capture.segment import read_stretch
 from engine.capture.shape import AS_IT_IS, Shape
 from engine.decode.schema import Table, arrow_schema, same_columns
@@ -95,14 +96,19 @@ class ChunkGroup:
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
         session.watermarks.offer(self.candidate)
-        read = read_chunk if request.table.key else read_keyless
-        result = read(session, self.endpoint, self.first_server_id, request)
+        ghosts: list[DataFile] = []
+        if request.refresh:
+            result, ghosts = read_again(session, self.endpoint, self.first_server_id, request)
+        else:
+            read = read_chunk if request.table.key else read_keyless
+            result = read(session, self.endpoint, self.first_server_id, request)
         return {
             "chunk": request.number,
             "limits": result.limits.as_list(),
             "low": result.low.as_dict(),
             "high": result.high.as_dict(),
             "files": [file.as_dict() for file in result.files],
+            "ghosts": [file.as_dict() for file in ghosts],
             "rows": result.rows,
             "backfill": result.backfill,
             "nulled": result.nulled,
@@ -229,7 +235,7 @@ class Warming:
         yield _reader()
 
 
-Task = ChunkGroup | Segment | Carry | Warming
+Task = ChunkGroup | Segment | Carry | Refresh | Warming
 
 
 def encode(report: Report) -> str:

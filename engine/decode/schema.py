@@ -111,6 +111,15 @@ def image_schema(table: Table) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
 
 
+def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows as this schema has them: columns that they lack are NULL, narrower ones are widened."""
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def same_columns(a: Table, b: Table) -> bool:
     """Whether two tables have the same columns and the same key; what was set for reading them does not count."""
     return a.key == b.key and _bare(a) == _bare(b)

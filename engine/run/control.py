@@ -9,29 +9,23 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine import clock
 from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
-from engine.errors import PipelineHeldError
+from engine.errors import PipelineHeldError, SpecError, TidemarkError
 from engine.events import Journal
+from engine.ledger.state import TableState
 from engine.run.machine import IllegalEventError, after
+from engine.run.redumps import Redump, redump_from
 
 _INBOX_S = 0.2
+_KEPT = 1000
+"""Commands that are kept after they were answered, of either kind."""
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
-
-
-@dataclass(frozen=True)
-class Redump:
-    """A wish to copy tables again, all of them when none is named. Its file stays until an epoch has begun it."""
-
-    identity: str
-    tables: tuple[str, ...]
-    path: Path
 
 
 @contextmanager
@@ -62,7 +56,9 @@ class Control:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self.state, self.phase, self.spark_ui = "starting", "starting", None
-        self.tables: frozenset[str] | None = None  # that the pipeline has; commands about tables wait until it is known
+        self.tables: Callable[[], Mapping[str, TableState]] | None = (
+            None  # commands about tables wait until it is known
+        )
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
         self._started = clock.utc_text()
@@ -95,20 +91,28 @@ class Control:
         self._beat()
 
     def redumps(self) -> list[Redump]:
-        """The wishes to copy tables again that wait."""
+        """The wishes to read tables again that are accepted and not carried out."""
         with self._lock:
             return list(self._redumps)
 
-    def redumped(self, begun: Sequence[Redump]) -> None:
-        """These were begun by an epoch that is committed."""
-        for redump in begun:
-            redump.path.unlink(missing_ok=True)
-            with self._lock:
-                self._redumps.remove(redump)
-                since = next(since for identity, _, since in self._open if identity == redump.identity)
-                self._open = [command for command in self._open if command[0] != redump.identity]
-            took_s = round(clock.monotonic_s() - since, 3)
-            self._journal.write("command.done", id=redump.identity, verb="redump", duration_s=took_s)
+    def redumped(self, redump: Redump, result: dict[str, Any]) -> None:
+        """It is carried out."""
+        took_s = self._close(redump)
+        self._journal.write("command.done", id=redump.identity, verb="redump", duration_s=took_s, result=result)
+        self._keep(redump.path, "done")
+
+    def refused(self, redump: Redump, error: TidemarkError) -> None:
+        """It was accepted, and cannot be carried out."""
+        self._close(redump)
+        told = {"id": redump.identity, "verb": "redump", "actor": None, "reason": None}
+        self._refuse(redump.path, told, f"{error.message} {error.hint}".strip())
+
+    def _close(self, redump: Redump) -> float:
+        with self._lock:
+            self._redumps.remove(redump)
+            since = next(since for identity, _, since in self._open if identity == redump.identity)
+            self._open = [command for command in self._open if command[0] != redump.identity]
+        return round(clock.monotonic_s() - since, 3)
 
     def done(self, verb: str) -> None:
         """The commands of this kind that were accepted have taken effect."""
@@ -169,6 +173,9 @@ class Control:
             told = {"id": path.stem, "verb": None, "actor": None, "reason": None}
             self._refuse(path, told, f"The file is not a command: {error!r}.")
             return
+        if (self._directory.inbox / "done" / path.name).exists():
+            self._refuse(path, told, "It was carried out already.")
+            return
         if verb not in VERBS:
             self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
             return
@@ -186,28 +193,34 @@ class Control:
                 return
             self._journal.write("command.accepted", **told)
             self._open.append((identity, verb, clock.monotonic_s()))
-            path.unlink()
+            self._keep(path, "done")
             self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
 
     def _redump(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
         """Taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
-        tables = arguments.get("tables") if isinstance(arguments, dict) else None
-        known = self.tables
-        if not isinstance(tables, list) or not all(isinstance(name, str) for name in tables):
-            self._refuse(path, told, "It does not say which tables: a list of full names, empty for all.")
-        elif known is not None and (unknown := sorted(set(tables) - known)):
-            self._refuse(path, told, f"The pipeline has no table {', '.join(unknown)}.")
-        elif known is not None and told["id"] not in {redump.identity for redump in self._redumps}:
-            with self._lock:
-                self._journal.write("command.accepted", **told)
-                self._open.append((str(told["id"]), "redump", clock.monotonic_s()))
-                self._redumps.append(Redump(str(told["id"]), tuple(tables), path))
+        identity = str(told["id"])
+        if self.tables is None or identity in {redump.identity for redump in self._redumps}:
+            return
+        try:
+            redump = redump_from(identity, path, arguments, self.tables(), self._directory.journals)
+        except SpecError as error:
+            self._refuse(path, told, f"{error.message} {error.hint}".strip())
+            return
+        self._journal.write("command.accepted", **told)
+        self._open.append((identity, "redump", clock.monotonic_s()))
+        self._redumps.append(redump)
 
     def _refuse(self, path: Path, told: dict[str, Any], message: str) -> None:
-        refused = self._directory.inbox / "refused"
-        refused.mkdir(exist_ok=True)
-        path.replace(refused / path.name)
+        self._keep(path, "refused")
         self._journal.write("command.refused", **told, message=message)
+
+    def _keep(self, path: Path, folder: str) -> None:
+        """Move a command's file out of the inbox, to be looked at; the newest are kept."""
+        kept = self._directory.inbox / folder
+        kept.mkdir(exist_ok=True)
+        path.replace(kept / path.name)
+        for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
+            old.unlink(missing_ok=True)
 
     def _beat(self) -> None:
         record = {

@@ -9,8 +9,9 @@ Chunks are read by jobs of their own all the while: the log never waits for the 
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Collection, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from engine.capture.binlog import BinlogStretch
 from engine.capture.carry import Carry, moving
 from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
+from engine.capture.refresh import Refresh
 from engine.capture.segment import gtids_at, read_stretch
 from engine.capture.shape import Shape
 from engine.capture.statements import Alteration
@@ -33,15 +35,20 @@ from engine.ledger.state import Record, State, apply, following, nulled
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
+from engine.plan.keys import Bound
+from engine.plan.named import check_range
+from engine.plan.ordering import ServerOrder
 from engine.run.altering import Altered, Verdict, verdict
 from engine.run.begin import check_source
 from engine.run.carrying import carry_to
-from engine.run.control import Control, Redump
+from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
 from engine.run.epoch import cut, event, seen, table_records, up_to_alteration
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
+from engine.run.redumps import Redump
+from engine.run.refreshing import Refreshes
 from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
 from engine.settings import Spec
@@ -111,6 +118,7 @@ class Coordinator:
             Cutter(source.endpoint),
             lambda group, text: run_tasks(session.spark, [group], text),
         )
+        self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
         for name, table in ledger.state.tables.items():
             if not table.stopped and not table.copied:
                 self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
@@ -120,6 +128,20 @@ class Coordinator:
         folder = folder_of(self._spec.sink.path, table.database, table.name)
         rank, shape = self._spec.snapshot.rank(table.database, table.name), self._shape(table)
         return Copying(table, plan, folder, rank, coverage, shape=shape)
+
+    def _reading_again(self, name: str, coverage: Coverage, command: str, keys: tuple[Bound, ...]) -> Copying:
+        copying = self._copying(self._tables[name], self._plans[name], coverage)
+        return replace(copying, refresh=command, keys=keys, waiting=deque())
+
+    def _check_ranges(self, name: str, redump: Redump) -> None:
+        table, key = self._tables[name], self._plans[name].key(self._tables[name])
+        with closing(ServerOrder(self._source.endpoint)) as order:
+            for limits in redump.ranges:
+                assert key is not None
+                check_range(table, key, limits, order)
+
+    def _mirror(self, name: str) -> Path:
+        return mirror_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
 
     def _shape(self, table: Table) -> Shape:
         """What of the table is published, as it is now."""
@@ -209,20 +231,28 @@ class Coordinator:
             query(self._connection, "DO 0")
         if not self._connection.open:
             self._connection = open_connection(self._source.endpoint)
-        while self._frozen or self._stopped:
+        while self._frozen or self._stopped or self._refreshes.waiting:
             self._commit_epoch(current(self._connection, self._source.server))
 
     def _gather(self) -> None:
         batch = self._snapshot.collect()
-        self._frozen += batch.finished
+        for finished in batch.finished:
+            self._refreshes.take(finished) if finished.refresh else self._frozen.append(finished)
+        for name, error in batch.failed.items():
+            self._refreshes.failed(name, error)
         for name, error in batch.stopped.items():
             self._stop_table(name, error)
 
     def _stop_table(self, name: str, error: TidemarkError) -> None:
         """Read no more of a table; the next epoch commits that it stopped."""
-        self._snapshot.drop(name)
-        self._frozen = [f for f in self._frozen if f.table != name]
+        self._drop(name)
         self._stopped[name] = error.as_dict()
+
+    def _drop(self, name: str) -> None:
+        """What was read of a table, and what is being read, is of no use."""
+        self._snapshot.drop(name)
+        self._refreshes.drop(name)
+        self._frozen = [f for f in self._frozen if f.table != name]
 
     def _epoch(self) -> None:
         """One turn: assign, wait until the epoch is due, commit it."""
@@ -232,7 +262,7 @@ class Coordinator:
             self._gather()
             if clock.monotonic_s() >= due or self._control.state != "running":
                 break
-            if self._frozen and self._snapshot.idle:
+            if (self._frozen or self._refreshes.waiting) and self._snapshot.idle:
                 break
             clock.sleep(_TICK_S)
         self._last_epoch = clock.monotonic_s()
@@ -242,8 +272,10 @@ class Coordinator:
             if position.order < self.position.order:
                 self._check_source()
                 raise went_back(self.position, position)  # never "nothing new"
-            asked = self._control.redumps()
-            if self._frozen or position.order > self.position.order or self._stopped or asked:
+            captured = {name: (table, self._plans[name]) for name, table in self._tables.items()}
+            asked = self._refreshes.begin(self.state.tables, captured)
+            outdated = position.order > self.position.order
+            if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
                 self._commit_epoch(position, asked)
             self._failures = 0
         except TransientError as error:
@@ -269,16 +301,17 @@ class Coordinator:
         first = self._spec.first_server_id()
         check_source(self.state, self._connection, self._source.endpoint, self._source.server, first)
 
-    def _commit_epoch(self, position: Position, asked: Sequence[Redump] = ()) -> None:
+    def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
         """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
-        due = self._due(known)
+        due, again = self._due(known), self._refreshes.due(known)
         first = min([known, *(_high(f) for f in due)], key=lambda p: p.order)
         parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
         frozen = [f for f in due if _high(f).order <= max(end.order, known.order)]
-        reports, end, alteration = up_to_alteration(self._read_log(parts, frozen, known), end)
+        refreshed, read = self._read_log(parts, frozen, known, again)
+        reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
             # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
             reports, frozen = [], []
@@ -286,7 +319,7 @@ class Coordinator:
         frozen = [f for f in frozen if _high(f).order <= max(end.order, known.order)]
         read_s = clock.monotonic_s() - began
         self._judge(alteration, asked, max([end, known], key=lambda p: p.order))
-        record = self._record(known, end, frozen, reports)
+        record = self._record(known, end, frozen, reports, refreshed)
         self._ledger.commit(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
@@ -297,10 +330,11 @@ class Coordinator:
         for name in record["tables"]:
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
+        self._refreshes.committed(again, refreshed, self._mirror)
         if alteration is not None:
             self._last_epoch = -math.inf  # there may be more behind it
         self._follow_verdicts(alteration)
-        self._control.redumped(asked)
+        self._refreshes.begun(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
         self._gtids = self.position.gtids
@@ -321,11 +355,11 @@ class Coordinator:
             pass
         return stretch.altered is None
 
-    def _judge(self, alteration: Alteration | None, asked: Sequence[Redump], end: Position) -> None:
+    def _judge(self, alteration: Alteration | None, asked: Collection[str], end: Position) -> None:
         """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
         self._verdicts = {}  # an attempt that broke off may have left some
         statements: dict[str, str | None] = dict.fromkeys(alteration.tables, alteration.statement) if alteration else {}
-        statements |= {name: None for redump in asked for name in redump.tables or self.state.tables}
+        statements |= dict.fromkeys(asked)
         for name, statement in statements.items():
             known = self.state.tables[name]
             altered = Altered(
@@ -350,8 +384,7 @@ class Coordinator:
             self._journal.write(
                 "source.event", kind=found.outcome, position=at, table=name, statement=statement, reason=found.reason
             )
-            self._snapshot.drop(name)
-            self._frozen = [f for f in self._frozen if f.table != name]
+            self._drop(name)
             if found.error is not None:
                 continue
             self._tables[name], self._plans[name] = found.table.told_apart_by(found.plan.chunk_key), found.plan
@@ -378,15 +411,42 @@ class Coordinator:
     def _carry(self, finished: Finished, known: Position) -> Carry:
         copying = self._copying(self._tables[finished.table], self._plans[finished.table], Coverage())
         number, limits = finished.report["chunk"], finished.limits
-        request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0, copying.shape)
+        refresh, keys, shape = finished.refresh is not None, finished.keys, copying.shape
+        request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0, shape, refresh, keys)
         first, mariadb = self._spec.first_server_id(), self._source.server.flavor == "mariadb"
         return Carry(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
 
+    def _refresh(self, finished: Finished, known: Position, first_seq: int) -> Refresh:
+        carry = self._carry(finished, known)
+        table = self._tables[finished.table]
+        folder = changes_folder(self._spec.sink.path, table.database, table.name)
+        assert finished.refresh is not None
+        return Refresh(
+            carry.endpoint,
+            carry.first_server_id,
+            carry.mariadb,
+            carry.request,
+            carry.files,
+            finished.ghosts,
+            carry.start,
+            known,
+            folder,
+            first_seq,
+            finished.refresh,
+        )
+
     def _read_log(
-        self, parts: Sequence[tuple[Position, Position]], frozen: Sequence[Finished], known: Position
-    ) -> list[Report]:
-        if not parts:
-            return []
+        self,
+        parts: Sequence[tuple[Position, Position]],
+        frozen: Sequence[Finished],
+        known: Position,
+        again: Sequence[Finished],
+    ) -> tuple[list[Report], list[Report]]:
+        """The reports of what was read again, whose changes come first, and of the parts of the log."""
+        if not parts and not again:
+            return [], []
+        next_seq = self.state.next_seq
+        refreshes = [self._refresh(finished, known, next_seq + n * _PART_SEQ) for n, finished in enumerate(again)]
         follows = tuple(self._follow(name, frozen, known) for name, t in self.state.tables.items() if not t.stopped)
         awaited = tuple(self._tables[name] for name, t in self.state.tables.items() if t.stopped)
         mariadb = self._source.server.flavor == "mariadb"
@@ -398,18 +458,21 @@ class Coordinator:
                 start,
                 end,
                 tuple(f for f in follows if f.table.full_name not in self._stopped),
-                self.state.next_seq + n * _PART_SEQ,
+                next_seq + (len(again) + n) * _PART_SEQ,
                 awaited,
                 known,
             )
             for n, (start, end) in enumerate(parts)
         ]
-        reports = run_tasks(self._session.spark, tasks, f"log {parts[0][0]} – {parts[-1][1]}")
+        told = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(again)} parts read again, at {known}"
+        reports = run_tasks(self._session.spark, [*refreshes, *tasks], told)
         for report in reports:
             if "failure" in report:
                 raise from_dict(report["failure"])
+        log = [report for report in reports if "refresh" not in report]
+        for report in log:
             check_born(known, report["births"].get(known.file))
-        return reports
+        return [report for report in reports if "refresh" in report], log
 
     def _follow(self, name: str, frozen: Sequence[Finished], known: Position) -> Follow:
         table, plan = self._tables[name], self._plans[name]
@@ -421,7 +484,14 @@ class Coordinator:
         folder = changes_folder(self._spec.sink.path, table.database, table.name)
         return Follow(table, plan.key(table), progress, folder, self._shape(table))
 
-    def _record(self, known: Position, end: Position, frozen: Sequence[Finished], reports: Sequence[Report]) -> Record:
+    def _record(
+        self,
+        known: Position,
+        end: Position,
+        frozen: Sequence[Finished],
+        reports: Sequence[Report],
+        refreshed: Sequence[Report],
+    ) -> Record:
         cuts = {}
         for name, chunks in self._snapshot.cut_since().items():
             coverage = self._snapshot.coverage(name)
@@ -431,11 +501,11 @@ class Coordinator:
             name: found.told(self._tables[name], self.state.tables[name].shape)
             for name, found in self._verdicts.items()
         }
-        tables, stopped = table_records(cuts, frozen, reports, self._stopped, told)
+        tables, stopped = table_records(cuts, frozen, reports, self._stopped, told, refreshed)
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
-        logs = [log["next_seq"] for report in reports for log in report["tables"].values()]
+        logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
         to, next_seq = self._after(known, end, reports).as_dict(), max([self.state.next_seq, *logs])
         facts = seen(reports, self.state.largest)
         record = following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)

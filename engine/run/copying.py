@@ -13,8 +13,9 @@ from engine.capture.tasks import Report
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
-from engine.plan.keys import ChunkKey
+from engine.plan.keys import Bound, ChunkKey
 
+KEYS_A_CHUNK = 2000
 LISTED_CHUNKS = 10_000
 """An even plan of so many chunks is told to the journal whole, when it is made."""
 _ROWS_PER_S = 400_000
@@ -37,7 +38,8 @@ def planned_chunks(plan: Plan) -> list[list[str | None]]:
 class Copying:
     """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number.
 
-    shape: what of the table is published.
+    shape: what of the table is published. refresh: the command that asked for these ranges of a published table to be read again,
+    or for `keys` of it, `KEYS_A_CHUNK` a chunk.
     """
 
     table: Table
@@ -46,6 +48,8 @@ class Copying:
     rank: int
     coverage: Coverage
     shape: Shape = AS_IT_IS
+    refresh: str | None = None
+    keys: tuple[Bound, ...] = ()
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
     changed: bool = False
@@ -90,6 +94,10 @@ class Copying:
     def worth_s(self) -> float:
         """Seconds that all waiting chunks take."""
         return len(self.waiting) * self.each_s
+
+    def named(self, number: int) -> tuple[Bound, ...]:
+        """The keys that are chunk `number`."""
+        return self.keys[number * KEYS_A_CHUNK : (number + 1) * KEYS_A_CHUNK]
 
     def next_chunks(self, budget_s: float, readers: int, *, share: bool) -> list[Chunk]:
         """The next chunks, worth `budget_s`. share: leave some for the other readers, fewer to each towards the end."""
@@ -142,10 +150,12 @@ class Copying:
 
 @dataclass(frozen=True)
 class Finished:
-    """A chunk that was read and waits for the next epoch."""
+    """A chunk that was read and waits for the next epoch. refresh: the command that it was read again for, or `keys` of it."""
 
     table: str
     report: Report
+    refresh: str | None = None
+    keys: tuple[Bound, ...] = ()
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -160,3 +170,8 @@ class Finished:
     @property
     def files(self) -> tuple[DataFile, ...]:
         return tuple(DataFile(**file) for file in self.report["files"])
+
+    @property
+    def ghosts(self) -> tuple[DataFile, ...]:
+        """Of a chunk that was read again: the file of what the mirror had beside its rows."""
+        return tuple(DataFile(**file) for file in self.report["ghosts"])

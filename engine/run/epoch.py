@@ -58,11 +58,13 @@ def table_records(
     reports: Sequence[Report],
     stopped: dict[str, Record],
     verdicts: dict[str, Record],
+    refreshed: Sequence[Report] = (),
 ) -> tuple[dict[str, Record], dict[str, TidemarkError]]:
     """What an epoch's record says of each table, and the tables that stopped in its log.
 
     cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
-    before. verdicts: of tables that were altered at the epoch's end (`run.altering`).
+    before. verdicts: of tables that were altered at the epoch's end (`run.altering`). refreshed: parts of tables that were read
+    again, whose changes come before those of the log.
     """
     tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
     for name, told in cuts.items():
@@ -70,6 +72,9 @@ def table_records(
     for f in frozen:
         chunk = {name: f.report[name] for name in ("chunk", "files", "rows", "nulled")}
         tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.report["high"]})
+    for part in refreshed:
+        if part["table"] not in stopped:
+            _add_changes(tables.setdefault(part["table"], {}), part)
     newly = _add_logs(tables, reports, stopped)
     for name, told in verdicts.items():
         if name not in stopped and name not in newly:

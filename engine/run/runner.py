@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -29,7 +29,7 @@ from engine.errors import (
     TransientError,
 )
 from engine.events import Journal
-from engine.ledger.state import Record, State
+from engine.ledger.state import Record, State, TableState
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run.anew import anew, in_new_shapes
@@ -220,7 +220,7 @@ class _Run:
             source = Source(endpoint, preflight.server, kind)
             if ledger.state is not None:
                 check_tables(ledger.state, preflight.tables)
-                self._control.tables = frozenset(ledger.state.tables)
+                self._control.tables = partial(_tables, ledger)
                 try:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
@@ -229,7 +229,7 @@ class _Run:
                 return source, ledger.state
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             state = ledger.commit(begun.record)
-            self._control.tables = frozenset(state.tables)
+            self._control.tables = partial(_tables, ledger)
         finally:
             connection.close()
         for plan in begun.plans:
@@ -244,13 +244,16 @@ class _Run:
         assert state is not None
         self._control.look()
         asked = [
-            redump for redump in self._control.redumps() if not set(state.tables) - set(redump.tables or state.tables)
+            redump
+            for redump in self._control.redumps()
+            if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
         ]
         if not asked:
             raise lost
         record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
         self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
-        self._control.redumped(asked)
+        for redump in asked:
+            self._control.redumped(redump, {})
 
     def _reshape(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Where the spec publishes something else than before, those tables are copied again if that was asked for.
@@ -263,11 +266,13 @@ class _Run:
             return
         check_rules(self._spec, tables)
         self._control.look()
-        asked = self._control.redumps()
+        asked = [redump for redump in self._control.redumps() if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = in_new_shapes(self._spec, ledger.state, connection, sorted(names), self._journal.run)
         self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
-        self._control.redumped([redump for redump in asked if redump.tables and names.issuperset(redump.tables)])
+        for redump in asked:
+            if redump.tables and names.issuperset(redump.tables):
+                self._control.redumped(redump, {})
 
     def _commit_copies(self, ledger: Ledger, record: Record, reason: str) -> None:
         """Commit an epoch that has tables copied again, and tell of it."""
@@ -290,6 +295,10 @@ class _Run:
         record = followed(state, connection, endpoint, server, first, self._journal.run)
         ledger.commit(record)
         self._journal.write("source.followed", **told(state, record))
+
+
+def _tables(ledger: Ledger) -> Mapping[str, TableState]:
+    return ledger.state.tables if ledger.state else {}
 
 
 def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:

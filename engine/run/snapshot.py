@@ -34,10 +34,16 @@ _FIRST_RETRY_S = 0.5
 
 @dataclass
 class Batch:
-    """What `Snapshot.collect` gives back: finished chunks, and tables that stopped."""
+    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and tables of which a refresh failed."""
 
     finished: list[Finished] = field(default_factory=list)
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
+    failed: dict[str, TidemarkError] = field(default_factory=dict)
+
+    def stop(self, copying: Copying, error: TidemarkError) -> None:
+        """Its copy, or what is read again of it, cannot go on."""
+        (self.failed if copying.refresh else self.stopped)[copying.table.full_name] = error
+        copying.drop()
 
 
 @dataclass(frozen=True)
@@ -83,19 +89,28 @@ class Snapshot:
             self._tables[table].drop()
             self._cutter.forget(table)
 
+    def refreshed(self, table: str, chunk: int) -> bool:
+        """A chunk that was read again is committed; whether that was the last one of its command."""
+        copying = self._tables[table]
+        copying.coverage = copying.coverage.finish([chunk])
+        if copying.coverage.copied:
+            del self._tables[table]
+        return copying.coverage.copied
+
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is cut; None for others."""
         copying = self._tables.get(table)
-        return copying.coverage if copying and not copying.dropped else None
+        return copying.coverage if copying and not copying.dropped and not copying.refresh else None
 
     def cut_since(self) -> dict[str, list[Chunk]]:
         """The chunks that were cut, or got nearer bounds, since the last commit, by table."""
-        return {name: list(c.uncommitted.values()) for name, c in self._tables.items() if c.changed and not c.dropped}
+        copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.refresh}
+        return {name: list(copying.uncommitted.values()) for name, copying in copies.items()}
 
     def committed(self, table: str, coverage: Coverage) -> None:
         """An epoch was committed, with everything that was cut before."""
-        if table in self._tables:
-            copying = self._tables[table]
+        copying = self._tables.get(table)
+        if copying is not None and not copying.refresh:
             copying.coverage, copying.uncommitted, copying.changed = coverage, {}, False
 
     def log_read(self, asked_s: float) -> None:
@@ -136,8 +151,10 @@ class Snapshot:
             if budget_s <= 0:
                 break
         self._groups += 1
-        for name, numbers in chosen.items():
-            self._journal.write("chunk.assigned", table=name, chunks=numbers, group=self._groups)
+        for copying in tables:
+            name = copying.table.full_name
+            if name in chosen and not copying.refresh:
+                self._journal.write("chunk.assigned", table=name, chunks=chosen[name], group=self._groups)
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         told = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
@@ -155,6 +172,8 @@ class Snapshot:
             copying.folder,
             self._max_memory,
             copying.shape,
+            copying.refresh is not None,
+            copying.named(chunk.number),
         )
 
     def collect(self) -> Batch:
@@ -182,8 +201,7 @@ class Snapshot:
         try:
             chunks = copying.take(job.result())
         except TableStoppedError as error:
-            batch.stopped[copying.table.full_name] = error
-            copying.drop()
+            batch.stop(copying, error)
         except TransientError as error:
             self._retry(copying, [], 0, error, batch)
         else:
@@ -191,6 +209,8 @@ class Snapshot:
             self._tell_cut(copying, chunks)
 
     def _tell_cut(self, copying: Copying, chunks: list[Chunk]) -> None:
+        if copying.refresh:
+            return
         told = [
             [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
             for chunk in chunks
@@ -209,9 +229,8 @@ class Snapshot:
         if "failure" in report:
             error = from_dict(report["failure"])
             if isinstance(error, TableStoppedError):
-                batch.stopped[report["table"]] = error
                 self._tell_failed(copying, group.chunks[report["table"]], group.number, error, None)
-                copying.drop()
+                batch.stop(copying, error)
             else:
                 self._retry(copying, group.chunks[report["table"]], group.number, error, batch)
             return
@@ -220,8 +239,9 @@ class Snapshot:
         limits = range_from(report["limits"])
         if limits != copying.coverage.pending[report["chunk"]]:
             self._tell_cut(copying, copying.shorten(report["chunk"], limits))
-        self._journal.write("chunk.finished", **_event(report, group.number))
-        batch.finished.append(Finished(report["table"], report))
+        if not copying.refresh:
+            self._journal.write("chunk.finished", **_event(report, group.number))
+        batch.finished.append(Finished(report["table"], report, copying.refresh, copying.named(report["chunk"])))
 
     def _retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, batch: Batch) -> None:
         """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
@@ -240,12 +260,14 @@ class Snapshot:
         retried = isinstance(error, TransientError) and (copying.failures < _ATTEMPTS or awaited)
         self._tell_failed(copying, chunks, group, error, retry_s if retried else None)
         if isinstance(error, SchemaChangedError) and not retried:
-            batch.stopped[copying.table.full_name] = TableStoppedError(
+            stopped = TableStoppedError(
                 error.message,
                 detail="The log, read to its end since, has not told of it; what is published of the table is right.",
                 hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
             )
-            copying.drop()
+            batch.stop(copying, stopped)
+        elif copying.refresh and isinstance(error, TransientError) and not retried:
+            batch.stop(copying, error)
         elif not retried:
             raise error
         copying.retry_at = clock.monotonic_s() + retry_s
@@ -253,6 +275,9 @@ class Snapshot:
     def _tell_failed(
         self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, retry_in_s: float | None
     ) -> None:
+        if copying.refresh:
+            self._journal.write("error", **error.as_dict(), attempt=copying.failures, retry_in_s=retry_in_s)
+            return
         self._journal.write(
             "chunk.failed",
             table=copying.table.full_name,

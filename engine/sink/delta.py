@@ -21,7 +21,7 @@ The transaction identifiers name the ledger, so a destination that another ledge
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,17 +29,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
+from engine import clock
 from engine.capture.changes import log_schema
 from engine.capture.files import DataFile
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.schema import Table, arrow_schema, conformed
 from engine.errors import SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
 from engine.sink.evolution import (
     add_columns,
     check_evolution,
-    conformed,
     mirror_schema,
     prepared,
     rewrite,
@@ -52,6 +53,7 @@ from engine.sink.merging import beyond, key_ranges, largest_key, newest_per_key
 # merge's memory, `max_spill_size`, is no help: it doubles its time, and a small one makes it hang.)
 _MERGE_WRITER = WriterProperties(max_row_group_size=64 << 10, write_batch_size=8 << 10)
 _MERGE_BATCH = 64 << 10
+_ATTEMPTS, _RETRY_S = 6, 0.1
 _PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
 
 
@@ -175,6 +177,9 @@ class DeltaTables:
         The mirror is then what the chunks are, without the changes of the log since they were read. Raises TableStoppedError when
         there is no mirror.
         """
+        return _retried(lambda: self._replace(epoch, files))
+
+    def _replace(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
         began = time.monotonic()
         delta = DeltaTable(str(self.mirror))
         if self.applied("chunks") >= epoch:
@@ -200,6 +205,9 @@ class DeltaTables:
         missing all are merged again, which changes nothing: images are full, and the newest of a key comes last. None when the
         mirror has this epoch already: a runner that was overtaken must not turn it back.
         """
+        return _retried(lambda: self._merge(epoch, files))
+
+    def _merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
         began = time.monotonic()
         if self.applied("merge") >= epoch:
             return None
@@ -243,6 +251,16 @@ class DeltaTables:
             .when_not_matched_insert(updates=values, predicate="NOT s._tm_gone")
             .execute()
         )
+
+
+def _retried(commit: Callable[[], Applied | None]) -> Applied | None:
+    """A commit that another writer's (a repair by hand, an OPTIMIZE) came before is made again, by all that is there then."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return commit()
+        except CommitFailedError:
+            clock.sleep(_RETRY_S * 2**attempt)
+    return commit()
 
 
 def _quoted(alias: str, name: str) -> str:

@@ -3,22 +3,13 @@
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, TableFeatures, write_deltalake
 
-from engine.decode.schema import Table, image_schema
+from engine.decode.schema import Table, conformed, image_schema
 from engine.errors import TableStoppedError
 
 
 def mirror_schema(table: Table) -> pa.Schema:
     """The source's columns, all nullable, and `_tm_seq`: of the change that wrote the row, NULL where a chunk did."""
     return pa.schema([*image_schema(table), pa.field("_tm_seq", pa.int64())])
-
-
-def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows as this schema has them: columns that they lack are NULL, narrower ones are widened."""
-    columns = [
-        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
 
 
 def united(held: pa.Schema, wanted: pa.Schema) -> pa.Schema:

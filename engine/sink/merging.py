@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from engine.capture.backfill import last_of_each
 from engine.capture.files import DataFile
-from engine.decode.schema import Table
-from engine.sink.evolution import conformed, mirror_schema
+from engine.decode.schema import Table, conformed
+from engine.sink.evolution import mirror_schema
 
 _DELETES = ("-U", "-D")
 _MERGE_ROWS, _MERGE_BYTES = 64 << 10, 24 << 20

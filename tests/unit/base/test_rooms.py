@@ -12,7 +12,7 @@ ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
     "decode": set(),
     "plan": {"source", "decode"},
-    "capture": {"source", "decode", "plan"},
+    "capture": {"source", "decode", "plan", "lake"},
     "ledger": {"plan"},
     "sink": {"ledger", "capture", "decode"},
     "lake": set(),

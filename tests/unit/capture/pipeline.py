@@ -73,7 +73,7 @@ class Pipeline:
         world, limits = self.world, self.ranges[chunk]
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[reading.low], world.ends[reading.high or 0])
-        reduced = reduce_changes([changes], world.schema, world.names, world.chunk_key, limits, nobody)
+        reduced = reduce_changes([changes], world.schema, world.names, world.within(limits))
         reading.rows = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
 
     def epoch(self, pause: int) -> None:

@@ -27,7 +27,7 @@ def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
     for limits in limits_of(random_bounds(world, rng)):
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[low], world.ends[high])
-        reduced = reduce_changes([changes], world.schema, world.names, world.chunk_key, limits, nobody)
+        reduced = reduce_changes([changes], world.schema, world.names, world.within(limits))
         result = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
         assert len(result) == len(dict(result))
         assert dict(result) == {k: v for k, v in world.states[high].items() if inside(k, limits)}
@@ -42,7 +42,7 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("engine.capture.backfill._WAITING_ROWS", rng.choice([0, 3, 1 << 16]))
         pieces = [part.take(np.array([n])) for part in parts for n in range(len(part))] if rng.random() < 0.5 else parts
-        reduced = reduce_changes(pieces, world.schema, world.names, world.chunk_key, WHOLE, nobody)
+        reduced = reduce_changes(pieces, world.schema, world.names, world.within(WHOLE))
     read = list(world.states[middle].items())
     cut = rng.randrange(len(read) + 1)
     kept = [
@@ -61,7 +61,7 @@ def test_a_table_that_is_one_chunk_has_no_chunk_key(rng: Random) -> None:
     """All its changes are in the chunk: there is nothing to compare."""
     world = new_world(rng, rng.randrange(1, 10))
     changes = world.changes(world.ends[0], world.ends[-1])
-    reduced = reduce_changes([changes], world.schema, world.names, None, WHOLE, nobody)
+    reduced = reduce_changes([changes], world.schema, world.names, None)
     assert dict(rows_of(reduced.upserts, world.columns)) == world.states[-1]
     assert reduced.changes == len(changes)
 
@@ -93,9 +93,7 @@ def test_null_keys_belong_to_the_range_that_is_open_below() -> None:
 def test_nothing_is_no_error() -> None:
     """No changes, no rows, or neither."""
     world = new_world(Random(1), 5)
-    nothing = reduce_changes(
-        [empty(world.schema)], world.schema, world.names, world.chunk_key, Range(("0",), ("5",)), nobody
-    )
+    nothing = reduce_changes([empty(world.schema)], world.schema, world.names, world.within(Range(("0",), ("5",))))
     assert nothing.counts == {"changes": 0, "deleted": 0, "upserted": 0}
     rows = world.table(world.states[-1].items())
     assert without(rows, nothing.touched).equals(rows)

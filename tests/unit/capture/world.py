@@ -12,11 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.capture.backfill import Within
 from engine.capture.changes import FACTS, Changes
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
 from engine.plan.chunks import Range
 from engine.plan.keys import Bound, ChunkKey
+from engine.plan.places import inside as inside_range
 
 Key = tuple[int, ...]
 State = dict[Key, int]
@@ -55,6 +57,10 @@ class World:
     @property
     def names(self) -> list[str]:
         return [f"k{n}" for n in range(self.columns)]
+
+    def within(self, limits: Range) -> Within:
+        """Which rows lie in a range."""
+        return lambda rows: inside_range(rows, limits, self.chunk_key, nobody)
 
     @property
     def chunk_key(self) -> ChunkKey:

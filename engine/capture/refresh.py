@@ -1,0 +1,224 @@
+"""Reading a part of a table again that is published already, and what then replaces it in the destination.
+
+A part is a range of the chunk key, or rows that are named by their identities. It is read as a chunk is, exact at its high
+watermark H. Beside it lie its *ghosts*: rows that the mirror holds of it, as it is then, and the source has not.
+
+With an epoch that begins at P(k) >= H both are carried to P(k) by the changes between, and become the first changes of the
+epoch: a `-D` for each ghost, a `+I` for each row, marked with the command that asked (`_tm_refresh`). From there on they are
+changes like any other, for the ledger, for the log and for the mirror's merge. Why that is right:
+
+    before   all that is published of the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
+    after    every change behind P(k) has larger ones, as the epoch's segments begin to count behind the part;
+    at P(k)  the rows are those of the source, and a ghost is no row of it: it was none at H, and no change up to P(k) touched it. A
+             key that one did touch is no ghost: either it is among the rows then, or the log itself has told that it is gone.
+
+A row of a range stays in it for as long as it keeps its identity; where it need not (`capture.carry.moving`) only named rows can
+be read again, for a row that had left the range would look like a ghost of it. Nothing waits for any of this: the log is read
+meanwhile as ever, and the mirror's older versions are left alone by its merges.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.capture.backfill import Within, among, reduce_changes, without
+from engine.capture.binlog import BinlogStretch
+from engine.capture.changes import dumped, log_schema
+from engine.capture.chunk import (
+    ChunkRequest,
+    ChunkResult,
+    Timings,
+    backfill,
+    changes_of,
+    chunk_writer,
+    read_chunk,
+    read_rows,
+)
+from engine.capture.files import DataFile, FileWriter
+from engine.capture.session import ReaderSession
+from engine.decode.images import DELETE, INSERT, KINDS
+from engine.decode.schema import Table, arrow_schema, conformed, image_schema
+from engine.errors import TidemarkError
+from engine.lake.mirror import Mirror
+from engine.plan.keys import Bound, scalar
+from engine.plan.named import identities
+from engine.plan.ordering import ServerOrder
+from engine.source.connect import Endpoint
+from engine.source.positions import Position
+
+_KEYS_A_STATEMENT = 500
+
+
+def read_again(
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest
+) -> tuple[ChunkResult, list[DataFile]]:
+    """Read one part, and find its ghosts: the file of the mirror's rows that are. Raises as `read_chunk`."""
+    result = (_read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
+    request = replace(request, limits=result.limits)
+    with closing(ServerOrder(endpoint)) as order:
+        ghosts = _ghosts(request, _within(request, result.files, order), result.files)
+    return result, ghosts
+
+
+def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
+    timings, watermarks, nulled = Timings(), session.watermarks, Counter[str]()
+    low = watermarks.low()
+    timings.lap("low")
+    rows = [request.schema.empty_table()]
+    for first in range(0, len(request.keys), _KEYS_A_STATEMENT):
+        some = replace(request, keys=request.keys[first : first + _KEYS_A_STATEMENT])
+        read = read_rows(session, some, nulled)
+        rows += [request.shape.apply(part).cast(request.schema) for part in read]
+    found = pa.concat_tables(rows)
+    timings.lap("read")
+    high = watermarks.high(low, request.table)
+    watermarks.release()
+    timings.lap("high")
+    counts = {"changes": 0, "deleted": 0, "upserted": 0}
+    if high != low:
+        within = _named(request.table, request.keys, found)
+        reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
+        found = pa.concat_tables(
+            [without(found, reduced.touched), request.shape.apply(reduced.upserts).cast(request.schema)]
+        )
+        counts = reduced.counts
+    timings.lap("backfill")
+    with chunk_writer(request, request.schema) as writer:
+        writer.write(found)
+        files = writer.close()
+    timings.lap("write")
+    nulled = request.shape.counted(nulled)
+    return ChunkResult(request.limits, low, high, files, found.num_rows, counts, nulled, dict(timings))
+
+
+def _named(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
+    """Rows by identity: those asked for, and those found, as a collation may take one for the other."""
+    wanted = identities(table, keys)
+    wanted = pa.concat_tables([wanted, found.select(table.key).cast(wanted.schema)])
+    return lambda rows: among(rows, wanted)
+
+
+def _within(request: ChunkRequest, files: list[DataFile], order: ServerOrder) -> Within:
+    if request.keys:
+        return _named(request.table, request.keys, _keys(request, files))
+    return request.within(order) or (lambda rows: np.ones(rows.num_rows, bool))
+
+
+def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
+    """The identities of the rows in files of the part."""
+    schema = image_schema(request.table)
+    schema = pa.schema([schema.field(name) for name in request.table.key])
+    parts = [pq.read_table(request.folder / file.name, columns=schema.names, partitioning=None) for file in files]
+    return pa.concat_tables([schema.empty_table(), *(conformed(part, schema) for part in parts)])
+
+
+def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> list[DataFile]:
+    """The mirror's rows of the part that are not among those read: their keys first, and the rows only if there are any."""
+    table = request.shape.published(request.table)
+    schema, read = image_schema(table), _keys(request, files)
+    names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
+    mirror, condition = Mirror(request.folder), _condition(request)
+    keys = [pa.schema([schema.field(name) for name in table.key]).empty_table()]
+    for batch in mirror.batches(names, condition):
+        rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), read)
+        if rows.num_rows:
+            keys.append(rows.filter(pa.array(within(rows))).select(table.key))
+    gone = pa.concat_tables(keys)
+    with FileWriter(request.folder, "chunk-ghosts", schema, ()) as writer:
+        if gone.num_rows:
+            for batch in mirror.batches(schema.names, condition):
+                rows = conformed(batch, schema)
+                writer.write(rows.filter(pa.array(among(rows, gone))))
+        return writer.close()
+
+
+def _condition(request: ChunkRequest) -> pc.Expression | None:
+    """What lets a scan of the mirror pass over files: not more than the first column of the key, where Arrow can compare it."""
+    if request.keys or request.key is None:
+        return None
+    column, field = request.key.columns[0], pc.field(request.key.names[0])
+    ends = [scalar(column, bound[0]) if bound else None for bound in (request.limits.lower, request.limits.upper)]
+    conditions = [field >= ends[0]] if ends[0] is not None else []
+    conditions += [field <= ends[1]] if ends[1] is not None else []
+    if not conditions:
+        return None
+    both = conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
+    return both | field.is_null()
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A task: carry a part that was read again from `start`, where it is exact, to `end`, and write it as changes of there.
+
+    files: of its rows; ghosts: of the rows that the mirror holds beside them. folder: of the change log. first_seq: `_tm_seq` of
+    the first change. command: the id that marks them.
+    """
+
+    endpoint: Endpoint
+    first_server_id: int
+    mariadb: bool
+    request: ChunkRequest
+    files: tuple[DataFile, ...]
+    ghosts: tuple[DataFile, ...]
+    start: Position
+    end: Position
+    folder: Path
+    first_seq: int
+    command: str
+
+    def run(self) -> Iterator[dict[str, Any]]:
+        """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""
+        name, number = self.request.table.full_name, self.request.number
+        told = {"refresh": self.command, "table": name, "chunk": number}
+        try:
+            yield {**told, **self._written()}
+        except TidemarkError as error:
+            yield {**told, "failure": error.as_dict()}
+
+    def _written(self) -> dict[str, Any]:
+        request, shape = self.request, self.request.shape
+        table, published = shape.tolerant(request.table), shape.published(request.table)
+        stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
+        changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
+        with closing(ServerOrder(self.endpoint)) as order:
+            within = _within(request, list(self.files), order)
+            reduced = reduce_changes(changes, image_schema(table), table.key, within)
+        schema = image_schema(published)
+        writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, "_tm_seq"))
+        kinds, seq = [0, 0, 0, 0], self.first_seq
+        left = [] if not request.keys else [identities(request.table, request.keys)]
+        with writer:
+            for kind, rows in self._parts(reduced.touched, shape.apply(reduced.upserts), schema):
+                writer.write(dumped(rows, KINDS[kind], str(self.end), seq, self.command))
+                kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
+                if kind == INSERT:
+                    left = [without(some, rows.select(table.key)) for some in left]
+            files = writer.close()
+        return {
+            "files": [file.as_dict() for file in files],
+            "kinds": kinds,
+            "next_seq": seq,
+            "nulled": dict(shape.counted(stretch.nulled[table.full_name])),
+            "missing": _texts(request.keys, request.table, left[0]) if left else [],
+        }
+
+    def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+        for kind, files in ((DELETE, self.ghosts), (INSERT, self.files)):
+            for file in files:
+                for batch in pq.ParquetFile(self.request.folder / file.name).iter_batches():
+                    yield kind, without(conformed(pa.Table.from_batches([batch]), schema), touched)
+        yield INSERT, conformed(upserts, schema)
+
+
+def _texts(keys: tuple[Bound, ...], table: Table, some: pa.Table) -> list[list[str]]:
+    """Those of the keys, as they were asked for, that are among some identities."""
+    found = among(identities(table, keys), some)
+    return [list(key) for key, one in zip(keys, found, strict=True) if one]

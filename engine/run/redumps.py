@@ -1,0 +1,168 @@
+"""Commands to read tables again, as they come: everything, tables, chunks, a range, or keys."""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.decode.schema import Table, table_from_dict
+from engine.directory import Directory
+from engine.errors import SpecError
+from engine.ledger.state import TableState
+from engine.ledger.store import Ledger
+from engine.plan.chunks import Plan, Range, plan_from_dict
+from engine.plan.keys import Bound
+from engine.plan.named import check_keys
+
+_MOST_KEYS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Redump:
+    """A wish to read again: all tables when none is named; of one alone, when they are given, `ranges` of its chunk key or `keys`.
+
+    path: its file, which stays in the inbox until it is carried out.
+    """
+
+    identity: str
+    path: Path
+    tables: tuple[str, ...]
+    ranges: tuple[Range, ...] = ()
+    keys: tuple[Bound, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is whole tables."""
+        return not self.ranges and not self.keys
+
+
+def check(directory: Directory, arguments: dict[str, Any]) -> None:
+    """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""
+    state = Ledger(directory.ledger).state
+    redump_from("", directory.inbox, arguments, state.tables if state else {}, directory.journals)
+
+
+def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None, keys: str) -> dict[str, Any]:
+    """A command's arguments from the words of a command line. keys: `k1,k2`, or a file with one a line; several columns as JSON."""
+    arguments: dict[str, Any] = {"tables": tables}
+    if chunks:
+        try:
+            arguments["chunks"] = [int(number) for number in chunks.split(",")]
+        except ValueError as error:
+            raise _wrong(f"--chunk {chunks!r} are no numbers with commas between.") from error
+    if limits is not None:
+        arguments["range"] = [end or None for end in limits]
+    if keys:
+        arguments["keys"] = _named(keys)
+    return arguments
+
+
+def _named(keys: str) -> list[Any]:
+    path = Path(keys)
+    if path.is_file():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        return [_key(line) for line in lines if line.strip()]
+    if keys.startswith("["):
+        return [_key(text) for text in re.findall(r"\[[^\]]*\]", keys)]
+    return keys.split(",")
+
+
+def _key(text: str) -> Any:
+    if not text.startswith("["):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise _wrong(f"{text!r} is no JSON list.") from error
+
+
+def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, TableState], journals: Path) -> Redump:
+    """A command's arguments: "tables", and of one table "chunks" (numbers), "range" ([lower, upper]) or "keys".
+
+    A bound, or a key, is a text, or of several columns a list of texts; null is an open end. Raises SpecError for what cannot be
+    carried out.
+    """
+    names = arguments.get("tables") if isinstance(arguments, Mapping) else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _wrong("It does not say which tables: a list of full names, empty for all.")
+    if unknown := sorted(set(names) - set(tables)):
+        raise _wrong(
+            f"The pipeline has no table {', '.join(unknown)}.", f"It has {', '.join(sorted(tables)) or 'none'}."
+        )
+    parts = {name: arguments[name] for name in ("chunks", "range", "keys") if arguments.get(name) is not None}
+    if not parts:
+        return Redump(identity, path, tuple(names))
+    if len(names) != 1 or len(parts) != 1:
+        raise _wrong("Chunks, a range or keys: one of them, and of one table.")
+    known = tables[names[0]]
+    table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
+    if "keys" in parts:
+        keys = _keys(parts["keys"])
+        check_keys(table, keys)
+        return Redump(identity, path, tuple(names), keys=keys)
+    if not plan.chunk_key:
+        raise _wrong(
+            f"{table.full_name} is one chunk, without a chunk key.", "Read all of it again: --table without a part."
+        )
+    if "chunks" in parts:
+        ranges = chunk_ranges(journals, table, plan, parts["chunks"])
+        return Redump(identity, path, tuple(names), ranges=ranges)
+    ends = parts["range"]
+    if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
+        raise _wrong("A range is a lower and an upper bound.")
+    return Redump(identity, path, tuple(names), ranges=(Range(*(bound_from(end, plan) for end in ends)),))
+
+
+def bound_from(end: Any, plan: Plan) -> Bound | None:
+    """A bound as `plan --json` shows it: a text, of several columns a JSON list of texts; None is an open end."""
+    if end is None:
+        return None
+    if isinstance(end, str) and len(plan.chunk_key) > 1 and end.startswith("["):
+        try:
+            end = json.loads(end)
+        except ValueError as error:
+            raise _wrong(f"{end!r} is no JSON list.") from error
+    return tuple(map(str, end)) if isinstance(end, list | tuple) else (str(end),)
+
+
+def _keys(given: Any) -> tuple[Bound, ...]:
+    if not isinstance(given, list) or not given or len(given) > _MOST_KEYS:
+        raise _wrong(f"Keys are a list of 1 to {_MOST_KEYS:,}.")
+    keys = (tuple(map(str, key)) if isinstance(key, list) else (str(key),) for key in given)
+    return tuple(dict.fromkeys(keys))
+
+
+def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tuple[Range, ...]:
+    """The ranges that chunks of the table's last copy had, which the journals tell. Raises SpecError for others."""
+    if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
+        raise _wrong("Chunks are a list of numbers.")
+    wanted, found = set(numbers), dict[int, Range]()
+    for event in _events(journals, table.full_name):
+        if event["event"] == "table.planned":
+            found = {}
+        elif event["chunk"] in wanted:
+            found[event["chunk"]] = Range(bound_from(event["lower"], plan), bound_from(event["upper"], plan))
+    if unknown := sorted(wanted - set(found)):
+        raise _wrong(
+            f"The journals tell of no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
+            "`plan --json` and the console show its chunks; --range reads any range again.",
+        )
+    return tuple(found[number] for number in dict.fromkeys(numbers))
+
+
+def _events(journals: Path, table: str) -> Iterable[dict[str, Any]]:
+    """When the table was planned, and the chunks of it that were read, in all journals, oldest first."""
+    marks = ('"table.planned"', '"chunk.finished"')
+    for journal in sorted(journals.glob("*.jsonl")):
+        with journal.open(encoding="utf-8") as lines:
+            for line in lines:
+                if any(mark in line for mark in marks) and line.endswith("\n"):
+                    event = json.loads(line)
+                    if event.get("table") == table and f'"{event["event"]}"' in marks:
+                        yield event
+
+
+def _wrong(message: str, hint: str = "") -> SpecError:
+    return SpecError(message, detail="Nothing was read again.", hint=hint)

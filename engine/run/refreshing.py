@@ -1,0 +1,200 @@
+"""Reading published tables again on command, beside everything else: what is asked, under way, read, and done.
+
+A command stays in the inbox until its last part is committed. So one that a killed runner left half done is begun again by the
+next: what was read again twice is as right as what was read once (`capture.refresh`).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.capture.carry import moving
+from engine.capture.tasks import Report
+from engine.decode.schema import Table
+from engine.errors import SpecError, TidemarkError
+from engine.events import Journal
+from engine.ledger.state import Record, TableState
+from engine.plan.chunks import WHOLE, Plan, text
+from engine.plan.coverage import Chunk, Coverage, Uncut, uncut_table
+from engine.run.control import Control
+from engine.run.copying import KEYS_A_CHUNK, Copying, Finished
+from engine.run.redumps import Redump
+from engine.run.snapshot import Snapshot
+from engine.source.positions import Position, position_from_dict
+
+_TOLD_KEYS = 1000
+
+
+@dataclass
+class _Work:
+    """A command that is being carried out. again, fresh: tables that are still to be copied, and to be read, again."""
+
+    redump: Redump
+    again: set[str]
+    fresh: set[str]
+    rows: int = 0
+    ghosts: int = 0
+    missing: list[list[str]] = field(default_factory=list)
+
+    def result(self) -> Record:
+        """For the journal's `command.done`."""
+        named = {"missing": self.missing[:_TOLD_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
+        return {"rows": self.rows, "ghosts": self.ghosts, **named}
+
+
+class Refreshes:
+    """The commands of one runner. copying: makes the work on a table, for its coverage, a command and keys."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        control: Control,
+        journal: Journal,
+        copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], Copying],
+        check: Callable[[str, Redump], None],
+    ) -> None:
+        self._snapshot, self._control, self._journal = snapshot, control, journal
+        self._copying, self._check = copying, check
+        self._works: dict[str, _Work] = {}
+        self._active: dict[str, str] = {}
+        self._read: list[Finished] = []
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was read and is not committed."""
+        return bool(self._read)
+
+    def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> dict[str, str]:
+        """Start what can be; the tables that are to be copied again instead, as they are not followed now, with their commands."""
+        for redump in self._control.redumps():
+            if redump.identity not in self._works:
+                self._works[redump.identity] = self._split(redump, tables, captured)
+        for work in list(self._works.values()):
+            try:
+                self._start(work, tables, captured)
+            except SpecError as error:
+                self._end(work, error)
+        return {name: identity for identity, work in self._works.items() for name in work.again}
+
+    def _split(
+        self, redump: Redump, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]
+    ) -> _Work:
+        names = set(redump.tables or tables)
+        if not redump.tables:  # what cannot be read again and is well may stay as it is
+            names = {name for name in names if captured[name][0].key or tables[name].stopped}
+        fresh = {n for n in names if not redump.whole or (tables[n].state == "streaming" and _settled(*captured[n]))}
+        return _Work(redump, names - fresh, fresh)
+
+    def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
+        for name in work.again:
+            if not captured[name][0].key and not tables[name].stopped:
+                raise _refused(name, "it has no key, so its rows cannot be told apart", "Give it a primary key.")
+        for name in sorted(work.fresh - set(self._active)):
+            table, plan = captured[name]
+            if tables[name].stopped:
+                raise _refused(name, "it has stopped", f"Copy it again: python -m engine redump SPEC --table {name}")
+            if not table.key:
+                raise _refused(name, "it has no key, so its rows cannot be told apart", "Give it a primary key.")
+            if work.redump.ranges and moving(table, plan.key(table)):
+                why = "its rows can move between ranges of its chunk key while they stay the same rows"
+                raise _refused(name, why, "Name rows by --keys, or read the table again by --table.")
+            if not tables[name].copied:
+                continue  # its turn comes when it is
+            self._check(name, work.redump)
+            self._active[name] = work.redump.identity
+            coverage = _coverage(work.redump, plan)
+            self._snapshot.add(self._copying(name, coverage, work.redump.identity, work.redump.keys))
+
+    def take(self, finished: Finished) -> None:
+        """A chunk was read again."""
+        self._read.append(finished)
+
+    def due(self, known: Position) -> list[Finished]:
+        """What can be committed with the epoch that begins at `known`."""
+        return [f for f in self._read if position_from_dict(f.report["high"]).order <= known.order]
+
+    def committed(self, due: Sequence[Finished], reports: Iterable[Report], folder: Callable[[str], Path]) -> None:
+        """An epoch that holds them is committed: their own files are of no use any more."""
+        written = {(report["table"], report["chunk"]): report for report in reports}
+        for finished in due:
+            self._read.remove(finished)
+            for file in (*finished.files, *finished.ghosts):
+                (folder(finished.table) / file.name).unlink(missing_ok=True)
+            assert finished.refresh is not None
+            work, report = self._works[finished.refresh], written[finished.identity]
+            self._tell(work, finished, report)
+            if self._snapshot.refreshed(finished.table, finished.report["chunk"]):
+                del self._active[finished.table]
+                work.fresh.discard(finished.table)
+                self._end_if_done(work)
+
+    def _tell(self, work: _Work, finished: Finished, report: Report) -> None:
+        rows, ghosts = report["kinds"][0], report["kinds"][3]
+        work.rows, work.ghosts = work.rows + rows, work.ghosts + ghosts
+        work.missing += report["missing"]
+        limits = finished.limits
+        self._journal.write(
+            "redump.chunk",
+            id=work.redump.identity,
+            table=finished.table,
+            chunk=finished.report["chunk"],
+            lower=text(limits.lower),
+            upper=text(limits.upper),
+            rows=rows,
+            ghosts=ghosts,
+            reader=f"{finished.report['host']}:{finished.report['pid']}",
+        )
+
+    def begun(self, names: Iterable[str]) -> None:
+        """These tables are being copied again since an epoch that is committed."""
+        for work in list(self._works.values()):
+            if work.again.intersection(names):
+                work.again.difference_update(names)
+                self._end_if_done(work)
+
+    def drop(self, table: str) -> None:
+        """The table is another now, or stopped: what was read again of it is void, and read anew when it can be."""
+        if self._active.pop(table, None) is not None:
+            self._snapshot.drop(table)
+        self._read = [f for f in self._read if f.table != table]
+
+    def failed(self, table: str, error: TidemarkError) -> None:
+        """What was asked for cannot be read."""
+        identity = self._active.get(table)
+        self.drop(table)
+        if identity in self._works:
+            self._end(self._works[identity], error)
+
+    def _end_if_done(self, work: _Work) -> None:
+        if not work.again and not work.fresh:
+            del self._works[work.redump.identity]
+            self._control.redumped(work.redump, work.result())
+
+    def _end(self, work: _Work, error: TidemarkError) -> None:
+        del self._works[work.redump.identity]
+        for table in [name for name, identity in self._active.items() if identity == work.redump.identity]:
+            self.drop(table)
+        self._control.refused(work.redump, error)
+
+
+def _settled(table: Table, plan: Plan) -> bool:
+    """Whether a row stays in its range for as long as it is the same row."""
+    return bool(table.key) and not moving(table, plan.key(table))
+
+
+def _coverage(redump: Redump, plan: Plan) -> Coverage:
+    """What is to be read, as chunks."""
+    if redump.keys:
+        return Coverage(uncut=(), pending={}, next_number=0).cut(_named_chunks(len(redump.keys)), (), 0)
+    if redump.ranges:
+        uncut = tuple(Uncut(n, limits, "walk") for n, limits in enumerate(redump.ranges))
+        return Coverage(uncut=uncut, next_number=len(uncut))
+    return uncut_table(plan)
+
+
+def _named_chunks(keys: int) -> list[Chunk]:
+    return [Chunk(n, WHOLE) for n in range(-(-keys // KEYS_A_CHUNK))]
+
+
+def _refused(table: str, why: str, hint: str) -> SpecError:
+    return SpecError(f"{table} cannot be read again: {why}.", detail="Nothing of it was read again.", hint=hint)

@@ -1,0 +1,136 @@
+"""Parts of tables that are read again on command, under writes: what was damaged is right, the rest is left alone."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
+
+from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.keyed import KEYED, KeyedWriter, create
+from tests.live.pipeline import Pipeline
+from tests.servers import Server
+
+ROWS, WRITTEN, CHUNK_ROWS = 3000, 2000, 300
+NAMES = ("general", "bin", "falling", "tenant")
+INVENTED = 10_000_000
+
+
+@pytest.mark.timeout(900)
+def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A chunk, ranges of texts and of two columns, a list of keys, a table, everything: each replaced, and no more."""
+    for name in NAMES:
+        create(server, database, name, ROWS)
+    pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
+    with KeyedWriter(server, database, list(NAMES), WRITTEN) as writer:
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 2 * len(NAMES), runner)
+        damaged = {name: _damage(pipeline, name, runner) for name in NAMES}
+        _redump(pipeline, runner, "falling", "--chunk", str(damaged["falling"]["chunk"]))
+        for name in ("general", "tenant"):
+            _redump(pipeline, runner, name, "--range", damaged[name]["lower"] or "", damaged[name]["upper"] or "")
+        keys = pipeline.folder / "keys.txt"
+        keys.write_text("\n".join(json.dumps([k, str(n)]) for k, n in damaged["bin"]["keys"]), encoding="utf-8")
+        done = _redump(pipeline, runner, "bin", "--keys", str(keys))
+        assert str(damaged["bin"]["invented"]) in [key[1] for key in done["result"]["missing"]]
+        writer.stop()
+    pipeline.finish(runner)
+    assert all(writer.committed[name] > 20 for name in NAMES), writer.committed
+    for name in NAMES:
+        _check_log(pipeline, name, damaged[name]["invented"])
+        source, mirror = source_table(server, database, name), lake_table(pipeline.mirror(name))
+        other = damaged[name]["other"]
+        assert _value(mirror, name, other) == -77, "what was not asked for is as it was"
+        assert_equal(_without(source, name, other), _without(mirror, name, other), KEYED[name].names)
+    for word in ([], ["falling"]):
+        pipeline.command("redump", *(["--table", f"{database}.{word[0]}"] if word else ["--all"]))
+    pipeline.run("caught-up")
+    for name in NAMES:
+        assert_equal(source_table(server, database, name), pipeline.mirror(name), KEYED[name].names)
+
+
+def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str, *part: str) -> dict[str, Any]:
+    """The event that says that it is done."""
+    sent = pipeline.command("redump", "--json", "--table", f"{pipeline.database}.{name}", *part, "--reason", "damaged")
+    assert sent.returncode == 0, sent.stderr
+    identity = json.loads(sent.stdout)["id"]
+
+    def answer() -> list[dict[str, Any]]:
+        return [e for e in pipeline.events("command.done", "command.refused") if e["id"] == identity]
+
+    pipeline.wait_for(answer, runner)
+    (told,) = answer()
+    assert told["event"] == "command.done", told
+    return told
+
+
+def _damage(pipeline: Pipeline, name: str, runner: "Popen[bytes]") -> dict[str, Any]:
+    """Rows of one chunk changed, deleted and invented behind Tidemark's back, and one of another chunk changed."""
+    chunks = [e for e in pipeline.events("chunk.finished") if e["table"] == f"{pipeline.database}.{name}" and e["file"]]
+    chunk = chunks[len(chunks) // 2]
+    key, last = KEYED[name].names, KEYED[name].names[-1]
+    there = {tuple(row.values()) for row in lake_table(pipeline.mirror(name)).select(key).to_pylist()}
+
+    def rows_of(event: dict[str, Any]) -> list[dict[str, Any]]:
+        rows = pq.read_table(pipeline.mirror(name) / event["file"], partitioning=None).to_pylist()
+        return [row for row in rows if tuple(row[k] for k in key) in there]
+
+    rows = rows_of(chunk)
+    others = [row for event in chunks if event["chunk"] != chunk["chunk"] for row in rows_of(event)]
+    other = next(row for row in others if int(row["note"].partition(" ")[2]) >= WRITTEN)  # nobody writes to it
+    changed, deleted = [row[last] for row in rows[:40:2]], [row[last] for row in rows[1:40:2]]
+    invented = rows[5] | {last: _new(name, rows[5][last]), "v": 5}
+    schema = lake_table(pipeline.mirror(name)).schema
+    damages: list[Callable[[DeltaTable], object]] = [
+        lambda mirror: mirror.update({"v": "-1"}, predicate=f"{last} IN ({', '.join(map(str, changed))})"),
+        lambda mirror: mirror.delete(f"{last} IN ({', '.join(map(str, deleted))})"),
+        lambda mirror: write_deltalake(mirror, pa.Table.from_pylist([invented], schema=schema), mode="append"),
+        lambda mirror: mirror.update({"v": "-77"}, predicate=f"{last} = {other[last]}"),
+    ]
+    for damage in damages:
+        pipeline.wait_for(lambda damage=damage: _committed(damage, pipeline, name), runner)  # type: ignore[misc]
+    keys = [tuple(row[k] for k in key) for row in [*rows[:40], invented]]
+    return {**chunk, "keys": keys, "other": other, "invented": invented[last]}
+
+
+def _new(name: str, last: int) -> int:
+    """The last column of a key in the same chunk that no row has, nor gets."""
+    if name == "tenant":  # only numbers that end in 0 belong to others than tenant 4
+        return next(n for n in range(last + 1, last + 99) if n % 10 == 0 and n % 7 != 4)
+    return last + 1 if name == "falling" else last + INVENTED
+
+
+def _committed(damage: Callable[[DeltaTable], object], pipeline: Pipeline, name: str) -> bool:
+    with suppress(CommitFailedError):
+        damage(DeltaTable(str(pipeline.mirror(name))))
+        return True
+    return False
+
+
+def _check_log(pipeline: Pipeline, name: str, invented: int) -> None:
+    """What was read again is marked, and the invented row was deleted as a ghost; numbers are given once."""
+    log = lake_table(pipeline.changes(name))
+    seqs = log["_tm_seq"].to_pylist()
+    assert len(set(seqs)) == len(seqs)
+    marked = [row for row in log.to_pylist() if row["_tm_refresh"]]
+    assert {row["_tm_kind"] for row in marked} == {"+I", "-D"}
+    last = KEYED[name].names[-1]
+    assert [row["v"] for row in marked if row["_tm_kind"] == "-D" and row[last] == invented] == [5]
+    assert len(marked) >= 20
+
+
+def _value(table: pa.Table, name: str, row: dict[str, Any]) -> Any:
+    return next(r["v"] for r in table.to_pylist() if all(r[k] == row[k] for k in KEYED[name].names))
+
+
+def _without(table: pa.Table, name: str, row: dict[str, Any]) -> pa.Table:
+    rows = table.to_pylist()
+    kept = [n for n, r in enumerate(rows) if any(r[k] != row[k] for k in KEYED[name].names)]
+    return table.take(pa.array(kept))
