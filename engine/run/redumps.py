@@ -1,7 +1,6 @@
 """Commands to read tables again, as they come: everything, tables, chunks, a range, or keys."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,14 +63,14 @@ def _named(keys: str) -> list[Any]:
     if path.is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
         return [_key(line) for line in lines if line.strip()]
-    if keys.startswith("["):
-        return [_key(text) for text in re.findall(r"\[[^\]]*\]", keys)]
-    return keys.split(",")
+    return list(_json(f"[{keys}]")) if keys.startswith("[") else keys.split(",")
 
 
-def _key(text: str) -> Any:
-    if not text.startswith("["):
-        return text
+def _key(line: str) -> Any:
+    return _json(line) if line.startswith("[") else line
+
+
+def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
@@ -120,10 +119,7 @@ def bound_from(end: Any, plan: Plan) -> Bound | None:
     if end is None:
         return None
     if isinstance(end, str) and len(plan.chunk_key) > 1 and end.startswith("["):
-        try:
-            end = json.loads(end)
-        except ValueError as error:
-            raise _wrong(f"{end!r} is no JSON list.") from error
+        end = _json(end)
     return tuple(map(str, end)) if isinstance(end, list | tuple) else (str(end),)
 
 

@@ -56,6 +56,44 @@ def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipe
         assert_equal(source_table(server, database, name), pipeline.mirror(name), KEYED[name].names)
 
 
+def test_a_killed_runner_leaves_no_command_half_done(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """The next one begins it again; what cannot be done is refused, with the reason, and harms nothing."""
+    create(server, database, "general", ROWS)
+    server.execute(f"CREATE TABLE `{database}`.keyless (v INT)")
+    pipeline = new_pipeline(server, database, chunk_rows=30, poll=0.3, merge=1.0)
+    with KeyedWriter(server, database, ["general"], WRITTEN):
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 4, runner)
+        damaged = _damage(pipeline, "general", runner)
+        name = f"{database}.general"
+        assert pipeline.command("redump", "--table", name, "--reason", "killed on the way").returncode == 0
+        pipeline.wait_for(lambda: pipeline.events("redump.chunk"), runner)
+        runner.kill()
+        runner.wait()
+        assert not pipeline.events("command.done")
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
+        upper = damaged["upper"] or damaged["lower"]
+        for wrong in (
+            ["--chunk", "99999"],
+            ["--range", upper, upper],
+            ["--keys", "a,b"],
+            ["--chunk", "1", "--keys", "a"],
+        ):
+            refused = pipeline.command("redump", "--table", name, *wrong)
+            assert refused.returncode == (0 if wrong[0] == "--range" else 2), refused.stderr
+        assert pipeline.command("redump", "--table", f"{database}.keyless").returncode == 0
+        pipeline.wait_for(lambda: len(pipeline.events("command.refused")) == 2, runner)
+    pipeline.finish(runner)
+    told = " ".join(e["message"] for e in pipeline.events("command.refused"))
+    assert "is empty" in told
+    assert "has no key" in told
+    assert_equal(source_table(server, database, "general"), pipeline.mirror("general"), KEYED["general"].names)
+    assert {table["state"] for table in pipeline.status()["tables"]} == {"streaming"}
+
+
 def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str, *part: str) -> dict[str, Any]:
     """The event that says that it is done."""
     sent = pipeline.command("redump", "--json", "--table", f"{pipeline.database}.{name}", *part, "--reason", "damaged")

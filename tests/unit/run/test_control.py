@@ -63,3 +63,17 @@ def test_a_signal_becomes_a_stop(control: Control, tmp_path: Path) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
     _wait(lambda: control.stopping)
     assert _events(tmp_path, "run.state")[-1]["reason"] == "signal SIGTERM"
+
+
+def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Control, tmp_path: Path) -> None:
+    """The same file put there once more, under the id that was answered: refused, and kept to be looked at."""
+    directory = Directory(tmp_path)
+    identity = send_command(directory, "pause", reason="once")
+    _wait(lambda: control.paused)
+    send_command(directory, "resume")
+    _wait(lambda: not control.paused)
+    kept = directory.inbox / "done" / f"{identity}.json"
+    (directory.inbox / f"{identity}.json").write_text(kept.read_text())
+    _wait((directory.inbox / "refused" / f"{identity}.json").exists)
+    _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
+    assert control.state == "running"
