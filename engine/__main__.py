@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -164,6 +165,8 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
         grid.add_row(t["table"], t["state"], chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
     out.print(grid)
+    if now["waiting_for"]:
+        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
     for t in (t for t in now["tables"] if t["error"]):
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
     if now["error"]:
@@ -179,25 +182,90 @@ def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
             detail="Nothing was changed.",
             hint=f"Start one: python -m engine run {spec_file}",
         )
-    identity = send_command(directory, verb, reason=reason)
+    _send(spec_file, verb, {}, reason, as_json=as_json)
+
+
+def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
+    """Put a command into the inbox; without a runner it waits for the next one."""
+    spec, directory = _opened(spec_file)
+    identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
+    runner = read_runner(directory)
+    waits = runner is None or not runner["alive"]
     if as_json:
-        _print({"id": identity, "verb": verb})
+        _print({"id": identity, "verb": verb, "waits_for_a_runner": waits})
+    elif waits:
+        out.print(f"The next run will do it (command {identity}): python -m engine run {spec_file}", markup=False)
     else:
+        assert runner is not None
         out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
 
 
-@app.command()
-@_guarded
-def pause(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
-    """Ask the runner to pause: no chunk and no part of the log is read until `resume`."""
-    _command(spec_file, "pause", reason, as_json=as_json)
+OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="The reading of tables alone; the log goes on.")]
+SomeTables = Annotated[list[str] | None, typer.Option("--table", help="The reading of a table alone; may be repeated.")]
+
+
+def _pausing(
+    spec_file: Path, verb: str, reason: str, table: list[str] | None, *, snapshot: bool, as_json: bool
+) -> None:
+    if not snapshot and not table:
+        _command(spec_file, verb, reason, as_json=as_json)
+        return
+    arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": table}
+    _send(spec_file, verb, arguments, reason, as_json=as_json)
 
 
 @app.command()
 @_guarded
-def resume(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
-    """Ask the runner to go on after a pause."""
-    _command(spec_file, "resume", reason, as_json=as_json)
+def pause(
+    spec_file: SpecFile,
+    *,
+    snapshot: OnlySnapshot = False,
+    table: SomeTables = None,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Pause: no chunk and no part of the log is read until `resume`; or only no tables, or not some (over a restart too)."""
+    _pausing(spec_file, "pause", reason, table, snapshot=snapshot, as_json=as_json)
+
+
+@app.command()
+@_guarded
+def resume(
+    spec_file: SpecFile,
+    *,
+    snapshot: OnlySnapshot = False,
+    table: SomeTables = None,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Go on after a pause of the same kind."""
+    _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
+
+
+@app.command()
+@_guarded
+def throttle(
+    spec_file: SpecFile,
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="key=value of [throttle], as TOML: max_rows_per_s=20000 readers=2")
+    ] = None,
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Back to what the spec says.")] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Change how fast tables are read, and when, while the pipeline runs; it holds until it is changed again."""
+    from engine.settings import throttled
+
+    if bool(settings) == reset:
+        raise SpecError("Say what to change: key=value, or --reset.", detail="Nothing was changed.")
+    try:
+        changes = tomllib.loads("\n".join(settings or ()))
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"These are no settings: {error}.", hint="For example max_load.Threads_running=50") from None
+    spec, _ = _opened(spec_file)
+    throttled(spec.throttle, changes)
+    _send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
 
 
 @app.command()
@@ -241,15 +309,7 @@ def redump(
     _, directory = _opened(spec_file)
     arguments = arguments_of(table or [], chunk, limits, keys)
     check(directory, arguments)
-    identity = send_command(directory, "redump", reason=reason, arguments=arguments)
-    runner = read_runner(directory)
-    waits = runner is None or not runner["alive"]
-    if as_json:
-        _print({"id": identity, "verb": "redump", "waits_for_a_runner": waits})
-    elif waits:
-        out.print(f"The next run will do it (command {identity}): python -m engine run {spec_file}", markup=False)
-    else:
-        out.print(f"redump was sent (command {identity}).", markup=False)
+    _send(spec_file, "redump", arguments, reason, as_json=as_json)
 
 
 def _status(directory: Directory, name: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@
                 journal/<run>.jsonl    events (engine.events)
                 inbox/<id>.json        commands that wait; accepted or refused by an event that carries their id
                 runner.json            the runner's pid, heartbeat and Spark UI address, rewritten every second
+                controls.json          what operators have set: pauses of tables, limits
                 runner.lock            held by the runner for as long as it lives
                 runner.log             its output, when the console or a service started it
 
@@ -29,7 +30,7 @@ HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
 """A heartbeat older than this is a runner that hangs or is gone."""
-VERBS = ("pause", "resume", "stop", "redump")
+VERBS = ("pause", "resume", "stop", "throttle", "redump")
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,10 @@ class Directory:
     @property
     def runner(self) -> Path:
         return self.root / "runner.json"
+
+    @property
+    def controls(self) -> Path:
+        return self.root / "controls.json"
 
     @property
     def lock(self) -> Path:
@@ -87,7 +92,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def send_command(
-    directory: Directory, verb: str, *, reason: str = "", arguments: Mapping[str, Any] | None = None
+    directory: Directory, verb: str, *, reason: str = "", arguments: Mapping[str, Any] | None = None, pipeline: str = ""
 ) -> str:
     """Put a command into the inbox and return its id; the runner answers in the journal."""
     identity = uuid.uuid4().hex[:12]
@@ -98,6 +103,7 @@ def send_command(
         "reason": reason,
         "sent": clock.utc_text(),
         "arguments": dict(arguments or {}),
+        "pipeline": pipeline or None,
     }
     directory.inbox.mkdir(parents=True, exist_ok=True)
     write_atomically(directory.inbox / f"{identity}.json", json.dumps(command, indent=1))

@@ -99,7 +99,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "source.event": ("kind", "position", "table", "statement", "reason"),
     # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
     "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
-    # Commands out of the inbox. `verb`: pause, resume, stop, redump.
+    # What operators have set (`run.controls`).
+    "run.controls": ("throttle", "snapshot", "tables"),
+    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump.
     "command.accepted": ("id", "verb", "actor", "reason"),
     "command.refused": ("id", "verb", "actor", "reason", "message"),
     # `result`: of a redump {"rows", "ghosts"}, with "missing" and "missing_keys" where keys were asked for.

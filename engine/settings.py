@@ -18,6 +18,7 @@ from engine.errors import SpecError
 
 _GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
 _STARTUP = ("initial", "snapshot", "latest", "earliest")
+_HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
 _GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][a-z0-9_]{0,31})?(:\d+(-\d+)?)+)+")
 _GTID_POSITION = re.compile(r"\d+-\d+-\d+")
 
@@ -206,6 +207,70 @@ class Sink(_Section):
     merge_interval_s: float = Field(10.0, ge=0)
 
 
+class Throttle(_Section):
+    """How fast tables are read, and when; the log is never throttled. Each can be changed while the pipeline runs (`throttle`)."""
+
+    readers: int = Field(0, ge=0, le=256)
+    """Groups of chunks at once; 0: as `snapshot.readers` says."""
+    max_rows_per_s: int = Field(0, ge=0)
+    max_bytes_per_s: int = Field(0, ge=0)
+    """Of the files that are written; 0 is no limit, for both."""
+    hours: tuple[str, ...] = ()
+    """When tables may be read, in UTC: `22:00-06:00`; always when empty."""
+    max_load: dict[str, float] = Field(default_factory=dict)
+    """Status variables of the source (`Threads_running`) to the most at which more is read."""
+    critical_load: dict[str, float] = Field(default_factory=dict)
+    """The same, to the most at which the pipeline does not pause."""
+    replicas: tuple[str, ...] = ()
+    """`host:port` of replicas whose lag counts; asked with the source's user."""
+    max_replica_lag_s: float = Field(10.0, gt=0)
+
+    @field_validator("hours")
+    @classmethod
+    def _hours(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for hours in value:
+            if not _HOURS.fullmatch(hours):
+                raise ValueError(f"{hours!r} is not of the form 22:00-06:00 (UTC)")
+        return value
+
+    @field_validator("replicas")
+    @classmethod
+    def _replicas(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for replica in value:
+            if not re.fullmatch(r"\S+:\d{1,5}", replica):
+                raise ValueError(f"{replica!r} is not of the form host:port")
+        return value
+
+    @field_validator("max_load", "critical_load")
+    @classmethod
+    def _variables(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in value:
+            if not re.fullmatch(r"\w+", name):
+                raise ValueError(f"{name!r} is not the name of a status variable")
+        return value
+
+
+def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
+    """The settings with some changed. Raises SpecError with every fault found."""
+    try:
+        return Throttle.model_validate({**settings.model_dump(), **changes})
+    except ValidationError as error:
+        faults = "; ".join(
+            f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+        )
+        known = ", ".join(Throttle.model_fields)
+        raise SpecError(
+            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"There are {known}."
+        ) from None
+
+
+def within_hours(hours: tuple[str, ...], time: datetime) -> bool:
+    """Whether a time in UTC lies in one of them (the end does not); none are always."""
+    now = f"{time:%H:%M}"
+    ends = [tuple(part.split("-")) for part in hours]
+    return not hours or any(a <= now < b if a <= b else now >= a or now < b for a, b in ends)
+
+
 class Spark(_Section):
     """The Spark session that runs the readers."""
 
@@ -219,6 +284,7 @@ class Spec(_Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
     source: Source
     snapshot: Snapshot = Snapshot()
+    throttle: Throttle = Throttle()
     sink: Sink
     spark: Spark = Spark()
     tables: dict[str, Shaping] = Field(default_factory=dict)

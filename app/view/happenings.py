@@ -11,7 +11,7 @@ from app.view.health import EXIT_CODES
 from engine.history.log import Event
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "Run": ("run.started", "run.connected", "run.state", "run.ended"),
+    "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
     "Errors": ("error", "chunk.failed"),
     "Commands": ("command.accepted", "command.refused", "command.done", "redump.chunk"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),

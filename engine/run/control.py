@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
 from engine.errors import PipelineHeldError, SpecError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import TableState
+from engine.run.controls import Controls, load_controls, save_controls
 from engine.run.machine import IllegalEventError, after
 from engine.run.redumps import Redump, redump_from
+from engine.run.throttle import Pace
+from engine.settings import Throttle, throttled
 
 _INBOX_S = 0.2
 _KEPT = 1000
@@ -50,8 +54,14 @@ class Control:
     Call `start` once the journal is open and `finish` at the end.
     """
 
-    def __init__(self, directory: Directory, journal: Journal) -> None:
-        self._directory, self._journal = directory, journal
+    def __init__(
+        self, directory: Directory, journal: Journal, throttle: Throttle | None = None, name: str = ""
+    ) -> None:
+        self._directory, self._journal, self._name = directory, journal, name
+        self._spec_throttle = throttle or Throttle()
+        self.controls = load_controls(directory)
+        self.pace = Pace(throttled(self._spec_throttle, self.controls.throttle))
+        self.waiting_for = ""  # why no table is read now, in words
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -89,6 +99,11 @@ class Control:
                 self._journal.write("run.state", state=following, reason=reason)
             self._wake.set()
         self._beat()
+
+    def overloaded(self, reason: str) -> None:
+        """The source is in danger: everything pauses until somebody resumes it."""
+        with suppress(IllegalEventError):  # it is paused, or ends
+            self.event("pause", reason)
 
     def redumps(self) -> list[Redump]:
         """The wishes to read tables again that are accepted and not carried out."""
@@ -173,18 +188,25 @@ class Control:
             told = {"id": path.stem, "verb": None, "actor": None, "reason": None}
             self._refuse(path, told, f"The file is not a command: {error!r}.")
             return
+        arguments = command.get("arguments") or {}
         if (self._directory.inbox / "done" / path.name).exists():
             self._refuse(path, told, "It was carried out already.")
-            return
-        if verb not in VERBS:
+        elif verb not in VERBS:
             self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
-            return
-        if verb == "redump":
-            self._redump(path, told, command.get("arguments"))
-            return
-        if str(command.get("sent", "")) < self._started:
+        elif command.get("pipeline") not in (None, self._name):
+            self._refuse(path, told, f"It is meant for the pipeline {command['pipeline']}.")
+        elif verb == "redump":
+            self._redump(path, told, arguments)
+        elif verb == "throttle" or (verb in ("pause", "resume") and arguments):
+            self._set(path, told, arguments)
+        elif str(command.get("sent", "")) < self._started:
             self._refuse(path, told, "It was sent before this run began.")
-            return
+        else:
+            self._change(path, told)
+
+    def _change(self, path: Path, told: dict[str, Any]) -> None:
+        """What changes the state of this runner."""
+        identity, verb = str(told["id"]), str(told["verb"])
         with self._lock:
             try:
                 after(self.state, _EVENT_OF[verb])
@@ -195,6 +217,41 @@ class Control:
             self._open.append((identity, verb, clock.monotonic_s()))
             self._keep(path, "done")
             self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
+
+    def _set(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
+        """What holds until it is changed again, over the end of this runner: kept first, answered then."""
+        try:
+            controls = self._changed(str(told["verb"]), arguments)
+        except SpecError as error:
+            self._refuse(path, told, f"{error.message} {error.hint}".strip())
+            return
+        if controls is None:
+            return
+        self._journal.write("command.accepted", **told)
+        save_controls(self._directory, controls)
+        self.controls = controls
+        self.pace.settings = throttled(self._spec_throttle, controls.throttle)
+        self._journal.write("run.controls", **asdict(controls))
+        self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
+        self._keep(path, "done")
+
+    def _changed(self, verb: str, arguments: Any) -> Controls | None:
+        """The controls after a command; None while it cannot be judged. Raises SpecError."""
+        if not isinstance(arguments, dict):
+            raise SpecError("Its arguments are no object.")
+        if verb == "throttle":
+            changes = {} if arguments.get("reset") else {**self.controls.throttle, **arguments}
+            throttled(self._spec_throttle, changes)
+            return replace(self.controls, throttle=changes)
+        tables = arguments.get("tables")
+        if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
+            raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
+        if tables:
+            if self.tables is None:
+                return None
+            if unknown := sorted({str(name) for name in tables} - set(self.tables())):
+                raise SpecError(f"The pipeline has no table {', '.join(unknown)}.")
+        return self.controls.paused(arguments, pause=verb == "pause")
 
     def _redump(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
         """Taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
@@ -232,6 +289,9 @@ class Control:
             "heartbeat": clock.utc_text(),
             "started": self._started,
             "spark_ui": self.spark_ui,
+            "waiting_for": self.waiting_for,
+            "controls": asdict(self.controls),
+            "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             "error": self._error,
         }
         write_atomically(self._directory.runner, json.dumps(record, indent=1))

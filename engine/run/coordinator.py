@@ -51,6 +51,7 @@ from engine.run.redumps import Redump
 from engine.run.refreshing import Refreshes
 from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
+from engine.run.throttle import Health, hold
 from engine.settings import Spec
 from engine.source.ancestry import check_born, has_gtids, went_back
 from engine.source.connect import Connection, Endpoint, Server, open_connection, query
@@ -113,6 +114,7 @@ class Coordinator:
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
             spec.snapshot.readers or session.slots,
+            control,
             spec.snapshot.max_chunk_memory_bytes,
             journal,
             Cutter(source.endpoint),
@@ -172,6 +174,7 @@ class Coordinator:
         self._show_resumed()
         self._show_progress()
         self._control.look()  # a goal is not reached while a command waits
+        self._health = Health(self._source.endpoint, self._control.pace, self._control.overloaded)
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
@@ -183,6 +186,7 @@ class Coordinator:
                 self._epoch()
             return True
         finally:
+            self._health.close()
             self._snapshot.close()
             self._connection.close()
 
@@ -258,7 +262,7 @@ class Coordinator:
         """One turn: assign, wait until the epoch is due, commit it."""
         due = self._last_epoch + self._spec.poll_interval_s
         while True:
-            self._snapshot.assign(self._prototype())
+            self._snapshot.assign(self._prototype(), partial(hold, self._control.pace, self._health))
             self._gather()
             if clock.monotonic_s() >= due or self._control.state != "running":
                 break

@@ -18,7 +18,7 @@ from engine.plan.keys import Bound, ChunkKey
 KEYS_A_CHUNK = 2000
 LISTED_CHUNKS = 10_000
 """An even plan of so many chunks is told to the journal whole, when it is made."""
-_ROWS_PER_S = 400_000
+ROWS_PER_S = 400_000
 """How fast a reader reads until it is measured (FACTS)."""
 _CHUNK_S = 0.005
 """What a chunk takes however few its rows: a few statements."""
@@ -88,7 +88,7 @@ class Copying:
         """Seconds that a chunk takes: measured, or guessed from its rows."""
         if self.read:
             return max(self.seconds / self.read, 1e-3)
-        return _CHUNK_S + min(self.plan.chunk_rows, max(self.plan.approx_rows, 1)) / _ROWS_PER_S
+        return _CHUNK_S + min(self.plan.chunk_rows, max(self.plan.approx_rows, 1)) / ROWS_PER_S
 
     @property
     def worth_s(self) -> float:

@@ -87,7 +87,7 @@ class _Run:
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
-        self._control = Control(directory, journal)
+        self._control = Control(directory, journal, spec.throttle, spec.name)
 
     def whole(self) -> None:
         """Everything, with the end written to the journal whatever happens."""

@@ -20,7 +20,8 @@ from engine.errors import SchemaChangedError, TableStoppedError, TidemarkError, 
 from engine.events import Journal
 from engine.plan.chunks import range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
-from engine.run.copying import Copying, Finished
+from engine.run.control import Control
+from engine.run.copying import ROWS_PER_S, Copying, Finished
 from engine.run.cutter import Cutter
 from engine.source.positions import bytes_between, position_from_dict
 
@@ -28,6 +29,7 @@ GROUP_S = 1.0
 """Seconds of work that a group of chunks should be worth."""
 AHEAD = 256
 """So many chunks of a table are cut ahead of its readers at the most."""
+_MOST_READERS = 256
 _ATTEMPTS = 8
 _FIRST_RETRY_S = 0.5
 
@@ -64,18 +66,24 @@ class Snapshot:
     def __init__(
         self,
         readers: int,
+        control: Control,
         max_memory: int,
         journal: Journal,
         cutter: Cutter,
         run: Callable[[ChunkGroup, str], list[Report]],
     ) -> None:
-        self._readers, self._limit = readers, readers + 1
+        self._usual_readers, self._control = readers, control
         self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
-        self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="chunks")
+        self._pool = ThreadPoolExecutor(_MOST_READERS + 1, thread_name_prefix="chunks")
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
         self._log_read_s = 0.0
+
+    @property
+    def _readers(self) -> int:
+        """Groups that are read at once; it may be changed at any time."""
+        return self._control.pace.settings.readers or self._usual_readers
 
     def add(self, copying: Copying) -> None:
         """Copy what is not finished of a table."""
@@ -126,15 +134,25 @@ class Snapshot:
     def under_way(self) -> bool:
         return bool(self._jobs)
 
-    def assign(self, prototype: ChunkGroup) -> None:
-        """Keep chunks cut ahead, and start groups while readers are free. prototype: a group with what all of them need."""
-        for copying in self._tables.values():
+    def assign(self, prototype: ChunkGroup, hold: Callable[[], str] = lambda: "") -> None:
+        """Keep chunks cut ahead, and start groups while readers are free. prototype: a group with what all of them need.
+
+        hold: why none may start now.
+        """
+        for name, copying in self._tables.items():
+            if self._control.controls.pausing(name):
+                continue
             if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
                 most = 1 if copying.fresh else AHEAD - len(copying.waiting)
                 self._cutter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
-        while len(self._jobs) < self._limit:
-            ready = sorted((c for c in self._tables.values() if c.waiting and c.ready), key=Copying.turn)
-            if not ready:
+        while len(self._jobs) < self._readers + 1:
+            paused = self._control.controls.pausing
+            wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
+            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=Copying.turn)
+            stopped = any(paused(copying.table.full_name) for copying in wanted)
+            held = hold() if ready else "paused by command" if stopped else ""
+            self._control.waiting_for = held
+            if held or not ready:
                 return
             self._start(ready, prototype)
 
@@ -142,7 +160,8 @@ class Snapshot:
         """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
         small = [copying for copying in ready if copying.worth_s <= GROUP_S and not copying.coverage.uncut]
         tables = small[: max(1, len(small) // (2 * self._readers))] if ready[0] in small else ready[:1]
-        requests, chosen, budget_s = [], dict[str, list[int]](), GROUP_S
+        requests, chosen = [], dict[str, list[int]]()
+        budget_s = GROUP_S * self._control.pace.share(ROWS_PER_S)
         for copying in tables:
             chunks = copying.next_chunks(budget_s, self._readers, share=len(tables) == 1)
             budget_s -= len(chunks) * copying.each_s
@@ -236,6 +255,7 @@ class Snapshot:
             return
         left[report["table"]].discard(report["chunk"])
         copying.read_one(report)
+        self._control.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
         limits = range_from(report["limits"])
         if limits != copying.coverage.pending[report["chunk"]]:
             self._tell_cut(copying, copying.shorten(report["chunk"], limits))

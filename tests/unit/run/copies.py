@@ -12,10 +12,12 @@ from typing import Any
 from engine.capture.chunk import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
 from engine.decode.schema import Column, Index, Table
+from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
+from engine.run.control import Control
 from engine.run.copying import Copying
 from engine.run.snapshot import Batch, Snapshot
 from engine.source.connect import Endpoint
@@ -110,7 +112,9 @@ class Copies:
         self.finished: set[tuple[str, int]] = set()
         self._path, self._gate = folder / "j.jsonl", threading.Event()
         self.journal = Journal(self._path, "r")
-        self.snapshot = Snapshot(readers, 1 << 20, self.journal, self.cutter, self._run)  # type: ignore[arg-type]
+        self.snapshot = Snapshot(
+            readers, Control(Directory(folder), self.journal), 1 << 20, self.journal, self.cutter, self._run
+        )  # type: ignore[arg-type]
         for table in tables:
             self.snapshot.add(table)
 

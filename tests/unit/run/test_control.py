@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from engine.directory import Directory, read_runner, send_command
 from engine.events import Journal
 from engine.run.control import Control
+from engine.run.controls import load_controls
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def control(tmp_path: Path) -> Any:
     time.sleep(0.01)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     journal = Journal(directory.journal("r"), "r")
-    made = Control(directory, journal)
+    made = Control(directory, journal, name="shop")
     made.start()
     made.event("started")
     yield made
@@ -37,6 +39,10 @@ def control(tmp_path: Path) -> Any:
 def _events(folder: Path, kind: str) -> list[dict[str, Any]]:
     lines = (folder / "journal" / "r.jsonl").read_text().splitlines()
     return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def _answers(folder: Path, identity: str) -> list[dict[str, Any]]:
+    return [e for kind in ("done", "refused") for e in _events(folder, f"command.{kind}") if e["id"] == identity]
 
 
 def _wait(found: Callable[[], Any]) -> None:
@@ -77,3 +83,33 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
     _wait((directory.inbox / "refused" / f"{identity}.json").exists)
     _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
     assert control.state == "running"
+
+
+def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path) -> None:
+    """Pauses of tables and limits are kept; wrong ones are refused; a reset leads back to the spec."""
+    directory = Directory(tmp_path)
+    control.tables = lambda: dict.fromkeys(("d.a", "d.b"))  # type: ignore[arg-type,return-value]
+
+    def send(verb: str, **arguments: Any) -> dict[str, Any]:
+        identity = send_command(directory, verb, arguments=arguments, pipeline=arguments.pop("pipeline", ""))
+        answers = partial(_answers, tmp_path, identity)
+        _wait(answers)
+        return answers()[0]
+
+    assert send("pause", tables=["d.a"])["event"] == "command.done"
+    assert send("pause", snapshot=True)["event"] == "command.done"
+    assert send("throttle", max_rows_per_s=5, readers=3)["event"] == "command.done"
+    kept = load_controls(directory)
+    assert (kept.tables, kept.snapshot, kept.throttle) == (("d.a",), True, {"max_rows_per_s": 5, "readers": 3})
+    assert control.pace.settings.readers == 3
+    assert control.controls.pausing("d.b")
+    assert send("resume", snapshot=True)["event"] == "command.done"
+    assert not control.controls.pausing("d.b")
+    assert control.controls.pausing("d.a")
+    assert "no table d.c" in send("pause", tables=["d.c"])["message"]
+    assert "No such throttle" in send("throttle", max_rows=5)["message"]
+    assert "does not say what" in send("resume", tables=[])["message"]
+    assert "another" in send("throttle", readers=1, pipeline="another")["message"]
+    assert send("throttle", reset=True)["event"] == "command.done"
+    assert load_controls(directory).throttle == {}
+    assert control.pace.settings.readers == 0

@@ -1,0 +1,49 @@
+"""What operators have set while the pipeline runs, in a file of its own that outlives the runner: `controls.json`."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from engine.directory import Directory, write_atomically
+from engine.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Controls:
+    """throttle: settings that are otherwise than the spec's. snapshot: whether no table is read; tables: those that are not."""
+
+    throttle: dict[str, Any] = field(default_factory=dict)
+    snapshot: bool = False
+    tables: tuple[str, ...] = ()
+
+    def pausing(self, table: str) -> bool:
+        """Whether a table is not to be read now."""
+        return self.snapshot or table in self.tables
+
+    def paused(self, arguments: dict[str, Any], *, pause: bool) -> "Controls":
+        """After a pause or resume of `{"snapshot": true}` or `{"tables": [...]}`."""
+        if arguments.get("snapshot"):
+            return replace(self, snapshot=pause)
+        named = set(arguments["tables"])
+        left = set(self.tables) | named if pause else set(self.tables) - named
+        return replace(self, tables=tuple(sorted(left)))
+
+
+def load_controls(directory: Directory) -> Controls:
+    """What is set. Raises SpecError for a file that is none."""
+    try:
+        record = json.loads(directory.controls.read_text(encoding="utf-8"))
+        return Controls(**{**record, "tables": tuple(record["tables"])})
+    except FileNotFoundError:
+        return Controls()
+    except (ValueError, TypeError, KeyError) as error:
+        raise SpecError(
+            f"{directory.controls} does not hold what operators have set: {error!r}.",
+            detail="Nothing was started, as a pause or a limit would be forgotten.",
+            hint="Mend it, or remove it to go on without pauses and with the spec's limits.",
+        ) from error
+
+
+def save_controls(directory: Directory, controls: Controls) -> None:
+    """Keep what is set."""
+    write_atomically(directory.controls, json.dumps(asdict(controls), indent=1))

@@ -1,0 +1,153 @@
+"""How fast tables are read, and when not at all: by rates, by the hour, and by the source's own health.
+
+Only the reading of tables is throttled, never the log. Rates hold on average: a group of chunks is begun when what was read
+before has been paid for, and groups are small where the rate is. The health is asked for every second on a connection of its own,
+as gh-ost does it: above `max_load`, or while a named replica lags, no group begins; above `critical_load` the pipeline pauses.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+
+from engine import clock
+from engine.errors import TidemarkError
+from engine.settings import Throttle, within_hours
+from engine.source.connect import Connection, Endpoint, describe, open_connection, query
+
+_INTERVAL_S = 1.0
+_REPLICA = (8, 0, 22)
+"""The MySQL in which replicas got their name."""
+_LAG_COLUMNS = ("Seconds_Behind_Source", "Seconds_Behind_Master")
+
+
+class Pace:
+    """When the next group of chunks may begin. Pure, but for the clock that it is given.
+
+    settings: may be replaced at any time.
+    """
+
+    def __init__(self, settings: Throttle) -> None:
+        self.settings = settings
+        self._paid_at = 0.0
+
+    def spend(self, rows: int, size: int, now_s: float) -> None:
+        """So many rows and bytes were read."""
+        owed = [rows / self.settings.max_rows_per_s] if self.settings.max_rows_per_s else []
+        owed += [size / self.settings.max_bytes_per_s] if self.settings.max_bytes_per_s else []
+        self._paid_at = max(self._paid_at, now_s) + max(owed, default=0.0)
+
+    def wait(self, now_s: float, time: datetime) -> str:
+        """Why no group may begin now; empty when one may."""
+        if not within_hours(self.settings.hours, time):
+            return f"the hours of reading are {', '.join(self.settings.hours)} UTC"
+        limited = self.settings.max_rows_per_s or self.settings.max_bytes_per_s
+        if limited and self._paid_at > now_s:
+            rates = [f"{self.settings.max_rows_per_s:,} rows/s"] if self.settings.max_rows_per_s else []
+            rates += [f"{self.settings.max_bytes_per_s:,} bytes/s"] if self.settings.max_bytes_per_s else []
+            return f"at most {' and '.join(rates)}"
+        return ""
+
+    def share(self, usual_rows_per_s: float) -> float:
+        """The part of a group's usual size that this rate allows: about a second's worth."""
+        rate = self.settings.max_rows_per_s
+        return min(1.0, rate / usual_rows_per_s) if rate else 1.0
+
+
+def too_much(status: dict[str, float], limits: dict[str, float]) -> str:
+    """Which of the server's status variables is above its limit, in words; empty when none is."""
+    over = [f"{name} is {status[name]:g} (limit {limit:g})" for name, limit in limits.items() if status[name] > limit]
+    return " and ".join(over)
+
+
+class Health:
+    """Asks the source, and the replicas that are named, how they are, until it is closed.
+
+    reason: why nothing should be read now. critical: called once each time that `critical_load` is passed, with the reason. A
+    source that cannot be asked is not this thread's to report; a replica that cannot be asked is a reason to wait.
+    """
+
+    def __init__(self, endpoint: Endpoint, pace: Pace, critical: Callable[[str], None]) -> None:
+        self._endpoint, self._pace, self._critical = endpoint, pace, critical
+        self.reason = ""
+        self._connections: dict[str, Connection] = {}
+        self._was_critical = False
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_INTERVAL_S):
+            settings = self._pace.settings
+            if not (settings.max_load or settings.critical_load or settings.replicas):
+                self.reason, self._was_critical = "", False
+                continue
+            self.reason = self._load(settings) or self._lag(settings)
+        for name in list(self._connections):
+            self._forget(name)
+
+    def _load(self, settings: Throttle) -> str:
+        names = [*settings.max_load, *settings.critical_load]
+        if not names:
+            return ""
+        try:
+            status = self._status(names)
+        except TidemarkError:
+            self._forget("")
+            return ""
+        if unknown := [name for name in names if name not in status]:
+            return f"the source has no status variable {', '.join(unknown)}"
+        critical = too_much(status, settings.critical_load)
+        if critical and not self._was_critical:
+            self._critical(f"critical load: {critical}")
+        self._was_critical = bool(critical)
+        return critical or too_much(status, settings.max_load)
+
+    def _status(self, names: list[str]) -> dict[str, float]:
+        marks = ", ".join(["%s"] * len(names))
+        rows = query(self._connection(""), f"SHOW GLOBAL STATUS WHERE Variable_name IN ({marks})", tuple(names))
+        found = {row["Variable_name"].casefold(): float(row["Value"]) for row in rows}
+        return {name: found[name.casefold()] for name in names if name.casefold() in found}
+
+    def _lag(self, settings: Throttle) -> str:
+        for name in settings.replicas:
+            try:
+                lag = self._lag_of(name)
+            except TidemarkError as error:
+                self._forget(name)
+                return f"replica {name} cannot be asked: {error.message}"
+            if lag is None:
+                return f"replica {name} does not replicate"
+            if lag > settings.max_replica_lag_s:
+                return f"replica {name} is {lag:g} s behind (limit {settings.max_replica_lag_s:g} s)"
+        return ""
+
+    def _lag_of(self, name: str) -> float | None:
+        connection = self._connection(name)
+        server = describe(connection)
+        word = "SLAVE" if server.flavor == "mysql" and server.version < _REPLICA else "REPLICA"
+        rows = query(connection, f"SHOW {word} STATUS")
+        lags = [row[column] for row in rows for column in _LAG_COLUMNS if row.get(column) is not None]
+        return max(map(float, lags)) if lags else None
+
+    def _connection(self, name: str) -> Connection:
+        """To the source, or to a replica at `host:port` with the same user."""
+        if name not in self._connections:
+            host, _, port = name.rpartition(":")
+            there = replace(self._endpoint, host=host, port=int(port), identity=None) if name else self._endpoint
+            self._connections[name] = open_connection(there)
+        return self._connections[name]
+
+    def _forget(self, name: str) -> None:
+        connection = self._connections.pop(name, None)
+        if connection is not None:
+            connection.close()
+
+
+def hold(pace: Pace, health: Health) -> str:
+    """Why no group of chunks may begin now; empty when one may."""
+    return health.reason or pace.wait(clock.monotonic_s(), clock.utc_now())

@@ -1,0 +1,108 @@
+"""Reading of tables that is paused, limited or held back by the source's health, while the log goes on."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from subprocess import Popen
+from typing import Any
+
+from tests.live.background import Background
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.servers import Server
+
+ROWS, CHUNK_ROWS = 4000, 100
+
+
+class Sleepers(Background):
+    """Sessions that the server counts as running."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(threads=12)
+        self._server = server
+
+    def work(self, _number: int) -> None:
+        """Sleep in the server."""
+        with closing(self._server.connect()) as connection, connection.cursor() as cursor:
+            while not self.stopping.is_set():
+                cursor.execute("SELECT SLEEP(0.3)")
+
+
+def _create(server: Server, *names: str) -> None:
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.n (n INT PRIMARY KEY)")
+    for name in names:
+        server.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT)")
+        digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
+        server.execute(
+            f"INSERT INTO d.{name} SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n, 0 FROM ({digits}) a, ({digits}) b, "
+            f"({digits}) c, ({digits}) e HAVING n < {ROWS}"
+        )
+
+
+def _chunks(pipeline: Pipeline, name: str) -> int:
+    return sum(e["table"] == f"d.{name}" for e in pipeline.events("chunk.finished"))
+
+
+def test_tables_are_paused_limited_and_held_back(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """One table, a rate, the load of the source: each holds, over a killed runner too, says why, and can be lifted."""
+    server = private_server(flavor)
+    _create(server, "a", "b")
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
+    assert pipeline.command("throttle", "max_rows_per_s=200").returncode == 0  # waits for the run
+    assert pipeline.command("throttle", "max_rows=200").returncode == 2
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
+    _told(pipeline, runner, "pause", "--table", "d.b")
+    pipeline.wait_for(lambda: _chunks(pipeline, "a") >= 4, runner)
+    assert pipeline.status()["waiting_for"] == "at most 200 rows/s"
+    runner.kill()
+    runner.wait()
+    server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 7 = %s", (0,))
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: any(t["state"] == "running" for t in pipeline.events("run.state")), runner)
+    assert pipeline.status()["controls"]["tables"] == ["d.b"]
+    assert _chunks(pipeline, "b") <= 3
+    _told(pipeline, runner, "throttle", "--reset")
+    pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
+    before = _chunks(pipeline, "b")
+    time.sleep(2)
+    assert _chunks(pipeline, "b") == before
+    assert pipeline.status()["waiting_for"] == "paused by command"
+
+    with ExitStack() as load:
+        _told(pipeline, runner, "throttle", "max_load.Threads_running=8", "max_rows_per_s=100000")
+        load.enter_context(Sleepers(server))
+        time.sleep(2.5)
+        _told(pipeline, runner, "resume", "--table", "d.b")
+        pipeline.wait_for(lambda: "Threads_running is" in (pipeline.status()["waiting_for"] or ""), runner)
+        held = _chunks(pipeline, "b")
+        server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 5 = %s", (0,))
+        since = len(pipeline.events("epoch.committed"))
+        pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")[since:]) > 0, runner)
+        assert _chunks(pipeline, "b") - held <= 1, "the log goes on, the reading of tables does not"
+    pipeline.wait_for(lambda: _states(pipeline)["d.b"] == "streaming", runner)
+
+    _told(pipeline, runner, "throttle", "critical_load.Threads_running=8")
+    with Sleepers(server):
+        pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "paused", runner)
+    assert "critical load: Threads_running is" in pipeline.events("run.state")[-1]["reason"]
+    _told(pipeline, runner, "resume")
+    pipeline.finish(runner)
+    for name in ("a", "b"):
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+
+
+def _states(pipeline: Pipeline) -> dict[str, Any]:
+    return {"d.b": "", "d.a": ""} | {e["table"]: e["state"] for e in pipeline.events("table.state")}
+
+
+def _told(pipeline: Pipeline, runner: "Popen[bytes]", *words: str) -> None:
+    """Send a command and wait until it is done."""
+    done = len(pipeline.events("command.done"))
+    sent = pipeline.command(*words)
+    assert sent.returncode == 0, sent.stderr
+    pipeline.wait_for(lambda: len(pipeline.events("command.done")) > done, runner)
