@@ -109,6 +109,8 @@ class DeltaTables:
                     detail="Adding to it would mix the rows of two pipelines; nothing was written.",
                     hint="Choose another sink.path, or move that folder away.",
                 )
+            elif folder == self.changes:
+                add_columns(DeltaTable(str(folder)), schema)  # those of an earlier version lack `_tm_refresh`
 
     def _folders(self) -> list[tuple[Path, pa.Schema]]:
         """The folders of the tables that there are, with their schemas."""
