@@ -95,8 +95,7 @@ class Snapshot:
     def committed(self, table: str, coverage: Coverage) -> None:
         """An epoch was committed, with everything that was cut before."""
         if table in self._tables:
-            copying = self._tables[table]
-            copying.coverage, copying.uncommitted, copying.changed = coverage, {}, False
+            self._tables[table].committed(coverage)
 
     def log_read(self, asked_s: float) -> None:
         """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
@@ -207,19 +206,19 @@ class Snapshot:
         if copying.dropped:
             return
         if "failure" in report:
-            error = from_dict(report["failure"])
+            error, unread = from_dict(report["failure"]), sorted(left[report["table"]])
             if isinstance(error, TableStoppedError):
                 batch.stopped[report["table"]] = error
-                self._tell_failed(copying, group.chunks[report["table"]], group.number, error, None)
+                self._tell_failed(copying, unread, group.number, error, None)
                 copying.drop()
             else:
-                self._retry(copying, group.chunks[report["table"]], group.number, error, batch)
+                self._retry(copying, unread, group.number, error, batch)
             return
         left[report["table"]].discard(report["chunk"])
-        copying.read_one(report)
         limits = range_from(report["limits"])
         if limits != copying.coverage.pending[report["chunk"]]:
             self._tell_cut(copying, copying.shorten(report["chunk"], limits))
+        copying.read_one(report)
         self._journal.write("chunk.finished", **_event(report, group.number))
         batch.finished.append(Finished(report["table"], report))
 
@@ -253,6 +252,7 @@ class Snapshot:
     def _tell_failed(
         self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, retry_in_s: float | None
     ) -> None:
+        copying.on("failed", chunks)
         self._journal.write(
             "chunk.failed",
             table=copying.table.full_name,
