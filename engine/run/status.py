@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
-from engine.directory import Directory, read_runner
+from engine.directory import Directory, read_alerts, read_runner
 from engine.errors import LedgerError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -40,6 +40,7 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "epoch": state.epoch if state else None,
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
         "error": runner["error"] if runner else None,
+        "alerts": read_alerts(directory),
         "log": _log(directory, state, lag if live else {}),
         "tables": _tables(state),
     }
