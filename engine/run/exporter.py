@@ -13,7 +13,8 @@ from prometheus_client.registry import Collector
 from engine.errors import SpecError
 from engine.events import Journal
 from engine.ledger.state import State
-from engine.run.metrics import Seen, families
+from engine.run.counting import Seen
+from engine.run.metrics import families
 from engine.settings import Metrics
 
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

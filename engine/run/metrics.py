@@ -1,12 +1,12 @@
 """A run's numbers as OpenMetrics families: counted from the journal's events, and read off the committed state. Pure.
 
 Names are Tidemark's own, in base units; the help text of each names its relatives in Debezium and Flink CDC, by which operators
-know them. Counters begin with the run. `Seen` counts; `families` is asked at each scrape.
+know them. Counters begin with the run (`run.counting`); `families` is asked at each scrape.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from prometheus_client.core import (
@@ -19,132 +19,12 @@ from prometheus_client.core import (
 )
 
 from engine import __version__, clock
-from engine.decode.images import KINDS
 from engine.ledger.state import State
+from engine.run.counting import Seen, Timed
 from engine.run.machine import PIPELINE, START, TABLE
 
-Line = Mapping[str, Any]
 PHASES = ("starting", "snapshot", "streaming")
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
-
-
-@dataclass
-class _Timed:
-    """How often something was done, and how many seconds that took."""
-
-    count: int = 0
-    seconds: float = 0.0
-
-    def add(self, seconds: float) -> None:
-        self.count += 1
-        self.seconds += seconds
-
-
-@dataclass
-class Seen:
-    """What the journal of a run has said; `hear` takes each line. Used by one thread at a time."""
-
-    state: str = "starting"
-    slots: int = 0
-    source: dict[str, str] = field(default_factory=dict)
-    lag: Line = field(default_factory=dict)
-    epochs: _Timed = field(default_factory=_Timed)
-    totals: Counter[str] = field(default_factory=Counter)
-    """Of epochs: transactions, bytes."""
-    events: Counter[str] = field(default_factory=Counter)
-    changes: Counter[tuple[str, str]] = field(default_factory=Counter)
-    changed_s: float | None = None
-    """When changes were last committed, Unix time."""
-    rows: Counter[str] = field(default_factory=Counter)
-    chunks: defaultdict[str, _Timed] = field(default_factory=lambda: defaultdict(_Timed))
-    failures: Counter[str] = field(default_factory=Counter)
-    groups: dict[int, set[str]] = field(default_factory=dict)
-    """Groups of chunks that are being read, with their tables."""
-    errors: int = 0
-    sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
-    sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
-    sink: defaultdict[str, _Timed] = field(default_factory=lambda: defaultdict(_Timed))
-    alerts: set[tuple[str, str]] = field(default_factory=set)
-
-    def hear(self, line: Line) -> None:
-        """Count a line of the journal."""
-        if (heard := _HEARD.get(line["event"])) is not None:
-            heard(self, line)
-
-    def connected(self, line: Line) -> None:
-        self.slots, told = line["spark"]["slots"], line["source"]
-        self.source = {name: str(told[name]) for name in ("flavor", "version", "watermark_class")}
-
-    def moved(self, line: Line) -> None:
-        self.state = line["state"]
-
-    def measured(self, line: Line) -> None:
-        self.lag = line
-
-    def committed(self, line: Line) -> None:
-        self.epochs.add(sum(line["timings"].values()))
-        self.totals.update(transactions=line["transactions"], bytes=line["bytes"])
-        self.events.update(line["events"])
-        for table, counts in line["table_kinds"].items():
-            self.changes.update({(table, kind): n for kind, n in zip(KINDS, counts, strict=True)})
-        if line["changes"]:
-            self.changed_s = clock.parse_utc(line["ts"]).timestamp()
-
-    def assigned(self, line: Line) -> None:
-        # Their numbers ascend; where they begin anew (the source became another server), those of before are gone.
-        self.groups = {group: tables for group, tables in self.groups.items() if group <= line["group"]}
-        self.groups.setdefault(line["group"], set()).add(line["table"])
-
-    def finished(self, line: Line) -> None:
-        self.groups.pop(line["group"], None)  # what a group has read is told when all of it is read
-        self.rows[line["table"]] += line["rows"]
-        self.chunks[line["table"]].add(sum(line["timings"].values()))
-
-    def failed(self, line: Line) -> None:
-        self.groups.pop(line["group"], None)
-        self.failures[line["table"]] += 1
-
-    def begun_anew(self, line: Line) -> None:
-        """What is under way of a table that stopped, or is copied again, is told no more."""
-        for tables in self.groups.values():
-            tables.discard(line["table"])
-        self.groups = {group: tables for group, tables in self.groups.items() if tables}
-
-    def table_moved(self, line: Line) -> None:
-        if line["state"] == "stopped":
-            self.begun_anew(line)
-
-    def applied(self, line: Line) -> None:
-        name = (line["table"], line["kind"])
-        self.sink_epoch[name] = line["through_epoch"]
-        self.sink_rows[name] += line["rows"]
-        self.sink[line["kind"]].add(line["duration_s"])
-
-    def erred(self, _: Line) -> None:
-        self.errors += 1
-
-    def raised(self, line: Line) -> None:
-        self.alerts.add((line["kind"], line["table"] or ""))
-
-    def cleared(self, line: Line) -> None:
-        self.alerts.discard((line["kind"], line["table"] or ""))
-
-
-_HEARD: dict[str, Callable[[Seen, Line], None]] = {
-    "run.connected": Seen.connected,
-    "run.state": Seen.moved,
-    "source.lag": Seen.measured,
-    "epoch.committed": Seen.committed,
-    "chunk.assigned": Seen.assigned,
-    "chunk.finished": Seen.finished,
-    "chunk.failed": Seen.failed,
-    "source.event": Seen.begun_anew,
-    "table.state": Seen.table_moved,
-    "sink.applied": Seen.applied,
-    "error": Seen.erred,
-    "alert.raised": Seen.raised,
-    "alert.cleared": Seen.cleared,
-}
 
 
 def families(pipeline: str, seen: Seen, state: State | None) -> Iterator[Metric]:
@@ -182,7 +62,7 @@ class _Families:
             made.add_metric((self.pipeline, *_texts(named)), value)
         yield made
 
-    def summary(self, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, _Timed]) -> Iterator[Metric]:
+    def summary(self, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, Timed]) -> Iterator[Metric]:
         """How often, and how long in all."""
         made = SummaryMetricFamily(f"tidemark_{name}", text, labels=("pipeline", *labels), unit=_unit(name))
         for named, timed in values.items():

@@ -14,8 +14,9 @@ from engine.events import EVENTS, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
+from engine.run.counting import Seen
 from engine.run.exporter import Exporter
-from engine.run.metrics import Seen, families
+from engine.run.metrics import families
 from engine.settings import Metrics
 
 TS = "2026-01-31T00:00:00.500000Z"
