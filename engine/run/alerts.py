@@ -2,7 +2,8 @@
 
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
     table_stopped             at once; cleared when the table streams again
-    run_failed                at once; cleared when a later run has run for `for_s`, or ended well
+    run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
+                              `for_s`, or ended well
 
 An alert is raised once, repeated every `repeat_s` while it stands, and cleared by the name that it was raised by: its kind and
 table. Alerts outlive a run (`directory.alerts`): a table that stopped yesterday is not news today, and a runner that is started
@@ -131,13 +132,14 @@ class Alerts:
         name, error = ("run_failed", None), line["error"]
         if line["outcome"] != "failed":
             yield from self._clear(name, "A later run ended as it should.", None)
-        elif name not in self.standing:
-            message, hint = error["message"], error["hint"]
-            yield self._raise(
-                Alert(*name, line["exit_code"], None, f"The run failed: {message}", hint, line["ts"], line["ts"])
-            )
+            return
+        known, at = self.standing.get(name), line["ts"]
+        if known is None or known.value != line["exit_code"]:  # failing in another way is news
+            since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
+            message = f"The run failed: {error['message']}"
+            yield self._raise(Alert(*name, line["exit_code"], None, message, error["hint"], since, at, repeat))
         else:
-            yield from self._repeated(line["ts"], [name])
+            yield from self._repeated(at, [name])
 
     def _ran(self, at: str) -> Iterator[Notice]:
         if self._running_since is not None and _seconds(self._running_since, at) >= self._settings.for_s:

@@ -29,10 +29,10 @@ def table(at_s: float, state: str, reason: str | None = None, hint: str | None =
     return line("table.state", at_s, table="d.t", state=state, reason=reason, hint=hint)
 
 
-def failed(at_s: float) -> dict[str, Any]:
+def failed(at_s: float, exit_code: int = 4) -> dict[str, Any]:
     """The end of a run that failed."""
     error = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "hint": "Copy again."}
-    return line("run.ended", at_s, outcome="failed", exit_code=4, error=error)
+    return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
 
 
 def told(alerts: Alerts, *lines: dict[str, Any]) -> Told:
@@ -116,9 +116,10 @@ def test_a_failed_run_is_told_once_until_one_runs_well() -> None:
         alerts = Alerts(Settings(for_s=60, repeat_s=3600), list(alerts.standing.values()))
         started = line("run.state", at_s, state="running", reason="")
         assert told(alerts, started, lag(at_s + 1), failed(at_s + 2)) == []
-    assert told(alerts, failed(3600)) == [("raised", "run_failed", None, 1)]
+    assert told(alerts, failed(30, 1), failed(40, 1), failed(50)) == [("raised", "run_failed", None, n) for n in (1, 2)]
+    assert told(alerts, failed(3700)) == [("raised", "run_failed", None, 3)]
     running = [line("run.state", 4000, state="running", reason=""), lag(4002), lag(4060)]
-    assert told(alerts, *running) == [("cleared", "run_failed", None, 1)]
+    assert told(alerts, *running) == [("cleared", "run_failed", None, 3)]
     alerts.hear(failed(5000))
     assert told(alerts, line("run.ended", 5010, outcome="stopped", exit_code=0, error=None)) == [
         ("cleared", "run_failed", None, 0)
@@ -142,7 +143,7 @@ EVENTS = st.one_of(
         st.none() | st.floats(0, 99),
     ),
     st.sampled_from(["copying", "streaming", "stopped"]).map(lambda state: table(0, state, "r")),
-    st.just(failed(0)),
+    st.sampled_from([1, 4]).map(lambda code: failed(0, code)),
     st.sampled_from(["running", "paused"]).map(lambda state: line("run.state", 0, state=state, reason="")),
 )
 
