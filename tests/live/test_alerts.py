@@ -54,7 +54,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
     scraped(lambda now: now["tidemark_tables"] == {("streaming",): 2, ("copying",): 0, ("stopped",): 0})
     server.execute(f"UPDATE `{database}`.a SET v = v + 1 WHERE id < 7")
     server.execute(f"DELETE FROM `{database}`.b WHERE id < 5")
-    scraped(lambda now: now["tidemark_changes_total"].get((b, "-D")) == 5)
+    scraped(lambda now: now.get("tidemark_changes_total", {}).get((b, "-D")) == 5)
     scraped(lambda now: now["tidemark_source_lag_bytes"] == {(): 0})
     _check_healthy(_scrape(port), a, b)
     assert receiver.got == []
@@ -63,7 +63,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
     server.execute(f"ALTER TABLE `{database}`.a ADD COLUMN w INT NOT NULL DEFAULT 7")
     pipeline.wait_for(lambda: receiver.got, runner)
     scraped(lambda now: now["tidemark_tables"][("stopped",)] == 1)
-    assert _scrape(port)["tidemark_alerts"] == {("table_stopped", a): 1}
+    assert _scrape(port)["tidemark_alerts"] == {(a, "table_stopped"): 1}
     (standing,) = pipeline.status()["alerts"]
     assert (standing["kind"], standing["table"]) == ("table_stopped", a)
     assert "redump" in standing["hint"]
@@ -79,9 +79,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
         assert_equal(source_table(server, database, name), pipeline.mirror(name))
     _check_states(pipeline.events())
 
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", port))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", port)):
         failed = pipeline.command("run", "--until", "caught-up")
     assert failed.returncode == 2
     assert f"127.0.0.1:{port}" in failed.stderr
@@ -132,7 +130,7 @@ def _fill(server: Server, database: str) -> None:
 
 
 def _scrape(port: int) -> Found:
-    """Every sample by its name, then by the values of its labels but the pipeline's."""
+    """Every sample by its name, then by the values of its labels but the pipeline's: the table, then the others by their names."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: Found = {}
@@ -141,15 +139,16 @@ def _scrape(port: int) -> Found:
         found[metric.name] = {}
         for sample in metric.samples:
             assert sample.labels["pipeline"] == "shop"
-            labels = tuple(str(value) for name, value in sample.labels.items() if name != "pipeline")
-            found.setdefault(sample.name, {})[labels] = sample.value
+            names = sorted(sample.labels.keys() - {"pipeline"}, key=lambda name: (name != "table", name))
+            found.setdefault(sample.name, {})[tuple(str(sample.labels[name]) for name in names)] = sample.value
     return found
 
 
 def _check_healthy(now: Found, a: str, b: str) -> None:
     assert now["tidemark_rows_copied_total"] == {(a,): ROWS, (b,): ROWS}
     assert now["tidemark_table_rows"] == {(a,): ROWS, (b,): ROWS}
-    assert now["tidemark_chunks"] == now["tidemark_chunks_done"] == {(a,): 10, (b,): 10}
+    assert now["tidemark_chunks"] == now["tidemark_chunks_done"]  # how many is the server's guess: statistics
+    assert all(now["tidemark_chunks"][name,] > 5 for name in (a, b))
     assert {k: v for k, v in now["tidemark_changes_total"].items() if v} == {(a, "-U"): 7, (a, "+U"): 7, (b, "-D"): 5}
     assert now["tidemark_run_state"][("running",)] == 1
     assert now["tidemark_phase"][("streaming",)] == 1
