@@ -169,6 +169,8 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
     for t in (t for t in now["tables"] if t["error"]):
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
+    for alert in now["alerts"]:
+        out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
 

@@ -8,6 +8,7 @@
                 controls.json          what operators have set: pauses of tables, limits
                 runner.lock            held by the runner for as long as it lives
                 runner.log             its output, when the console or a service started it
+                alerts.json            the alerts that stand, there while there are any; they outlive a run
 
 A spec file that is called `pipeline.toml` lives in its pipeline's directory; any other spec file has it beside itself,
 under the pipeline's name. Files appear by an atomic rename, so a reader never sees half of one.
@@ -71,6 +72,10 @@ class Directory:
     def log(self) -> Path:
         return self.root / "runner.log"
 
+    @property
+    def alerts(self) -> Path:
+        return self.root / "alerts.json"
+
     def journal(self, run: str) -> Path:
         return self.journals / f"{run}.jsonl"
 
@@ -130,6 +135,15 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
     record["heartbeat_age_s"] = round(age_s, 3)
     record["alive"] = record["state"] != "ended" and age_s < HEARTBEAT_STALE_S
     return record
+
+
+def read_alerts(directory: Directory) -> list[dict[str, Any]]:
+    """The alerts that stand, oldest first: the fields of the journal's `alert.raised`, and `told`, when each was last told."""
+    try:
+        found: list[dict[str, Any]] = json.loads(directory.alerts.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return found
 
 
 def launch(spec_file: Path, directory: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:

@@ -41,7 +41,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "chunk.planned": ("table", "chunks", "complete"),
     # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
     "table.resumed": ("table", "chunks"),
-    "table.state": ("table", "state", "reason"),
+    "table.state": ("table", "state", "reason", "hint"),
     # Dates that do not exist and were published as NULL with an epoch: `columns`: {column: values} (source.invalid_dates).
     "table.nulled": ("table", "columns"),
     "chunk.assigned": ("table", "chunks", "group"),
@@ -71,7 +71,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
     # The log. `events`: of every table, by type; `unknown`: those passed over that this version does not know;
     # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null without.
-    # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `timings`: {"read", "commit"}; `chunks`: published with it.
+    # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `table_kinds`: {table: [changes of +I, -U, +U, -D]};
+    # `timings`: {"read", "commit"}; `chunks`: published with it.
     "epoch.committed": (
         "epoch",
         "from_position",
@@ -79,6 +80,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "changes",
         "kinds",
         "tables",
+        "table_kinds",
         "transactions",
         "bytes",
         "chunks",
@@ -108,6 +110,10 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "command.done": ("id", "verb", "duration_s", "result"),
     # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
     "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
+    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, run_failed; `value`, `threshold`: seconds, bytes,
+    # or the exit code of a failed run; `since`: UTC text, when it began; `repeat`: 0 when it is raised, then how often repeated.
+    "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
+    "alert.cleared": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
 }
 
 

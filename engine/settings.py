@@ -278,6 +278,31 @@ class Spark(_Section):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
+class Alerts(_Section):
+    """When someone is told. Stopped tables and failed runs always are; the others by their threshold."""
+
+    lag_s: float | None = Field(None, gt=0)
+    """Seconds behind the source; None: no alert."""
+    lag_bytes: int | None = Field(None, gt=0)
+    """Bytes of binlog behind the source; None: no alert."""
+    runway_s: float = Field(6 * 3600.0, ge=0)
+    """Less than this until the source purges the committed position; 0: no alert."""
+    for_s: float = Field(60.0, ge=0)
+    """How long a threshold must be exceeded before there is an alert, and be kept before it is cleared."""
+    repeat_s: float = Field(4 * 3600.0, ge=60)
+    """How often an alert is repeated while it stands."""
+    webhook_env: str | None = None
+    webhook_file: Path | None = None
+    """Where the URL is that alerts are posted to; it may hold a secret."""
+
+
+class Metrics(_Section):
+    """Where the run's numbers can be read (OpenMetrics, by HTTP); nowhere without a port."""
+
+    port: int | None = Field(None, ge=1, le=65535)
+    host: str = "127.0.0.1"
+
+
 class Spec(_Section):
     """One pipeline: one source, some tables, one destination."""
 
@@ -287,6 +312,8 @@ class Spec(_Section):
     throttle: Throttle = Throttle()
     sink: Sink
     spark: Spark = Spark()
+    alerts: Alerts = Alerts()
+    metrics: Metrics = Metrics()
     tables: dict[str, Shaping] = Field(default_factory=dict)
     """Globs over database.table to what of those tables is published; a later glob wins, field by field."""
     mask_salt_env: str | None = None
@@ -349,7 +376,9 @@ def parse(text: str, path: Path) -> Spec:
     )
     sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
-    return spec.model_copy(update={"source": source, "sink": sink, "mask_salt_file": salt})
+    webhook = root / spec.alerts.webhook_file if spec.alerts.webhook_file is not None else None
+    alerts = spec.alerts.model_copy(update={"webhook_file": webhook})
+    return spec.model_copy(update={"source": source, "sink": sink, "mask_salt_file": salt, "alerts": alerts})
 
 
 def _refuse_password(values: dict[str, Any]) -> None:
@@ -394,6 +423,20 @@ def mask_salt(spec: Spec) -> str | None:
     if salt == "":
         raise SpecError("The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or name none.")
     return salt
+
+
+def webhook(alerts: Alerts) -> str | None:
+    """The URL of the webhook by its reference, None without one. Raises SpecError when it leads nowhere, or is no URL."""
+    url = (_secret("alerts.webhook", alerts.webhook_env, alerts.webhook_file) or "").strip()
+    if not url and alerts.webhook_env is None and alerts.webhook_file is None:
+        return None
+    if not re.fullmatch(r"https?://[^\s/?#@]+([/?#]\S*)?", url) or not url.isascii():
+        raise SpecError(
+            "What alerts.webhook_env or alerts.webhook_file names is not the address of a webhook.",
+            detail="It is not shown here, as it may hold a secret. Nothing was started.",
+            hint="An address begins with http:// or https:// and is of ASCII characters without blanks.",
+        )
+    return url
 
 
 def _secret(name: str, variable: str | None, file: Path | None) -> str | None:

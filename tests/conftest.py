@@ -9,6 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from tests.receiver import Receiver
 from tests.servers import FLAVORS, Pool, Server, start
 
 ServerFactory = Callable[..., Server]
@@ -78,3 +79,11 @@ def new_database(request: pytest.FixtureRequest) -> Iterator[DatabaseFactory]:
 def database(server: Server, new_database: DatabaseFactory) -> str:
     """A fresh database on `server`."""
     return new_database(server)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    """A webhook to be posted to."""
+    made = Receiver()
+    yield made
+    made.close()

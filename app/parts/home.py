@@ -100,6 +100,14 @@ def record_of(where: Directory) -> dict[str, Any] | None:
         return None
 
 
+def alerts_of(where: Directory) -> list[dict[str, Any]]:
+    """The alerts that stand; none when the file cannot be understood."""
+    try:
+        return directory.read_alerts(where)
+    except (OSError, ValueError):
+        return []
+
+
 def log_tail(where: Directory, lines: int = 40) -> str:
     """The end of the runner's log; empty when there is none."""
     try:

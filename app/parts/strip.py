@@ -31,6 +31,12 @@ def strip(layers: Sequence[Layer]) -> None:
             st.markdown(f":small[:gray[{words.escape(' · '.join(rest)) or '&nbsp;'}]]")
 
 
+def alerts(lines: Sequence[str]) -> None:
+    """What stands, a line each; no room is taken when all is well."""
+    for line in lines:
+        st.markdown(f":red[:material/notifications_active: {words.escape(line)}]")
+
+
 def footer(now: datetime, run: str | None, commands: Sequence[tuple[str, str]]) -> None:
     """When the numbers were taken, and what became of the last command; always one line, so that nothing below jumps."""
     left, right = st.columns(2, vertical_alignment="center")

@@ -7,7 +7,7 @@ import streamlit as st
 from app.parts import chunk_section, controls, home, messages, places, sections, situation, strip
 from app.parts.refresh import refreshing
 from app.view import commands, words
-from app.view.health import layers
+from app.view.health import alert_lines, layers
 from app.view.progress import copy_of, status_line
 from engine import clock
 from engine.directory import Directory
@@ -27,6 +27,7 @@ def top(where: Directory, drawn_state: str) -> None:
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
     shown = layers(runner, lag, recent, now)
     strip.strip(shown)
+    strip.alerts(alert_lines(home.alerts_of(where)))
     run = runs.latest_run(cursor, name)
     reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
     live = runner.alive and runner.state == "running"

@@ -12,6 +12,7 @@ from engine.history.log import Event
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
+    "Alerts": ("alert.raised", "alert.cleared"),
     "Errors": ("error", "chunk.failed"),
     "Commands": ("command.accepted", "command.refused", "command.done", "redump.chunk"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
@@ -19,7 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Epochs": ("epoch.committed", "sink.applied"),
     "Source": ("source.event", "source.followed"),
 }
-USUAL = ("Run", "Errors", "Commands", "Tables", "Source")
+USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
 _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
 
 
@@ -154,6 +155,9 @@ def _single(event: Event, body: Mapping[str, Any]) -> Happening:
 def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if event in ("error", "chunk.failed"):
         return _failure(event, body)
+    if event == "alert.raised":
+        again = f" (told again, {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
+        return f"Alert: {body.get('message')}{again} {body.get('hint') or ''}".rstrip(), "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)
@@ -218,6 +222,7 @@ _PLAIN: dict[str, Any] = {
         f"{str(b.get('sink') or 'Sink').capitalize()} {b.get('kind')} through epoch {b.get('through_epoch')}: "
         f"{words.count(b.get('rows'))} rows"
     ),
+    "alert.cleared": lambda b: f"Alert is over: {b.get('message')}",
     "source.event": lambda b: (
         f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"
         + (f": {b['statement']}" if b.get("statement") else "")

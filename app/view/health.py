@@ -211,6 +211,11 @@ def source_layer(lag: Lag | None, stale: datetime | None) -> Layer:
     return Layer(title, "Safe", "green", (runway, position), tip)
 
 
+def alert_lines(alerts: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Each alert that stands: since when, and what it says."""
+    return [f"Alert since {words.date_time(_time(one.get('since')))}: {one.get('message')}" for one in alerts]
+
+
 def _time(value: object) -> datetime | None:
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else None

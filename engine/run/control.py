@@ -158,7 +158,7 @@ class Control:
         if self._thread.is_alive():
             self._thread.join()
         self._error = error
-        self.state = "ended"
+        self.state = after(self.state, "end")
         self._beat()
 
     def _attend(self) -> None:

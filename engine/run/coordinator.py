@@ -31,7 +31,7 @@ from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
-from engine.ledger.state import Record, State, apply, following, nulled
+from engine.ledger.state import Record, State, following, nulled
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
@@ -44,7 +44,7 @@ from engine.run.carrying import carry_to
 from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
-from engine.run.epoch import cut, event, seen, table_records, up_to_alteration
+from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
 from engine.run.redumps import Redump
@@ -209,8 +209,8 @@ class Coordinator:
         for name, table in self.state.tables.items():
             if self._shown.get(name) != table.state:
                 self._shown[name] = table.state
-                reason = table.stopped["message"] if table.stopped else None
-                self._journal.write("table.state", table=name, state=table.state, reason=reason)
+                reason, hint = (table.stopped["message"], table.stopped["hint"]) if table.stopped else (None, None)
+                self._journal.write("table.state", table=name, state=table.state, reason=reason, hint=hint)
 
     def _prototype(self) -> ChunkGroup:
         first = self._spec.first_server_id()
@@ -331,7 +331,7 @@ class Coordinator:
             path.unlink(missing_ok=True)
         if end.order >= position.order:
             self._snapshot.log_read(began)
-        for name in record["tables"]:
+        for name in record["tables"].keys() - self._verdicts.keys():  # those are dropped below
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
         self._refreshes.committed(again, refreshed, self._mirror)
@@ -512,12 +512,9 @@ class Coordinator:
         logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
         to, next_seq = self._after(known, end, reports).as_dict(), max([self.state.next_seq, *logs])
         facts = seen(reports, self.state.largest)
-        record = following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
-        after = apply(self.state, record)
-        for name, change in tables.items():
-            if "chunks" in change and after.tables[name].copied and not self.state.tables[name].copied:
-                change["copied"] = True
-        return record
+        return completed(
+            self.state, following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
+        )
 
     def _after(self, known: Position, end: Position, reports: Sequence[Report]) -> Position:
         """The position that the epoch commits, with its GTID set where that is known."""

@@ -14,6 +14,7 @@ from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.plan.keys import Bound, ChunkKey
+from engine.run.machine import CHUNK, START
 
 KEYS_A_CHUNK = 2000
 LISTED_CHUNKS = 10_000
@@ -40,6 +41,7 @@ class Copying:
 
     shape: what of the table is published. refresh: the command that asked for these ranges of a published table to be read again,
     or for `keys` of it, `KEYS_A_CHUNK` a chunk.
+    states: of the chunks that are cut and not committed, by number (`machine.CHUNK`).
     """
 
     table: Table
@@ -52,6 +54,7 @@ class Copying:
     keys: tuple[Bound, ...] = ()
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
+    states: dict[int, str] = field(default_factory=dict)
     changed: bool = False
     told_complete: bool = field(init=False)
     under_way: int = 0
@@ -67,6 +70,11 @@ class Copying:
         self.told_complete = told_whole(self.plan)
         self.key: ChunkKey | None = self.plan.key(self.table)
         self.waiting.extend(Chunk(number, limits) for number, limits in sorted(self.coverage.pending.items()))
+        self.on("cut", self.coverage.pending)
+
+    def on(self, event: str, numbers: Iterable[int]) -> None:
+        """This happened to these chunks. Raises IllegalEventError."""
+        self.states.update({n: CHUNK.after(self.states.get(n, START), event) for n in numbers})
 
     def listed(self, chunk: Chunk) -> bool:
         """Whether the journal has known the chunk, as it is, since the plan was made."""
@@ -105,6 +113,7 @@ class Copying:
         count = min(max(1, round(budget_s / self.each_s)), fair)
         chunks = [self.waiting.popleft() for _ in range(count)]
         self.under_way += count
+        self.on("assigned", [chunk.number for chunk in chunks])
         return chunks
 
     def turn(self) -> tuple[int, int, float]:
@@ -115,12 +124,14 @@ class Copying:
     def take(self, cut: Cut) -> list[Chunk]:
         """Take over what was cut; the new chunks."""
         self.coverage, chunks = self.coverage.after(cut)
+        self.on("cut", [chunk.number for chunk in chunks])
         self.waiting.extend(chunks)
         self._note(chunks)
         return chunks
 
     def shorten(self, number: int, limits: Range) -> list[Chunk]:
         """A chunk was read up to a nearer bound; the chunk as it is now."""
+        self.on("split", [number])
         self.coverage = self.coverage.shortened(number, limits)
         chunk = Chunk(number, limits)
         self._note([chunk])
@@ -135,15 +146,26 @@ class Copying:
         if not self.dropped:
             back = [Chunk(number, self.coverage.pending[number]) for number in sorted(numbers)]
             self.waiting.extendleft(reversed(back))
+            self.on("put back", [chunk.number for chunk in back if self.states[chunk.number] == "reading"])
 
     def read_one(self, report: Report) -> None:
         """A chunk was read: the pace."""
+        self.on("finished", [report["chunk"]])
         self.seconds += sum(report["timings"].values())
         self.read += 1
         self.failures = 0
 
+    def committed(self, coverage: Coverage) -> None:
+        """An epoch was committed, with everything that was cut and the chunks that are no longer pending."""
+        self.coverage, self.uncommitted, self.changed = coverage, {}, False
+        if done := [number for number in self.states if number not in coverage.pending]:
+            self.on("committed", done)
+            self.states = {number: self.states[number] for number in coverage.pending}
+
     def drop(self) -> None:
         """Read no more of it."""
+        self.on("dropped", self.states)
+        self.states.clear()
         self.dropped = True
         self.waiting.clear()
 

@@ -8,8 +8,9 @@ from engine.capture.statements import Alteration, alteration_from_dict
 from engine.capture.tasks import Report
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError, from_dict
-from engine.ledger.state import Record
+from engine.ledger.state import Record, State, apply
 from engine.run.copying import Finished
+from engine.run.machine import TABLE, IllegalEventError, table_events
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
@@ -88,6 +89,23 @@ def table_records(
     return tables, newly
 
 
+def completed(state: State, record: Record) -> Record:
+    """The record, with the tables marked whose last chunk it has.
+
+    Raises IllegalEventError when it would change a table's state otherwise than `machine.TABLE` has it: it is then not committed.
+    """
+    after = apply(state, record)
+    for name, change in record["tables"].items():
+        before, now = state.tables[name], after.tables[name]
+        if "chunks" in change and now.copied and not before.copied:
+            change["copied"] = True
+        if TABLE.after_all(before.state, table_events(before.state, change)) != now.state:
+            raise IllegalEventError(
+                f"{name} was {before.state} and would be {now.state} without an event that says so."
+            )
+    return record
+
+
 def _add_logs(
     tables: dict[str, Record], reports: Sequence[Report], stopped: dict[str, Record]
 ) -> dict[str, TidemarkError]:
@@ -146,6 +164,7 @@ def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float,
         "changes": sum(changes.values()),
         "kinds": dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
         "tables": changes,
+        "table_kinds": {name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
         "transactions": sum(r["transactions"] for r in reports),
         "bytes": sum(r["bytes"] for r in reports),
         "chunks": chunks,

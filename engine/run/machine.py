@@ -1,31 +1,137 @@
-"""The states of a pipeline's runner, as a table of transitions.
+"""The states of a pipeline's runner, of a table and of a chunk, as tables of transitions: state, event, following state.
 
-starting ──► running ◄──► paused
-    │           │            │
-    └───────────┴──► stopping ──► ended
+START stands for what is not there yet. Code that changes one of these states asks the table first, so that what the tables do not
+allow never happens unseen. The diagrams in README.md are printed from them: `python -m engine.run.machine`.
 """
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import TidemarkError
 
-TRANSITIONS: dict[str, dict[str, str]] = {
-    "starting": {"started": "running", "stop": "stopping", "end": "ended"},
-    "running": {"pause": "paused", "stop": "stopping", "end": "ended"},
-    "paused": {"resume": "running", "stop": "stopping", "end": "ended"},
-    "stopping": {"started": "stopping", "stop": "stopping", "end": "ended"},
-    "ended": {},
-}
+START = ""
 
 
 class IllegalEventError(TidemarkError):
     """An event came that the state does not allow; the message names both."""
 
 
+@dataclass(frozen=True)
+class Machine:
+    """The states of one kind of thing. transitions: state, then event, to the state that follows."""
+
+    name: str
+    transitions: Mapping[str, Mapping[str, str]]
+
+    def after(self, state: str, event: str) -> str:
+        """The state that follows. Raises IllegalEventError."""
+        following = self.transitions[state].get(event)
+        if following is None:
+            allowed = ", ".join(self.transitions[state]) or "none"
+            raise IllegalEventError(
+                f"{event!r} is not possible while the {self.name} is {state or 'not there'}.",
+                hint=f"Possible now: {allowed}.",
+            )
+        return following
+
+    def after_all(self, state: str, events: Iterable[str]) -> str:
+        """The state that follows on several events. Raises IllegalEventError."""
+        for event in events:
+            state = self.after(state, event)
+        return state
+
+    def diagram(self) -> str:
+        """The table as a Mermaid state diagram."""
+        lines = ["stateDiagram-v2"]
+        for state, events in self.transitions.items():
+            lines += [f"    {state or '[*]'} --> {following}: {event}" for event, following in events.items()]
+            lines += [] if events else [f"    {state} --> [*]"]
+        return "\n".join(lines)
+
+
+PIPELINE = Machine(
+    "pipeline",
+    {
+        START: {"launched": "starting"},
+        "starting": {"started": "running", "stop": "stopping", "end": "ended"},
+        "running": {"pause": "paused", "stop": "stopping", "end": "ended"},
+        "paused": {"resume": "running", "stop": "stopping", "end": "ended"},
+        "stopping": {"started": "stopping", "stop": "stopping", "end": "ended"},
+        "ended": {},
+    },
+)
+"""`run.state` in the journal, `state` in runner.json. A stop that comes while Spark starts outlives the start."""
+
+TABLE = Machine(
+    "table",
+    {
+        START: {"planned": "copying", "followed": "streaming", "refused": "stopped"},
+        "copying": {
+            "copied": "streaming",
+            "altered": "copying",
+            "copied again": "copying",
+            "followed anew": "streaming",
+            "stopped": "stopped",
+        },
+        "streaming": {
+            "altered": "streaming",
+            "copied again": "copying",
+            "followed anew": "streaming",
+            "stopped": "stopped",
+        },
+        "stopped": {"copied again": "copying", "followed anew": "streaming", "stopped": "stopped"},
+    },
+)
+"""`table.state` in the journal, `state` in `status`. Followed, and followed anew: by a pipeline that copies nothing
+(`source.startup`). A stopped table is read no more until it is copied again."""
+
+CHUNK = Machine(
+    "chunk",
+    {
+        START: {"cut": "waiting"},
+        "waiting": {"assigned": "reading", "dropped": "dropped"},
+        "reading": {
+            "split": "reading",
+            "finished": "finished",
+            "failed": "failed",
+            "put back": "waiting",
+            "dropped": "dropped",
+        },
+        "failed": {"assigned": "reading", "dropped": "dropped"},
+        "finished": {"committed": "published", "dropped": "dropped"},
+        "published": {},
+        "dropped": {},
+    },
+)
+"""As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up to a
+nearer bound; the rest is cut anew. Dropped: its table stopped, or is copied again."""
+
+MACHINES = (PIPELINE, TABLE, CHUNK)
+
+
 def after(state: str, event: str) -> str:
-    """The state that follows. Raises IllegalEventError."""
-    following = TRANSITIONS[state].get(event)
-    if following is None:
-        allowed = ", ".join(TRANSITIONS[state]) or "none"
-        raise IllegalEventError(
-            f"{event!r} is not possible while the pipeline is {state}.", hint=f"Possible now: {allowed}."
-        )
-    return following
+    """The state of the pipeline's runner that follows. Raises IllegalEventError."""
+    return PIPELINE.after(state, event)
+
+
+def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
+    """The events that an epoch's record has for one table, in their order. before: its state, START when it is planned here."""
+    events = []
+    if before == START:
+        if "stopped" in change:
+            return ["refused"]
+        return ["followed" if change.get("chunks") else "planned"]
+    if "altered" in change:
+        events.append("altered")
+    if "again" in change:
+        events.append("followed anew" if change["again"].get("since") else "copied again")
+    if "copied" in change:
+        events.append("copied")
+    if "stopped" in change:
+        events.append("stopped")
+    return events
+
+
+if __name__ == "__main__":
+    print("\n\n".join(f"```mermaid\n{machine.diagram()}\n```" for machine in MACHINES))  # noqa: T201

@@ -1,7 +1,7 @@
 """One run of a pipeline, from the lock to the last commit.
 
-What it does, in order: hold the lock, open the journal, start Spark while the source is checked, find or make the first
-epoch, bring the destination up to the ledger, run epochs, publish what is left, say how it ended.
+What it does, in order: hold the lock, open the journal, let alerts and metrics listen to it, start Spark while the source is
+checked, find or make the first epoch, bring the destination up to the ledger, run epochs, publish what is left, say how it ended.
 """
 
 import os
@@ -14,12 +14,12 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine import __version__, clock
 from engine.capture.tasks import Warming
 from engine.decode.schema import Table
-from engine.directory import Directory, directory_of
+from engine.directory import Directory, directory_of, read_alerts
 from engine.errors import (
     SourceChangedError,
     SourceLostError,
@@ -32,6 +32,7 @@ from engine.events import Journal
 from engine.ledger.state import Record, State, TableState
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
+from engine.run.alarm import Alarm
 from engine.run.anew import anew, in_new_shapes
 from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control, held
@@ -47,6 +48,9 @@ from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import Preflight, run_preflight
 from engine.source.watermarks import watermark_class
+
+if TYPE_CHECKING:
+    from engine.run.exporter import Exporter
 
 Listener = Callable[[dict[str, Any]], None]
 UNTIL = ("snapshot", "caught-up")
@@ -88,6 +92,7 @@ class _Run:
         self._spec, self._directory, self._journal = spec, directory, journal
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
         self._control = Control(directory, journal, spec.throttle, spec.name)
+        self._alarm = Alarm(spec, directory, journal)
 
     def whole(self) -> None:
         """Everything, with the end written to the journal whatever happens."""
@@ -103,6 +108,7 @@ class _Run:
         )
         self._control.start()
         try:
+            self._alarm.connect()
             self._work()
         except BaseException as raised:
             error = raised
@@ -120,11 +126,13 @@ class _Run:
         self._control.finish(told)
         self._control.done("stop")
         self._journal.write("run.ended", outcome=outcome, exit_code=code, error=told)
+        self._alarm.close()
         self._journal.close()
 
     def _work(self) -> None:
         endpoint = endpoint_of(self._spec.source)
         with ExitStack() as stack:
+            exporter = self._exporter(stack)
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
             session_to_come = starter.submit(self._start_spark)
             stack.callback(_stop_spark, session_to_come)
@@ -132,6 +140,8 @@ class _Run:
             preflight.require()
             endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
             ledger = Ledger(self._directory.ledger)
+            if exporter is not None:
+                exporter.state = lambda: ledger.state
             source, state = self._begin(ledger, endpoint, preflight)
             publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
             publisher.open_tables(state)
@@ -155,6 +165,15 @@ class _Run:
                 )
             assert ledger.state is not None
             _require_all_tables(ledger.state)
+
+    def _exporter(self, stack: ExitStack) -> "Exporter | None":
+        """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
+        if self._spec.metrics.port is None:
+            return None
+        from engine.run.exporter import Exporter
+
+        standing = read_alerts(self._directory)
+        return stack.enter_context(closing(Exporter(self._spec.name, self._spec.metrics, self._journal, standing)))
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""

@@ -44,12 +44,17 @@ def _applied(e: Event) -> str | None:
     return f"{e['table']}: merged {e['rows']:,} keys in {e['duration_s']:.1f} s" if e["kind"] == "merge" else None
 
 
+def _error(e: Event) -> str:
+    again = f" Trying again in {e['retry_in_s']:.0f} s (attempt {e['attempt']})." if e["retry_in_s"] else ""
+    return f"{e['message']}{again}"
+
+
 _LINES: dict[str, Callable[[Event], str | None]] = {
     "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'told to stop'})",
     "run.connected": _connected,
     "run.state": lambda e: f"{e['state']}" + (f" ({e['reason']})" if e["reason"] else ""),
     "run.ended": lambda e: f"run ended: {e['outcome']}",
-    "error": lambda e: f"{e['message']} Trying again in {e['retry_in_s']:.0f} s (attempt {e['attempt']}).",
+    "error": _error,
     "table.planned": _planned,
     "table.state": lambda e: f"{e['table']}: {e['state']}" + (f": {e['reason']}" if e["reason"] else ""),
     "chunk.finished": _chunk,

@@ -100,7 +100,7 @@ class Snapshot:
     def refreshed(self, table: str, chunk: int) -> bool:
         """A chunk that was read again is committed; whether that was the last one of its command."""
         copying = self._tables[table]
-        copying.coverage = copying.coverage.finish([chunk])
+        copying.committed(copying.coverage.finish([chunk]))
         if copying.coverage.copied:
             del self._tables[table]
         return copying.coverage.copied
@@ -119,7 +119,7 @@ class Snapshot:
         """An epoch was committed, with everything that was cut before."""
         copying = self._tables.get(table)
         if copying is not None and not copying.refresh:
-            copying.coverage, copying.uncommitted, copying.changed = coverage, {}, False
+            copying.committed(coverage)
 
     def log_read(self, asked_s: float) -> None:
         """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
@@ -246,19 +246,19 @@ class Snapshot:
         if copying.dropped:
             return
         if "failure" in report:
-            error = from_dict(report["failure"])
+            error, unread = from_dict(report["failure"]), sorted(left[report["table"]])
             if isinstance(error, TableStoppedError):
-                self._tell_failed(copying, group.chunks[report["table"]], group.number, error, None)
+                self._tell_failed(copying, unread, group.number, error, None)
                 batch.stop(copying, error)
             else:
-                self._retry(copying, group.chunks[report["table"]], group.number, error, batch)
+                self._retry(copying, unread, group.number, error, batch)
             return
         left[report["table"]].discard(report["chunk"])
-        copying.read_one(report)
-        self._control.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
         limits = range_from(report["limits"])
         if limits != copying.coverage.pending[report["chunk"]]:
             self._tell_cut(copying, copying.shorten(report["chunk"], limits))
+        copying.read_one(report)
+        self._control.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
         if not copying.refresh:
             self._journal.write("chunk.finished", **_event(report, group.number))
         batch.finished.append(Finished(report["table"], report, copying.refresh, copying.named(report["chunk"])))
@@ -295,6 +295,7 @@ class Snapshot:
     def _tell_failed(
         self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, retry_in_s: float | None
     ) -> None:
+        copying.on("failed", chunks)
         if copying.refresh:
             self._journal.write("error", **error.as_dict(), attempt=copying.failures, retry_in_s=retry_in_s)
             return

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
-from engine.directory import Directory, read_runner
+from engine.directory import Directory, read_alerts, read_runner
 from engine.errors import LedgerError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -43,6 +43,7 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
+        "alerts": read_alerts(directory),
         "log": _log(directory, state, lag if live else {}),
         "tables": _tables(state),
     }

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,8 @@ class Pipeline:
         slots: int = 2,
         source: str = "",
         snapshot: str = "",
+        more: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.database, self.folder = database, folder
         self.spec = folder / "shop.toml"
@@ -74,9 +76,10 @@ class Pipeline:
                 source=source,
                 snapshot=snapshot,
             )
+            + more
         )
         self.home = folder / "shop"
-        self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD}
+        self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD, **(environment or {})}
         self._log = folder / "output.log"
         self._runners: list[subprocess.Popen[bytes]] = []
         self._epochs: dict[str, dict[str, Any]] = {}
@@ -155,6 +158,10 @@ class Pipeline:
                 with suppress(FileNotFoundError):  # it was pruned just now
                     self._epochs[path.name] = json.loads(path.read_text())
         return [self._epochs[name] for name in sorted(self._epochs)]
+
+    def output(self) -> str:
+        """What the runners that were started said, on both outputs."""
+        return self._log.read_text(encoding="utf-8")
 
     def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 240.0) -> None:
         """Wait until `found` is true while the runner lives."""

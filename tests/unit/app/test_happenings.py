@@ -82,6 +82,19 @@ def test_colour_says_who_must_act() -> None:
     }
 
 
+def test_an_alert_is_red_until_it_is_over() -> None:
+    """With what to do; a repetition says so."""
+    alert = {"kind": "runway", "table": None, "message": "It purges in 1.0 h.", "hint": "Keep it longer."}
+    raised = event(1, "alert.raised", 9, **alert, repeat=0)
+    again = event(2, "alert.raised", 8, **alert, repeat=2)
+    cleared = event(3, "alert.cleared", 7, **{**alert, "message": "It purges in 9.0 h."}, repeat=2)
+    assert [(line.text, line.tone, line.kind) for line in reversed(happenings([raised, again, cleared]))] == [
+        ("Alert: It purges in 1.0 h. Keep it longer.", "red", "Alerts"),
+        ("Alert: It purges in 1.0 h. (told again, 2 times) Keep it longer.", "red", "Alerts"),
+        ("Alert is over: It purges in 9.0 h.", "gray", "Alerts"),
+    ]
+
+
 ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)
 
 

@@ -2,7 +2,16 @@
 
 import pytest
 
-from app.view.health import engine_layer, error_of, keeping_up_layer, layers, runner_of, source_layer, stale_since
+from app.view.health import (
+    alert_lines,
+    engine_layer,
+    error_of,
+    keeping_up_layer,
+    layers,
+    runner_of,
+    source_layer,
+    stale_since,
+)
 from app.view.looks import HEX, PIPELINE
 from engine.clock import utc_text
 from engine.history.runs import Run
@@ -129,3 +138,11 @@ def test_a_failed_run_says_what_its_exit_code_means() -> None:
     """Exit code 4 alone helps nobody."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4))
     assert layer.details[0] == "exit code 4: the source can no longer be followed"
+
+
+def test_alerts_that_stand_are_told_with_their_age() -> None:
+    """As the runner's file has them; nothing when all is well, and no error for a file of another version."""
+    alert = {"kind": "table_stopped", "table": "d.t", "since": utc_text(ago(17)), "message": "d.t stopped: no date"}
+    assert alert_lines([alert]) == ["Alert since 2026-01-31 15:30:00 UTC: d.t stopped: no date"]
+    assert alert_lines([]) == []
+    assert alert_lines([{"message": "m"}]) == ["Alert since —: m"]

@@ -70,6 +70,7 @@ def test_spark_is_in_one_room(path: Path) -> None:
     """Nothing else imports pyspark; only the destinations and Explore know Delta, only the history DuckDB."""
     homes = {"pyspark": {"engine/spark", "engine/sink/spark"}, "deltalake": {"engine/sink", "engine/lake"}}
     homes |= {"duckdb": {"engine/history", "engine/lake"}, "streamlit": set()}
+    homes |= {"prometheus_client": {"engine/run/metrics", "engine/run/exporter"}}
     here = path.relative_to(ROOT).with_suffix("").as_posix()
     for name in imported(path):
         package = name.split(".")[0]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SpecError
-from engine.settings import Source, load, parse, password, select_tables
+from engine.settings import Source, load, parse, password, select_tables, webhook
 
 GOOD = """
 name = "shop"
@@ -36,6 +36,13 @@ def test_a_spec_is_read_with_its_defaults() -> None:
     )
     assert (spec.sink.path, spec.sink.mirror, spec.spark.master) == (Path("/specs/lake"), "merge", "local[*]")
     assert parse(GOOD.replace('"lake"', '"/lake"'), SPEC).sink.path == Path("/lake")
+    assert (spec.alerts.lag_s, spec.alerts.lag_bytes, spec.alerts.runway_s, webhook(spec.alerts)) == (
+        None,
+        None,
+        21600,
+        None,
+    )
+    assert (spec.metrics.port, spec.metrics.host) == (None, "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +78,10 @@ def test_a_spec_is_read_with_its_defaults() -> None:
         ("[snapshot]", 'startup = "gtid:1-2"\n[snapshot]', "is neither a GTID set"),
         ("[snapshot]", 'startup = "gtid:"\n[snapshot]', "is neither a GTID set"),
         ("[sink]", "[sink", "is not valid TOML"),
+        ("[sink]", "[alerts]\nlag = 10\n[sink]", "alerts.lag: unknown key; the nearest known key is 'lag_s'"),
+        ("[sink]", '[alerts]\nwebhook = "https://h/hunter2"\n[sink]', "the nearest known key is 'webhook_env'"),
+        ("[sink]", "[alerts]\nlag_s = 0\n[sink]", "alerts.lag_s: Input should be greater than 0"),
+        ("[sink]", "[metrics]\nport = 70000\n[sink]", "metrics.port: Input should be less than or equal to 65535"),
         ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec holds a password (source.password)"),
     ],
 )

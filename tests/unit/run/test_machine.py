@@ -1,15 +1,62 @@
-"""The table of a runner's states."""
+"""The tables of states: of a runner, of a table and of a chunk."""
+
+import re
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.run.machine import TRANSITIONS, IllegalEventError, after
+from engine.decode.schema import Column, Table
+from engine.errors import TableStoppedError
+from engine.history.chunks import STATES
+from engine.ledger.state import State, apply, following
+from engine.plan.chunks import Plan, Range
+from engine.plan.coverage import EMPTY, Chunk, cut_as_dict
+from engine.run.epoch import completed
+from engine.run.machine import CHUNK, MACHINES, PIPELINE, START, TABLE, IllegalEventError, Machine, after, table_events
+
+README = Path(__file__).parents[3] / "README.md"
+ERROR = TableStoppedError("no").as_dict()
+PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 100, 1).as_dict()
+DESCRIBED = Table("d", "t", (Column("id", "int", nullable=False),), ("id",)).as_dict()
+WHOLE = cut_as_dict([Chunk(0, Range(None, None))], EMPTY)
+COPIED = {"cut": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
+AGAIN = {"again": {"table": DESCRIBED, "plan": PLAN}}
+ANEW = {"again": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
+ALTERED = {"altered": {"table": DESCRIBED, "plan": PLAN}}
 
 
-def test_every_transition_leads_to_a_state_that_exists() -> None:
-    """No event leads out of the table, and every state but the last one can end."""
-    for state, events in TRANSITIONS.items():
-        assert set(events.values()) <= set(TRANSITIONS)
-        assert state == "ended" or events["end"] == "ended"
+def begun(**more: Any) -> State:
+    """A pipeline after epoch 0, with one table."""
+    record = {"epoch": 0, "ledger": "l", "identity": "i", "to": {}, "next_seq": 1}
+    return apply(None, {**record, "tables": {"d.t": {"planned": {"table": DESCRIBED, "plan": PLAN}, **more}}})
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: str(machine.name))
+def test_every_transition_leads_to_a_state_that_exists_and_every_state_can_be_reached(machine: Machine) -> None:
+    """No event leads out of the table, none into what is not there yet."""
+    reached = {state for events in machine.transitions.values() for state in events.values()}
+    assert reached == set(machine.transitions) - {START}
+
+
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: str(machine.name))
+def test_the_diagram_in_the_readme_is_that_of_the_table(machine: Machine) -> None:
+    """`python -m engine.run.machine` prints all of them."""
+    assert f"```mermaid\n{machine.diagram()}\n```" in README.read_text(encoding="utf-8")
+
+
+def test_the_readme_has_no_other_diagram() -> None:
+    """One that nobody keeps would soon be wrong."""
+    assert README.read_text(encoding="utf-8").count("```mermaid") == len(MACHINES)
+    assert re.search(r"\[\*\] --> starting: launched\n.*\n    starting --> stopping: stop\n", PIPELINE.diagram())
+    assert PIPELINE.diagram().endswith("\n    ended --> [*]")
+
+
+def test_a_pipeline_can_end_in_every_state() -> None:
+    """Whatever it is doing."""
+    assert all(
+        events.get("end") == "ended" for state, events in PIPELINE.transitions.items() if state not in ("", "ended")
+    )
 
 
 def test_a_stop_that_comes_while_spark_starts_is_kept() -> None:
@@ -22,3 +69,49 @@ def test_an_illegal_event_names_state_and_event() -> None:
     with pytest.raises(IllegalEventError, match="'pause' is not possible while the pipeline is paused") as raised:
         after("paused", "pause")
     assert "resume" in raised.value.hint
+    with pytest.raises(IllegalEventError, match="'committed' is not possible while the chunk is reading"):
+        CHUNK.after("reading", "committed")
+    with pytest.raises(IllegalEventError, match="'copied' is not possible while the table is stopped"):
+        TABLE.after("stopped", "copied")
+
+
+def test_the_console_knows_the_states_of_a_chunk() -> None:
+    """By the same names; a chunk that was dropped belongs to a plan that is shown no more."""
+    assert set(STATES) == set(CHUNK.transitions) - {START, "dropped"}
+
+
+@pytest.mark.parametrize(
+    ("more", "state", "change", "becomes"),
+    [
+        ({}, "copying", COPIED, "streaming"),
+        ({}, "copying", {**COPIED, **ALTERED}, "streaming"),
+        ({}, "copying", {"stopped": ERROR, "cut": WHOLE}, "stopped"),
+        ({}, "copying", {"cut": WHOLE}, "copying"),
+        ({}, "copying", AGAIN, "copying"),
+        (COPIED, "streaming", ALTERED, "streaming"),
+        (COPIED, "streaming", AGAIN, "copying"),
+        (COPIED, "streaming", ANEW, "streaming"),
+        (COPIED, "streaming", {"stopped": ERROR, **ALTERED}, "stopped"),
+        ({"stopped": ERROR}, "stopped", AGAIN, "copying"),
+        ({"stopped": ERROR}, "stopped", ANEW, "streaming"),
+        ({"stopped": ERROR}, "stopped", {"stopped": ERROR}, "stopped"),
+        ({"stopped": ERROR}, "stopped", {"changes": {"files": [], "kinds": [0, 0, 0, 0]}}, "stopped"),
+    ],
+)
+def test_what_an_epoch_does_to_a_table_is_in_its_table(more: Any, state: str, change: Any, becomes: str) -> None:
+    """The ledger's own words and the table of states agree, and the record says where the last chunk is."""
+    before = begun(**more)
+    assert before.tables["d.t"].state == state
+    assert TABLE.after_all(START, table_events(START, more)) == state
+    record = completed(before, following(before, "r", {"d.t": dict(change)}))
+    assert apply(before, record).tables["d.t"].state == becomes
+    assert record["tables"]["d.t"].get("copied", False) == ("chunks" in change)
+
+
+def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() -> None:
+    """It is never committed."""
+    stopped = begun(stopped=ERROR)
+    with pytest.raises(IllegalEventError, match="'copied' is not possible while the table is stopped"):
+        completed(stopped, following(stopped, "r", {"d.t": dict(COPIED)}))
+    with pytest.raises(IllegalEventError, match="would be copying without an event"):
+        completed(stopped, following(stopped, "r", {"d.t": {**COPIED, "chunks": [], "stopped": None}}))

@@ -8,6 +8,7 @@ from engine.capture.tasks import ChunkGroup, Report
 from engine.errors import LedgerError, TableStoppedError, TransientError
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Uncut
+from engine.run.machine import IllegalEventError
 from engine.run.snapshot import AHEAD
 from tests.unit.run.copies import GROUP, copies, copying, failure, read_all, report
 
@@ -164,6 +165,9 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
             assert [n for n in left if n in group] == group[1:]
         assert set(left[: len(one["t"]) + len(other["t"]) - 2]) == set(one["t"] + other["t"]) - read
         assert table.under_way == 0
+        assert [e["chunks"] for e in run.events("chunk.failed")] == [one["t"][1:], other["t"][1:]]
+        assert {table.states[n] for n in one["t"][1:] + other["t"][1:]} == {"failed"}
+        assert {table.states[n] for n in read} == {"finished"}
     tables = [copying(f"t{n}", 1, "one") for n in range(8)]
     with copies(tmp_path, *tables, readers=1, answer=second_fails) as run:
         groups = run.assign()
@@ -298,3 +302,21 @@ def test_what_is_unknown_has_no_coverage(tmp_path: Path) -> None:
         assert run.snapshot.coverage("d.x") is None
         assert run.snapshot.idle
         assert run.assign() == []
+
+
+def test_a_chunk_goes_through_its_states_and_no_others(tmp_path: Path) -> None:
+    """One that nobody read is never taken for committed; what is committed is forgotten, and what is dropped."""
+    table = copying("t", 4, coverage=Coverage(pending={n: Range((str(n),), (str(n + 1),)) for n in range(4)}))
+    with copies(tmp_path, table, readers=1) as run:
+        assert set(table.states.values()) == {"waiting"}
+        groups = run.assign()
+        assert {table.states[n] for group in groups for n in group["t"]} == {"reading"}
+        run.commit(run.settle())
+        assert set(table.states) == set(run.coverage("t").pending)
+        left = run.coverage("t")
+        assert left.pending
+        with pytest.raises(IllegalEventError, match="'committed' is not possible while the chunk is waiting"):
+            run.snapshot.committed("d.t", left.finish(left.pending))
+        run.snapshot.drop("d.t")
+        assert table.states == {}
+        run.snapshot.committed("d.t", left)

@@ -1,0 +1,93 @@
+"""Tells alerts: to the journal, to stderr as a line of JSON each, to a file that outlives the run, and to a webhook.
+
+It listens to the journal, so that the coordinator knows nothing of it; whoever writes a line pays for a few comparisons, and for a
+file of a few hundred bytes when an alert is raised or cleared.
+"""
+
+import json
+import socket
+import sys
+import threading
+from contextlib import suppress
+from typing import Any
+
+from engine.directory import Directory, read_alerts, write_atomically
+from engine.events import Journal
+from engine.run.alerts import Alert, Alerts, Notice
+from engine.run.webhook import Webhook
+from engine.settings import Spec, webhook
+
+PATIENCE_S = 5.0
+"""How long a run that ends waits for alerts that are on their way."""
+
+
+class Alarm:
+    """The alerts of one run."""
+
+    def __init__(self, spec: Spec, directory: Directory, journal: Journal) -> None:
+        self._spec, self._directory, self._journal = spec, directory, journal
+        self._alerts = Alerts(spec.alerts, _standing(directory))
+        self._lock = threading.RLock()  # what is told is heard again
+        self._webhook: Webhook | None = None
+        journal.listeners.append(self.hear)
+
+    def connect(self) -> None:
+        """Post to the webhook from here on, if there is one. Raises SpecError when it is not known where that is."""
+        url = webhook(self._spec.alerts)
+        if url is not None:
+            self._webhook = Webhook(url, self._undelivered)
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take a line of the journal."""
+        with self._lock:
+            notices = self._alerts.hear(line)
+            for notice in notices:
+                self._tell(notice)
+            if notices:
+                self._keep()
+
+    def close(self) -> None:
+        """Wait a little for what is still to be delivered."""
+        if self._webhook is not None:
+            self._webhook.close(PATIENCE_S)
+
+    def _tell(self, notice: Notice) -> None:
+        event, alert = notice
+        line = self._journal.write(event, **alert.fields())
+        message = {
+            "event": event,
+            "ts": line["ts"],
+            "pipeline": self._spec.name,
+            "run": self._journal.run,
+            "host": socket.gethostname(),
+            **alert.fields(),
+        }
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            print(json.dumps(message, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+        if self._webhook is not None:
+            self._webhook.post(message)
+
+    def _keep(self) -> None:
+        with suppress(OSError):  # a full disk: the alert is told all the same
+            if standing := self._alerts.as_list():
+                write_atomically(self._directory.alerts, json.dumps(standing, ensure_ascii=False, indent=1))
+            else:
+                self._directory.alerts.unlink(missing_ok=True)
+
+    def _undelivered(self, problem: str, retry_s: float | None) -> None:
+        self._journal.write(
+            "error",
+            error="WebhookError",
+            message=f"An alert could not be posted to the webhook: {problem}.",
+            detail="The run goes on; alerts are in the journal and on stderr too. This is said once until it works again.",
+            hint="Look at the webhook, and at the address that alerts.webhook_env or alerts.webhook_file names.",
+            attempt=1,
+            retry_in_s=retry_s,
+        )
+
+
+def _standing(directory: Directory) -> list[Alert]:
+    """What an earlier run left; a file that says nothing sensible is as good as none."""
+    with suppress(ValueError, OSError, TypeError):
+        return [Alert(**record) for record in read_alerts(directory)]
+    return []

@@ -1,0 +1,168 @@
+"""Which alerts stand, as the journal's events come and go. Pure: the time is that of the events.
+
+    lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
+    table_stopped             at once; cleared when the table streams again
+    run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
+                              `for_s`, or ended well
+
+An alert is raised once, repeated every `repeat_s` while it stands, and cleared by the name that it was raised by: its kind and
+table. Alerts outlive a run (`directory.alerts`): a table that stopped yesterday is not news today, and a runner that is started
+again and again by a service, and fails each time, tells that once.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from engine import clock
+from engine.settings import Alerts as Settings
+
+Line = Mapping[str, Any]
+Name = tuple[str, str | None]
+"""An alert's kind, and its table where it is about one."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert.
+
+    since, told: UTC text; when what it tells of began, and when it was last told. repeat: how often since the first time.
+    """
+
+    kind: str
+    table: str | None
+    value: float | None
+    threshold: float | None
+    message: str
+    hint: str
+    since: str
+    told: str
+    repeat: int = 0
+
+    @property
+    def name(self) -> Name:
+        """By which it is cleared."""
+        return self.kind, self.table
+
+    def fields(self) -> dict[str, Any]:
+        """For the journal, and for a webhook."""
+        return {name: value for name, value in asdict(self).items() if name != "told"}
+
+
+Notice = tuple[str, Alert]
+"""alert.raised or alert.cleared, and the alert."""
+
+
+class Alerts:
+    """What stands; `hear` takes each line of the journal and gives back what is to be told."""
+
+    def __init__(self, settings: Settings, standing: Iterable[Alert] = ()) -> None:
+        """standing: what an earlier run left."""
+        self._settings = settings
+        self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
+        self._turning: dict[Name, str] = {}  # since when it is as it would not be with what stands
+        self._running_since: str | None = None
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """What stands, for the file; oldest first."""
+        return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
+
+    def hear(self, line: Line) -> list[Notice]:
+        """What is to be told now."""
+        match line["event"]:
+            case "source.lag":
+                return [*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"])]
+            case "table.state":
+                return list(self._table(line))
+            case "run.state":
+                self._running_since = line["ts"] if line["state"] == "running" else None
+            case "run.ended":
+                return list(self._ended(line))
+        return []
+
+    def _measured(self, line: Line) -> Iterator[Notice]:
+        at, limits = line["ts"], self._settings
+        lag_s, size, runway_s = line["lag_s"], line["lag_bytes"], line["runway_s"]
+        hint = "Look at what holds it up (status, the console's readers); give it more slots or less to do. After a pause: resume."
+        for kind, value, limit, text in (
+            ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
+            ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
+        ):
+            if value is None:
+                continue  # not known: no reason to think otherwise than before
+            over = limit is not None and value > limit
+            more = f", more than {text.format(limit)}" if over else ""
+            said = f"The pipeline is {text.format(value)} behind its source{more}."
+            yield from self._level(kind, value, limit, at, over=over, said=(said, hint))
+        held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
+        said = f"The source {held} the binlog at the committed position."
+        hint = (
+            "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
+            "pipeline catch up; once it is purged only `redump --all` helps."
+        )
+        short = runway_s is not None and runway_s < limits.runway_s
+        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, said=(said, hint))
+
+    def _level(
+        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, said: tuple[str, str]
+    ) -> Iterator[Notice]:
+        """A threshold: what it says counts once it has said so for a while."""
+        name = (kind, None)
+        if over == (name in self.standing):
+            self._turning.pop(name, None)
+            return
+        since = self._turning.setdefault(name, at)
+        if _seconds(since, at) < self._settings.for_s:
+            return
+        if over:
+            yield self._raise(Alert(kind, None, value, limit, *said, since, at))
+        else:
+            yield from self._clear(name, said[0], value)
+
+    def _table(self, line: Line) -> Iterator[Notice]:
+        name = ("table_stopped", line["table"])
+        if line["state"] == "streaming":
+            yield from self._clear(name, f"{line['table']} is copied and followed again.", None)
+        elif line["state"] == "stopped" and name not in self.standing:
+            hint = line.get("hint") or f"Copy it again: python -m engine redump SPEC --table {line['table']}"
+            message = f"{line['table']} stopped: {line['reason']}"
+            yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
+
+    def _ended(self, line: Line) -> Iterator[Notice]:
+        name, error = ("run_failed", None), line["error"]
+        if line["outcome"] != "failed":
+            yield from self._clear(name, "A later run ended as it should.", None)
+            return
+        known, at = self.standing.get(name), line["ts"]
+        if known is None or known.value != line["exit_code"]:  # failing in another way is news
+            since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
+            message = f"The run failed: {error['message']}"
+            yield self._raise(Alert(*name, line["exit_code"], None, message, error["hint"], since, at, repeat))
+        else:
+            yield from self._repeated(at, [name])
+
+    def _ran(self, at: str) -> Iterator[Notice]:
+        if self._running_since is not None and _seconds(self._running_since, at) >= self._settings.for_s:
+            yield from self._clear(("run_failed", None), "A later run is running.", None)
+
+    def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
+        """What stands and was not told for long. A run that failed is not said to fail while another one is on its way."""
+        chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
+        for name in chosen:
+            alert = self.standing[name]
+            if name not in self._turning and _seconds(alert.told, at) >= self._settings.repeat_s:
+                yield self._raise(replace(alert, told=at, repeat=alert.repeat + 1))
+
+    def _raise(self, alert: Alert) -> Notice:
+        self.standing[alert.name] = alert
+        self._turning.pop(alert.name, None)
+        return "alert.raised", alert
+
+    def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
+        self._turning.pop(name, None)
+        if (alert := self.standing.pop(name, None)) is not None:
+            yield "alert.cleared", replace(alert, message=message, hint="", value=value)
+
+
+def _seconds(since: str, until: str) -> float:
+    return (clock.parse_utc(until) - clock.parse_utc(since)).total_seconds()

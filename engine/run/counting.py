@@ -1,0 +1,130 @@
+"""What the journal of a run has said so far, counted, for its metrics. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine import clock
+from engine.decode.images import KINDS
+
+Line = Mapping[str, Any]
+
+
+@dataclass
+class Timed:
+    """How often something was done, and how many seconds that took."""
+
+    count: int = 0
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.count += 1
+        self.seconds += seconds
+
+
+@dataclass
+class Seen:
+    """What the journal of a run has said; `hear` takes each line. Used by one thread at a time."""
+
+    state: str = "starting"
+    slots: int = 0
+    source: dict[str, str] = field(default_factory=dict)
+    lag: Line = field(default_factory=dict)
+    epochs: Timed = field(default_factory=Timed)
+    totals: Counter[str] = field(default_factory=Counter)
+    """Of epochs: transactions, bytes."""
+    events: Counter[str] = field(default_factory=Counter)
+    changes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    changed_s: float | None = None
+    """When changes were last committed, Unix time."""
+    rows: Counter[str] = field(default_factory=Counter)
+    chunks: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
+    failures: Counter[str] = field(default_factory=Counter)
+    groups: dict[int, set[str]] = field(default_factory=dict)
+    """Groups of chunks that are being read, with their tables."""
+    errors: int = 0
+    sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
+    sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
+    sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
+    alerts: set[tuple[str, str]] = field(default_factory=set)
+
+    def hear(self, line: Line) -> None:
+        """Count a line of the journal."""
+        if (heard := _HEARD.get(line["event"])) is not None:
+            heard(self, line)
+
+    def connected(self, line: Line) -> None:
+        self.slots, told = line["spark"]["slots"], line["source"]
+        self.source = {name: str(told[name]) for name in ("flavor", "version", "watermark_class")}
+
+    def moved(self, line: Line) -> None:
+        self.state = line["state"]
+
+    def measured(self, line: Line) -> None:
+        self.lag = line
+
+    def committed(self, line: Line) -> None:
+        self.epochs.add(sum(line["timings"].values()))
+        self.totals.update(transactions=line["transactions"], bytes=line["bytes"])
+        self.events.update(line["events"])
+        for table, counts in line["table_kinds"].items():
+            self.changes.update({(table, kind): n for kind, n in zip(KINDS, counts, strict=True)})
+        if line["changes"]:
+            self.changed_s = clock.parse_utc(line["ts"]).timestamp()
+
+    def assigned(self, line: Line) -> None:
+        # Their numbers ascend; where they begin anew (the source became another server), those of before are gone.
+        self.groups = {group: tables for group, tables in self.groups.items() if group <= line["group"]}
+        self.groups.setdefault(line["group"], set()).add(line["table"])
+
+    def finished(self, line: Line) -> None:
+        self.groups.pop(line["group"], None)  # what a group has read is told when all of it is read
+        self.rows[line["table"]] += line["rows"]
+        self.chunks[line["table"]].add(sum(line["timings"].values()))
+
+    def failed(self, line: Line) -> None:
+        self.groups.pop(line["group"], None)
+        self.failures[line["table"]] += 1
+
+    def begun_anew(self, line: Line) -> None:
+        """What is under way of a table that stopped, or is copied again, is told no more."""
+        for tables in self.groups.values():
+            tables.discard(line["table"])
+        self.groups = {group: tables for group, tables in self.groups.items() if tables}
+
+    def table_moved(self, line: Line) -> None:
+        if line["state"] == "stopped":
+            self.begun_anew(line)
+
+    def applied(self, line: Line) -> None:
+        name = (line["table"], line["kind"])
+        self.sink_epoch[name] = line["through_epoch"]
+        self.sink_rows[name] += line["rows"]
+        self.sink[line["kind"]].add(line["duration_s"])
+
+    def erred(self, _: Line) -> None:
+        self.errors += 1
+
+    def raised(self, line: Line) -> None:
+        self.alerts.add((line["kind"], line["table"] or ""))
+
+    def cleared(self, line: Line) -> None:
+        self.alerts.discard((line["kind"], line["table"] or ""))
+
+
+_HEARD: dict[str, Callable[[Seen, Line], None]] = {
+    "run.connected": Seen.connected,
+    "run.state": Seen.moved,
+    "source.lag": Seen.measured,
+    "epoch.committed": Seen.committed,
+    "chunk.assigned": Seen.assigned,
+    "chunk.finished": Seen.finished,
+    "chunk.failed": Seen.failed,
+    "source.event": Seen.begun_anew,
+    "table.state": Seen.table_moved,
+    "sink.applied": Seen.applied,
+    "error": Seen.erred,
+    "alert.raised": Seen.raised,
+    "alert.cleared": Seen.cleared,
+}

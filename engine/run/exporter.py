@@ -1,0 +1,85 @@
+"""Serves a run's metrics by HTTP on a local port, in OpenMetrics text."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client.core import Metric
+from prometheus_client.exposition import ThreadingWSGIServer
+from prometheus_client.registry import Collector
+
+from engine.errors import SpecError
+from engine.events import Journal
+from engine.ledger.state import State
+from engine.run.counting import Seen
+from engine.run.metrics import families
+from engine.settings import Metrics
+
+_OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+class _Quiet(WSGIRequestHandler):
+    """Writes no line a request."""
+
+    timeout = 10.0
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+class Exporter(Collector):
+    """Counts what the journal says, and answers on a port until it is closed.
+
+    state: gives the committed state, None before there is one.
+    """
+
+    def __init__(
+        self, pipeline: str, settings: Metrics, journal: Journal, standing: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
+        """standing: alerts that an earlier run left. Raises SpecError when the port cannot be had."""
+        assert settings.port is not None
+        self._pipeline, self._seen, self._lock = pipeline, Seen(), threading.Lock()
+        for alert in standing:
+            self._seen.raised(alert)
+        self.state: Callable[[], State | None] = lambda: None
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(self)
+        self._app = make_wsgi_app(registry)
+        try:
+            self._server = make_server(settings.host, settings.port, self._answer, ThreadingWSGIServer, _Quiet)
+        except OSError as error:
+            raise SpecError(
+                f"The metrics cannot be served on {settings.host}:{settings.port}: {error.strerror or error}.",
+                detail="Nothing was started.",
+                hint="Give metrics.port and metrics.host an address that is free; each pipeline needs a port of its own.",
+            ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread.start()
+        journal.listeners.append(self.hear)
+
+    def hear(self, line: dict[str, Any]) -> None:
+        """Take a line of the journal."""
+        with self._lock:
+            self._seen.hear(line)
+
+    def collect(self) -> Iterable[Metric]:
+        """What there is to be scraped."""
+        with self._lock:
+            return list(families(self._pipeline, self._seen, self.state()))
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing beforehand: no other collector is registered with which names could collide."""
+        return ()
+
+    def close(self) -> None:
+        """Give the port back."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
+        """OpenMetrics for whoever asks for nothing else (curl); Prometheus asks for it by name."""
+        asked = environ.get("HTTP_ACCEPT", "*/*")
+        return self._app({**environ, "HTTP_ACCEPT": _OPENMETRICS if asked == "*/*" else asked}, start_response)

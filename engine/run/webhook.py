@@ -1,0 +1,123 @@
+"""Posts JSON to an address, from a thread of its own: whoever gives it something to post never waits.
+
+What is posted goes in its order. One that cannot be delivered is tried again, less and less often, and holds up those behind it;
+of those only the newest are kept. An answer that says that it will never be taken (400, 404 …) drops it.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    ProxyHandler,
+    Request,
+)
+
+from engine import __version__
+
+MOST_WAITING = 256
+_TIMEOUT_S = 10.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
+_WORTH_ANOTHER_TRY = (408, 425, 429)
+"""Answers of the 400s that are not for ever; those of the 500s are not either."""
+
+
+class Webhook:
+    """One address.
+
+    failed: told once when it cannot be reached, and again only after it could: why (the address is not in it), and in how many
+    seconds it is tried again, None when that message is dropped.
+    """
+
+    def __init__(
+        self, url: str, failed: Callable[[str, float | None], None], *, first_retry_s: float = _FIRST_RETRY_S
+    ) -> None:
+        self._url, self._failed, self._first_retry_s = url, failed, first_retry_s
+        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MOST_WAITING)
+        self._something, self._closing, self._gone = threading.Event(), threading.Event(), threading.Event()
+        self._down = False
+        self._opener = _opener()
+        self._thread = threading.Thread(target=self._work, name="webhook", daemon=True)
+        self._thread.start()
+
+    def post(self, message: Mapping[str, Any]) -> None:
+        """Have it posted; returns at once."""
+        self._waiting.append(message)
+        self._something.set()
+
+    def close(self, patience_s: float) -> None:
+        """Wait until all is delivered, but no longer than this; what is not delivered then is lost."""
+        self._closing.set()
+        self._something.set()
+        self._thread.join(patience_s)
+        self._gone.set()
+
+    def _work(self) -> None:
+        while not self._gone.is_set():
+            try:
+                message = self._waiting.popleft()
+            except IndexError:
+                if self._closing.is_set():
+                    return
+                self._something.wait()
+                self._something.clear()
+                continue
+            self._deliver(json.dumps(message, ensure_ascii=False).encode())
+
+    def _deliver(self, body: bytes) -> None:
+        """Until it is taken, refused for good, or nobody waits any more."""
+        retry_s = self._first_retry_s
+        while not self._gone.is_set():
+            problem, again = self._post(body)
+            if not problem:
+                self._down = False
+                return
+            if not self._down and not self._gone.is_set():
+                self._down = True
+                self._failed(problem, retry_s if again else None)
+            if not again:
+                return
+            # A run that ends waits little: try oftener then.
+            (self._gone if self._closing.is_set() else self._closing).wait(retry_s)
+            retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
+            if self._closing.is_set():
+                retry_s = self._first_retry_s
+
+    def _post(self, body: bytes) -> tuple[str, bool]:
+        """What went wrong, empty when nothing did, and whether it is worth another try."""
+        headers = {"Content-Type": "application/json", "User-Agent": f"tidemark/{__version__}"}
+        try:
+            with self._opener.open(Request(self._url, body, headers), timeout=_TIMEOUT_S):  # noqa: S310 - settings.webhook
+                return "", False
+        except HTTPError as error:
+            with error:
+                return f"it answered {error.code}", error.code >= 500 or error.code in _WORTH_ANOTHER_TRY
+        except URLError as error:
+            return self._without_address(str(error.reason)), True
+        except (OSError, HTTPException) as error:
+            return self._without_address(f"{type(error).__name__}: {error}"), True
+        except ValueError as error:  # an address that urllib cannot make a request of; its message may show it
+            return f"its address cannot be used ({type(error).__name__})", False
+
+    def _without_address(self, text: str) -> str:
+        parts = urlsplit(self._url)
+        for secret in (self._url, f"{parts.path}?{parts.query}", parts.path.strip("/"), parts.query):
+            text = text.replace(secret, "***") if secret else text
+        return text
+
+
+def _opener() -> OpenerDirector:
+    """Follows no redirection: urllib would make a GET of it, without the body."""
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
+        opener.add_handler(handler)
+    return opener

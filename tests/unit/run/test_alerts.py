@@ -1,0 +1,164 @@
+"""Which alerts stand, by the journal's events."""
+
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import parse_utc, utc_text
+from engine.run.alerts import Alert, Alerts, Name
+from engine.settings import Alerts as Settings
+
+BEGIN = parse_utc("2026-01-31T00:00:00.000000Z")
+Told = list[tuple[str, str, str | None, int]]
+
+
+def line(event: str, at_s: float, **fields: Any) -> dict[str, Any]:
+    """A line of the journal, so many seconds after the beginning."""
+    return {"event": event, "ts": utc_text(BEGIN + timedelta(seconds=at_s)), "run": "r", "seq": 1, **fields}
+
+
+def lag(at_s: float, lag_s: float | None = 0.0, size: int | None = 0, runway_s: float | None = None) -> dict[str, Any]:
+    """A measurement."""
+    return line("source.lag", at_s, lag_s=lag_s, lag_bytes=size, runway_s=runway_s)
+
+
+def table(at_s: float, state: str, reason: str | None = None, hint: str | None = None) -> dict[str, Any]:
+    """A table's state."""
+    return line("table.state", at_s, table="d.t", state=state, reason=reason, hint=hint)
+
+
+def failed(at_s: float, exit_code: int = 4) -> dict[str, Any]:
+    """The end of a run that failed."""
+    error = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "hint": "Copy again."}
+    return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
+
+
+def told(alerts: Alerts, *lines: dict[str, Any]) -> Told:
+    """What is told of these lines: event, kind, table, repeat."""
+    notices = [notice for heard in lines for notice in alerts.hear(heard)]
+    return [(event.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
+
+
+def test_a_lag_is_told_when_it_lasts_and_cleared_when_it_is_gone_for_as_long() -> None:
+    """Neither a short peak nor a short pause says anything; once each."""
+    alerts = Alerts(Settings(lag_s=10, for_s=60))
+    assert (
+        told(alerts, *(lag(s, 11) for s in range(0, 60, 2)), lag(60, 10), *(lag(s, 11) for s in range(62, 122, 2)))
+        == []
+    )
+    (event, alert) = alerts.hear(lag(122, 12.4))[0]
+    assert (event, alert.value, alert.threshold, alert.since) == (
+        "alert.raised",
+        12.4,
+        10,
+        utc_text(BEGIN + timedelta(seconds=62)),
+    )
+    assert alert.message == "The pipeline is 12 s behind its source, more than 10 s."
+    assert (
+        told(alerts, *(lag(s, 99) for s in range(124, 400, 2)), lag(400, 1), lag(402, 11), lag(410, 1), lag(468, 1))
+        == []
+    )
+    (event, alert) = alerts.hear(lag(470, 1))[0]
+    assert (event, alert.message, alert.hint) == ("alert.cleared", "The pipeline is 1 s behind its source.", "")
+    assert alerts.as_list() == []
+
+
+def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
+    """The runway by default: six hours. One that never ends, or is not known, is no alert."""
+    alerts = Alerts(Settings(lag_bytes=1000, for_s=0))
+    assert told(alerts, lag(0, 99.0, 1000, 6 * 3600.0), lag(2, 99.0, 1000, None)) == []
+    assert told(alerts, lag(4, None, 1001, 6 * 3600.0 - 1)) == [
+        ("raised", "lag_bytes", None, 0),
+        ("raised", "runway", None, 0),
+    ]
+    assert told(alerts, lag(6, None, None, 0.0)) == []
+    assert told(alerts, lag(8, None, 1, None)) == [("cleared", "lag_bytes", None, 0), ("cleared", "runway", None, 0)]
+    never = Alerts(Settings(runway_s=0, for_s=0))
+    assert told(never, lag(0, 1e9, 10**12, 0.0)) == []
+
+
+def test_a_stopped_table_is_told_at_once_and_cleared_when_it_streams() -> None:
+    """With its own remedy; while it is copied again the alert stands."""
+    alerts = Alerts(Settings())
+    ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
+    assert (event, alert.message, alert.hint) == ("alert.raised", "d.t stopped: no date", "Set invalid_dates.")
+    assert told(alerts, table(1, "stopped", "again"), table(2, "copying")) == []
+    assert told(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
+    ((_, alert),) = alerts.hear(table(5, "stopped", "no date"))
+    assert "redump SPEC --table d.t" in alert.hint
+
+
+def test_what_stands_is_repeated_seldom() -> None:
+    """By the measurements, which come every two seconds; not what is just about to be cleared."""
+    alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
+    alerts.hear(table(0, "stopped", "no"))
+    found = told(alerts, *(lag(s, 0.0) for s in range(0, 200, 2)))
+    assert found == [("raised", "table_stopped", "d.t", n) for n in (1, 2, 3)]
+    alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
+    assert told(alerts, lag(0, 11), lag(10, 11)) == [("raised", "lag", None, 0)]
+    assert told(alerts, lag(65, 1), lag(71, 1)) == []
+    assert told(alerts, lag(75, 1)) == [("cleared", "lag", None, 0)]
+
+
+def test_a_failed_run_is_told_once_until_one_runs_well() -> None:
+    """A service that starts it again and again is quiet; a run that lasts, or ends well, clears it."""
+    alerts = Alerts(Settings(for_s=60, repeat_s=3600))
+    ((event, alert),) = alerts.hear(failed(0))
+    assert (event, alert.value, alert.message, alert.hint) == (
+        "alert.raised",
+        4,
+        "The run failed: It is purged.",
+        "Copy again.",
+    )
+    for at_s in (10, 20):
+        alerts = Alerts(Settings(for_s=60, repeat_s=3600), list(alerts.standing.values()))
+        started = line("run.state", at_s, state="running", reason="")
+        assert told(alerts, started, lag(at_s + 1), failed(at_s + 2)) == []
+    assert told(alerts, failed(30, 1), failed(40, 1), failed(50)) == [("raised", "run_failed", None, n) for n in (1, 2)]
+    assert told(alerts, failed(3700)) == [("raised", "run_failed", None, 3)]
+    running = [line("run.state", 4000, state="running", reason=""), lag(4002), lag(4060)]
+    assert told(alerts, *running) == [("cleared", "run_failed", None, 3)]
+    alerts.hear(failed(5000))
+    assert told(alerts, line("run.ended", 5010, outcome="stopped", exit_code=0, error=None)) == [
+        ("cleared", "run_failed", None, 0)
+    ]
+
+
+def test_alerts_outlive_a_run() -> None:
+    """What a file holds is what stood."""
+    alerts = Alerts(Settings())
+    alerts.hear(table(0, "stopped", "no"))
+    later = Alerts(Settings(), [Alert(**record) for record in alerts.as_list()])
+    assert later.standing == alerts.standing
+    assert told(later, table(9, "stopped", "no")) == []
+
+
+EVENTS = st.one_of(
+    st.builds(
+        lambda s, b, r: lag(0, s, b, r),
+        st.none() | st.floats(0, 99),
+        st.none() | st.integers(0, 99),
+        st.none() | st.floats(0, 99),
+    ),
+    st.sampled_from(["copying", "streaming", "stopped"]).map(lambda state: table(0, state, "r")),
+    st.sampled_from([1, 4]).map(lambda code: failed(0, code)),
+    st.sampled_from(["running", "paused"]).map(lambda state: line("run.state", 0, state=state, reason="")),
+)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), EVENTS), max_size=60), st.integers(0, 60))
+def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]], for_s: int) -> None:
+    """Whatever comes: by name, a raise with repeat 0, then repeats 1, 2 …, then one clearing; what was raised is what stands."""
+    alerts = Alerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
+    at_s, open_ = 0.0, dict[Name, int]()
+    for step, event in events:
+        at_s += step
+        for told_, alert in alerts.hear({**event, "ts": utc_text(BEGIN + timedelta(seconds=at_s))}):
+            if told_ == "alert.raised":
+                assert alert.repeat == open_.get(alert.name, -1) + 1
+                open_[alert.name] = alert.repeat
+            else:
+                assert open_.pop(alert.name) == alert.repeat
+    assert set(alerts.standing) == set(open_)

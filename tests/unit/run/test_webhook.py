@@ -1,0 +1,80 @@
+"""A webhook that works, is down, refuses, hangs: whoever posts never waits."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from engine.run.webhook import MOST_WAITING, Webhook
+from tests.receiver import Receiver
+
+
+def _wait(found: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found()
+
+
+def test_messages_arrive_in_their_order(receiver: Receiver) -> None:
+    """Whole, and all of them before it is closed."""
+    said: list[str] = []
+    webhook = Webhook(receiver.url, lambda problem, _: said.append(problem))
+    for n in range(50):
+        webhook.post({"n": n, "text": "gewählt"})
+    webhook.close(10)
+    assert receiver.got == [{"n": n, "text": "gewählt"} for n in range(50)]
+    assert said == []
+
+
+def test_what_fails_is_tried_again_and_said_once(receiver: Receiver) -> None:
+    """And said again only after it had worked; what is refused for good is dropped."""
+    said: list[tuple[str, float | None]] = []
+    receiver.answers = [500, 503, 429]
+    webhook = Webhook(receiver.url, lambda *told: said.append(told), first_retry_s=0.01)
+    webhook.post({"n": 0})
+    _wait(lambda: receiver.got == [{"n": 0}])
+    assert said == [("it answered 500", 0.01)]
+    receiver.answers = [404]
+    webhook.post({"n": 1})
+    _wait(lambda: len(said) == 2)
+    assert said[1] == ("it answered 404", None)
+    receiver.answers = [302]
+    webhook.post({"n": 2})
+    webhook.post({"n": 3})
+    webhook.close(10)
+    assert receiver.got == [{"n": 0}, {"n": 3}]
+    assert len(said) == 2
+
+
+def test_a_webhook_that_is_down_holds_nobody_up(receiver: Receiver) -> None:
+    """Posting returns at once, only the newest are kept, closing waits as long as it was told; the address is never said."""
+    said: list[str] = []
+    url = receiver.url
+    receiver.close()
+    webhook = Webhook(url, lambda problem, _: said.append(problem), first_retry_s=0.01)
+    began = time.monotonic()
+    for n in range(2 * MOST_WAITING):
+        webhook.post({"n": n})
+    assert time.monotonic() - began < 1
+    _wait(lambda: said)
+    assert len(webhook._waiting) <= MOST_WAITING
+    began = time.monotonic()
+    webhook.close(0.3)
+    assert time.monotonic() - began < 2
+    (problem,) = said
+    assert "refused" in problem
+    assert "s3cret" not in problem
+    assert "k3y" not in problem
+    webhook._thread.join(10)
+    assert not webhook._thread.is_alive()
+
+
+def test_one_that_comes_back_gets_what_waited(receiver: Receiver) -> None:
+    """Also when the run ends meanwhile: it is tried again at once."""
+    receiver.answers = [500]
+    webhook = Webhook(receiver.url, lambda *_: None, first_retry_s=30)
+    webhook.post({"n": 0})
+    _wait(lambda: not receiver.answers)
+    webhook.post({"n": 1})
+    webhook.close(10)
+    assert receiver.got == [{"n": 0}, {"n": 1}]
