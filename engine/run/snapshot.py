@@ -29,6 +29,8 @@ GROUP_S = 1.0
 AHEAD = 256
 """So many chunks of a table are cut ahead of its readers at the most."""
 _ATTEMPTS = 8
+_MOST_READERS = 1024
+"""Each is a thread here that waits for its job."""
 _FIRST_RETRY_S = 0.5
 
 
@@ -52,20 +54,25 @@ class _Group:
 class Snapshot:
     """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others.
 
-    run: runs one group as a Spark job and returns its reports.
+    readers: how many read at once; executors come and go. run: runs one group as a Spark job and returns its reports.
     """
 
     def __init__(
         self,
-        readers: int,
+        readers: Callable[[], int],
         max_memory: int,
         journal: Journal,
         cutter: Cutter,
         run: Callable[[ChunkGroup, str], list[Report]],
     ) -> None:
-        self._readers, self._limit = readers, readers + 1
-        self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
-        self._pool = ThreadPoolExecutor(self._limit, thread_name_prefix="chunks")
+        self._readers, self._max_memory, self._journal, self._cutter, self._run = (
+            readers,
+            max_memory,
+            journal,
+            cutter,
+            run,
+        )
+        self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
@@ -117,7 +124,7 @@ class Snapshot:
             if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
                 most = 1 if copying.fresh else AHEAD - len(copying.waiting)
                 self._cutter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
-        while len(self._jobs) < self._limit:
+        while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
             ready = sorted((c for c in self._tables.values() if c.waiting and c.ready), key=Copying.turn)
             if not ready:
                 return
@@ -126,10 +133,10 @@ class Snapshot:
     def _start(self, ready: list[Copying], prototype: ChunkGroup) -> None:
         """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
         small = [copying for copying in ready if copying.worth_s <= GROUP_S and not copying.coverage.uncut]
-        tables = small[: max(1, len(small) // (2 * self._readers))] if ready[0] in small else ready[:1]
+        tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen, budget_s = [], dict[str, list[int]](), GROUP_S
         for copying in tables:
-            chunks = copying.next_chunks(budget_s, self._readers, share=len(tables) == 1)
+            chunks = copying.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
             budget_s -= len(chunks) * copying.each_s
             chosen[copying.table.full_name] = [chunk.number for chunk in chunks]
             requests += [self._request(copying, chunk) for chunk in chunks]
@@ -170,11 +177,21 @@ class Snapshot:
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
             for name, numbers in group.chunks.items():
                 group.copies[name].under_way -= len(numbers)
-            for report in job.result():
+            for report in self._reports(job, group, batch):
                 self._take_report(group.copies[report["table"]], report, group, batch, left)
             for name, unread in left.items():
                 group.copies[name].put_back(unread)
         return batch
+
+    def _reports(self, job: Future[list[Report]], group: _Group, batch: Batch) -> list[Report]:
+        """The job's reports; none when it was lost with its worker."""
+        try:
+            return job.result()
+        except TransientError as error:
+            for name, numbers in group.chunks.items():
+                if not group.copies[name].dropped:
+                    self._retry(group.copies[name], numbers, group.number, error, batch)
+            return []
 
     def _take_cut(self, copying: Copying, job: Future[Cut], batch: Batch) -> None:
         if copying.dropped:

@@ -110,7 +110,7 @@ class Copies:
         self.finished: set[tuple[str, int]] = set()
         self._path, self._gate = folder / "j.jsonl", threading.Event()
         self.journal = Journal(self._path, "r")
-        self.snapshot = Snapshot(readers, 1 << 20, self.journal, self.cutter, self._run)  # type: ignore[arg-type]
+        self.snapshot = Snapshot(lambda: readers, 1 << 20, self.journal, self.cutter, self._run)  # type: ignore[arg-type]
         for table in tables:
             self.snapshot.add(table)
 
