@@ -1,6 +1,7 @@
 """What a failure of Spark means: from its text, which is the same in both kinds of session, to an error of ours. Pure."""
 
 import re
+from collections.abc import Callable, Sequence
 
 from engine.errors import PreflightError, SparkLostError, TidemarkError, TransientError
 
@@ -52,16 +53,23 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
 """Pattern, error, message, detail, hint. The first that is found says it: a session that ends loses its workers too."""
 
 
-def explained(text: str, master: str, remedy: str) -> TidemarkError | None:
+def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[str]]) -> TidemarkError | None:
     """The error of ours for a failure of Spark; None for one that is not known: it may be a fault of our own.
 
-    remedy: where to name another interpreter for the workers.
+    remedy: where to name another interpreter for the workers. hosts: asked for where a worker lacks something and Spark does not
+    say which one (it drops that from errors of Python).
     """
-    host = next(iter(_HOST.findall(text)), None)
-    facts = {"where": f"on {host}" if host else f"of {master}", "master": master, "remedy": remedy}
     for pattern, kind, *parts in _MEANINGS:
         if found := re.search(pattern, text):
             named = {name: value or "" for name, value in found.groupdict().items()}
+            told = set(_HOST.findall(text)) or set(hosts() if kind is PreflightError else ())
+            facts = {"where": _where(sorted(told), master), "master": master, "remedy": remedy}
             message, detail, hint = (part.format(**facts, **named) for part in parts)
             return kind(message, detail=detail, hint=hint)
     return None
+
+
+def _where(hosts: Sequence[str], master: str) -> str:
+    if len(hosts) == 1:
+        return f"on {hosts[0]}"
+    return f"on one of {', '.join(hosts)}" if hosts else f"of {master}"

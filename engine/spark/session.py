@@ -17,7 +17,7 @@ from engine.settings import Spec
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
 from engine.spark.kinds import Kind, is_local, open_kind, remedy
-from engine.spark.workers import ask, require, versions
+from engine.spark.workers import ask, hosts, require, versions
 
 _FIRST_TASK_S = 180.0
 """A cluster that has run no task of ours so long after the start has no room for us."""
@@ -52,7 +52,7 @@ class Session:
         something, SparkLostError when the session is gone, and whatever Spark raises for any other failure.
         """
         try:
-            with _explained(self.master), self._kind.described(description):
+            with _explained(self.master, self._hosts), self._kind.described(description):
                 return run_tasks(self._kind.spark, tasks)
         except SparkLostError:
             self._lost = True
@@ -72,7 +72,8 @@ class Session:
             self._told = self._kind.slots()
             self.run([Warming()] * self.slots, "starting the readers")
         else:
-            answers = _in_time(lambda: self._ask(folder), self.master)
+            with _explained(self.master, self._hosts):
+                answers = _in_time(lambda: self._ask(folder), self.master)
             require(answers, versions(), folder, remedy(self.master))
             self._count()
         if not is_local(self.master):
@@ -83,9 +84,19 @@ class Session:
         marker = folder / f".tidemark-{secrets.token_hex(8)}"
         marker.touch()
         try:
-            return ask(self._kind.spark, 2 * max(2, self._kind.slots()), marker)
+            return ask(self._kind.spark, self._enough, marker)
         finally:
             marker.unlink()
+
+    @property
+    def _enough(self) -> int:
+        """Tasks that reach every worker: Spark fills all slots before it gives one a second task."""
+        return 2 * max(2, self._kind.slots())
+
+    def _hosts(self) -> list[str]:
+        with suppress(Exception):  # what is being explained is worse
+            return hosts(self._kind.spark, self._enough)
+        return []
 
     def _count(self) -> None:
         """Fill all slots and see how many readers there are; again while executors register."""
@@ -128,14 +139,20 @@ def open_session(spec: Spec) -> Session:
 
 
 @contextmanager
-def _explained(master: str) -> Iterator[None]:
+def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Iterator[None]:
     """Raise errors of ours for the failures of Spark that are known."""
     try:
         yield
     except TidemarkError:
         raise
+    except ImportError as error:  # a client's own, such as those that Connect needs
+        raise TidemarkError(
+            f"The runner lacks a Python package that spark.master = {master!r} needs: {error}",
+            detail="Nothing was started.",
+            hint="Install what requirements.txt names for the runner.",
+        ) from error
     except Exception as error:
-        ours = explained(str(error), master, remedy(master))
+        ours = explained(str(error), master, remedy(master), hosts)
         if ours is None:
             raise
         raise ours from error

@@ -61,6 +61,12 @@ def ask(spark: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
     return [json.loads(row.answer) for row in frame.collect()]
 
 
+def hosts(spark: Any, tasks: int) -> list[str]:
+    """The hosts that run tasks, by their JVMs alone: also where no Python of ours runs. Raises what Spark raises."""
+    frame = spark.range(0, tasks, 1, tasks).selectExpr("reflect('java.net.InetAddress', 'getLocalHost') AS host")
+    return sorted({row.host.split("/")[0] for row in frame.collect()})
+
+
 def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path, remedy: str) -> None:
     """Raises PreflightError that names each package that a host lacks, and each host without the folder. Pure.
 

@@ -37,7 +37,7 @@ type = "delta"
 path = "lake"
 merge_interval_s = {merge}
 [spark]
-master = "local[{slots}]"
+{spark}
 """
 
 
@@ -56,6 +56,7 @@ class Pipeline:
         poll: float = 0.5,
         merge: float = 5.0,
         slots: int = 2,
+        spark: str = "",
         source: str = "",
         snapshot: str = "",
     ) -> None:
@@ -70,7 +71,7 @@ class Pipeline:
                 chunk_rows=chunk_rows,
                 poll=poll,
                 merge=merge,
-                slots=slots,
+                spark=spark or f'master = "local[{slots}]"',
                 source=source,
                 snapshot=snapshot,
             )

@@ -67,7 +67,7 @@ class Daemon:
     @property
     def descendants(self) -> list[psutil.Process]:
         """Its executors and Python workers."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return list(psutil.Process(self.process.pid).children(recursive=True))
 
     def close(self) -> None:
         """Kill it and what it started; harmless when repeated."""
