@@ -142,7 +142,8 @@ class _Connect:
         # The only account that a client can get, and no job: into how many parts Spark would cut a range, which is the cores of
         # all executors, or 2 where those are fewer.
         plan = self.spark.sql("EXPLAIN SELECT * FROM range(1)").collect()[0][0]
-        cores = int(re.search(r"splits=Some\((\d+)\)|splits=(\d+)", plan).group(2))  # type: ignore[union-attr]
+        found = re.search(r"splits=(\d+)", plan)
+        cores = int(found[1]) if found else 1
         return max(1, cores // int(self.spark.conf.get("spark.task.cpus", "1") or 1))
 
     @contextmanager

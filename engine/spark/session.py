@@ -34,7 +34,7 @@ class Session:
     def __init__(self, kind: Kind, master: str) -> None:
         self._kind, self.master, self.ui = kind, master, kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
-        self._told = self._offset = 0
+        self._told = self._overstated = 0
         self._lost = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
@@ -42,8 +42,8 @@ class Session:
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once: what Spark says now, corrected by what the start showed."""
-        return max(1, self._told + self._offset)
+        """How many tasks run at once: what Spark says now, less what it said too much at the start."""
+        return max(1, self._told - self._overstated)
 
     def run(self, tasks: Sequence[Task], description: str) -> list[Report]:
         """Run the tasks as one job and return all their reports; blocks. Any thread may.
@@ -104,7 +104,9 @@ class Session:
             told = max(1, self._kind.slots())
             reports = self.run([Warming()] * (2 * told), "starting the readers")
             self._told = self._kind.slots()
-            self._offset = len({(report["host"], report["pid"]) for report in reports}) - told
+            readers = {(report["host"], report["pid"]) for report in reports}
+            # There may be more readers than slots: a slot may begin its next task before Spark has its last worker back.
+            self._overstated = max(0, told - len(readers))
             if self._told <= told:
                 return
 
@@ -117,7 +119,7 @@ class Session:
         """End the session and its workers."""
         self._closing.set()
         if self._watcher.is_alive():
-            self._watcher.join()
+            self._watcher.join(1.0)
         self._kind.stop(lost=self._lost)
         self._code.cleanup()
 

@@ -118,6 +118,11 @@ class Pipeline:
         self.wait_for(lambda: any(e["state"] == "streaming" for e in self.events("table.state")), runner)
         return runner
 
+    @property
+    def output(self) -> str:
+        """What the runners of `start` have printed, and their Spark."""
+        return self._log.read_text()
+
     def kill(self) -> None:
         """Kill the runners that a failed test left."""
         for runner in self._runners:

@@ -24,28 +24,52 @@ class Session:
 
     @contextmanager
     def losing_one(self, pipeline: Pipeline) -> Iterator[None]:
-        """Kill a worker after the first chunk that it has read; fails when none was killed by the end of the block."""
+        """Kill a worker that has read a chunk, in the midst of its next task; fails when none was hit by the end."""
         if self.victim is None:
             yield
             return
         with _Loss(pipeline, self.victim) as loss:
             yield
-            assert loss.killed, "no chunk was read"
+            assert loss.hit, "no task was lost"
 
 
 class _Loss(Background):
+    """Kills until one was hit in the midst of a task, which is then seen to be tried again."""
+
     def __init__(self, pipeline: Pipeline, victim: Callable[[int], psutil.Process]) -> None:
         super().__init__()
-        self._pipeline, self._victim, self.killed = pipeline, victim, False
+        self._pipeline, self._victim, self.hit = pipeline, victim, False
 
     def work(self, number: int) -> None:
-        while not self.stopping.is_set():
-            read = self._pipeline.events("chunk.finished")
-            if read:
-                self._victim(read[-1]["pid"]).kill()
-                self.killed = True
-                return
-            time.sleep(0.05)
+        while not self.stopping.is_set() and not self.hit:
+            readers = {event["pid"] for event in self._pipeline.events("chunk.finished")}
+            busy = next(filter(_works, readers), None)
+            if busy is None:
+                time.sleep(0.02)
+                continue
+            self._victim(busy).kill()
+            deadline = time.monotonic() + 10.0
+            while not self.hit and not self.stopping.is_set() and time.monotonic() < deadline:
+                self.hit = self._tried_again()
+                time.sleep(0.1)
+
+    def _tried_again(self) -> bool:
+        """By Spark, which warns of it, or by Tidemark where Spark does not."""
+        failures = self._pipeline.events("chunk.failed", "error")
+        return "ExecutorLostFailure" in self._pipeline.output or any(
+            "lost its worker" in e["message"] for e in failures
+        )
+
+
+def _works(pid: int) -> bool:
+    """Whether the process lives and computes."""
+    try:
+        process = psutil.Process(pid)
+        before = process.cpu_times()
+        time.sleep(0.05)
+        return bool(process.cpu_times().user > before.user)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def spark_settings(master: str, python: str = sys.executable) -> str:
