@@ -30,7 +30,8 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
     ),
     (
         (
-            r"(?P<sign>INVALID_HANDLE\.SESSION\w+|SESSION_CLOSED|NO_ACTIVE_SESSION|UNAVAILABLE|RETRIES_EXCEEDED|trying to connect to the Java server"
+            r"(?P<sign>INVALID_HANDLE\.SESSION\w+|SESSION_CLOSED|NO_ACTIVE_SESSION|UNAVAILABLE|RETRIES_EXCEEDED"
+            r"|trying to connect to the Java server"
             r"|Answer from Java side is empty|while sending or receiving|stopped SparkContext"
             r"|SparkContext (?:was|has been) (?:shut down|stopped)|All masters are unresponsive|Master removed our application)"
         ),
