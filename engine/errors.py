@@ -5,7 +5,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
 
     TidemarkError                     1
     ├── SpecError                     2   the spec or the arguments are wrong
-    ├── PreflightError                3   the source does not fulfil what is needed
+    ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
     ├── SourceLostError               4   the source can no longer be followed
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
@@ -13,6 +13,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── TableStoppedError             1   one table cannot go on; the others do
     │   ├── TableGoneError            1   the table is no longer there; it may come again
     │   └── DecodeError               1   a value or a packet is not what its type promises
+    ├── SparkLostError                1   Spark cannot be reached, or has ended the session
     ├── SourceChangedError            1   another server answers at the source's address
     └── TransientError                1   worth another try: connections, timeouts, deadlocks
         └── SchemaChangedError        1   a table is not what it was planned as; the log will tell how it changed
@@ -66,7 +67,7 @@ class SpecError(TidemarkError):
 
 
 class PreflightError(TidemarkError):
-    """The source does not fulfil what a pipeline needs; nothing was started."""
+    """The source, or Spark's workers, do not fulfil what a pipeline needs."""
 
     exit_code = 3
 
@@ -105,6 +106,10 @@ class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
 
 
+class SparkLostError(TidemarkError):
+    """Spark cannot be reached, or has ended the session; another run goes on from the last commit."""
+
+
 class SourceChangedError(TidemarkError):
     """Another server answers at the source's address; whether it can be followed is decided before anything is read of it."""
 
@@ -130,6 +135,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TableStoppedError,
         TableGoneError,
         DecodeError,
+        SparkLostError,
         SourceChangedError,
         TransientError,
         SchemaChangedError,

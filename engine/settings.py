@@ -23,6 +23,17 @@ _GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][
 _GTID_POSITION = re.compile(r"\d+-\d+-\d+")
 
 
+_MASTERS = {
+    "local": r"local",
+    "local[*]": r"local\[(\*|\d+)( ?, ?\d+)?\]",
+    "spark://host:port": r"spark://[^\s/,]+:\d+(,[^\s/,]+:\d+)*",
+    "sc://host:port": r"sc://[^\s/]+(/\S*)?",
+    "yarn": r"yarn",
+    "k8s://https://host:port": r"k8s://\S+",
+}
+"""The forms of `spark.master`, as they are shown and as they are recognised."""
+
+
 def startup_time(text: str) -> datetime:
     """The time of `timestamp:<RFC 3339 UTC>`. Raises ValueError when it is not one."""
     with suppress(ValueError):
@@ -276,6 +287,16 @@ class Spark(_Section):
 
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("master")
+    @classmethod
+    def _master(cls, value: str) -> str:
+        if not any(re.fullmatch(form, value) for form in _MASTERS.values()):
+            nearest = difflib.get_close_matches(value, _MASTERS, 1, 0.0)[0]
+            raise ValueError(f"{value!r} is not a master of Spark ({', '.join(_MASTERS)}); nearest: {nearest}")
+        if re.search(r"(?i)[;/]token=", value):
+            raise ValueError("a token is not accepted in a spec; put it into SPARK_CONNECT_AUTHENTICATE_TOKEN")
+        return value
 
 
 class Alerts(_Section):

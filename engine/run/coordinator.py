@@ -57,7 +57,6 @@ from engine.source.ancestry import check_born, has_gtids, went_back
 from engine.source.connect import Connection, Endpoint, Server, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
-from engine.spark.jobs import run_tasks
 from engine.spark.session import Session
 
 _TICK_S = 0.02
@@ -113,12 +112,12 @@ class Coordinator:
         self._failures = 0
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
-            spec.snapshot.readers or session.slots,
+            lambda: spec.snapshot.readers or session.slots,
             control,
             spec.snapshot.max_chunk_memory_bytes,
             journal,
             Cutter(source.endpoint),
-            lambda group, text: run_tasks(session.spark, [group], text),
+            lambda group, text: session.run([group], text),
         )
         self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
         for name, table in ledger.state.tables.items():
@@ -406,7 +405,7 @@ class Coordinator:
             table = self._tables[f.table]
             (able if moving(table, self._plans[f.table].key(table)) else others).append(f)
         ready = [f for f in able if _high(f).order <= known.order]
-        carried = carry_to(known, ready, self._carry, lambda tasks, told: run_tasks(self._session.spark, tasks, told))
+        carried = carry_to(known, ready, self._carry, self._session.run)
         self._replaced = carried.replaced
         for name, error in carried.stopped.items():
             self._stop_table(name, error)
@@ -469,7 +468,7 @@ class Coordinator:
             for n, (start, end) in enumerate(parts)
         ]
         told = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(again)} parts read again, at {known}"
-        reports = run_tasks(self._session.spark, [*refreshes, *tasks], told)
+        reports = self._session.run([*refreshes, *tasks], told)
         for report in reports:
             if "failure" in report:
                 raise from_dict(report["failure"])

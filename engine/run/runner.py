@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import __version__, clock
-from engine.capture.tasks import Warming
 from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, read_alerts
 from engine.errors import (
@@ -224,12 +223,9 @@ class _Run:
         return run_preflight(endpoint, self._spec.source, self._spec.first_server_id(), partial(as_read, self._spec))
 
     def _start_spark(self) -> Any:
-        from engine.spark.jobs import run_tasks
         from engine.spark.session import open_session
 
-        session = open_session(self._spec.name, self._spec.spark)
-        run_tasks(session.spark, [Warming()] * session.slots, "starting the readers")
-        return session
+        return open_session(self._spec)
 
     def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> tuple[Source, State]:
         """The committed state, made when there is none; the source as the coordinator uses it."""

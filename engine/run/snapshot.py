@@ -29,8 +29,9 @@ GROUP_S = 1.0
 """Seconds of work that a group of chunks should be worth."""
 AHEAD = 256
 """So many chunks of a table are cut ahead of its readers at the most."""
-_MOST_READERS = 256
 _ATTEMPTS = 8
+_MOST_READERS = 1024
+"""Each is a thread here that waits for its job."""
 _FIRST_RETRY_S = 0.5
 
 
@@ -60,12 +61,12 @@ class _Group:
 class Snapshot:
     """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others.
 
-    run: runs one group as a Spark job and returns its reports.
+    readers: how many read at once; executors come and go. run: runs one group as a Spark job and returns its reports.
     """
 
     def __init__(
         self,
-        readers: int,
+        readers: Callable[[], int],
         control: Control,
         max_memory: int,
         journal: Journal,
@@ -74,16 +75,15 @@ class Snapshot:
     ) -> None:
         self._usual_readers, self._control = readers, control
         self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
-        self._pool = ThreadPoolExecutor(_MOST_READERS + 1, thread_name_prefix="chunks")
+        self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
         self._log_read_s = 0.0
 
-    @property
     def _readers(self) -> int:
         """Groups that are read at once; it may be changed at any time."""
-        return self._control.pace.settings.readers or self._usual_readers
+        return self._control.pace.settings.readers or self._usual_readers()
 
     def add(self, copying: Copying) -> None:
         """Copy what is not finished of a table."""
@@ -145,7 +145,7 @@ class Snapshot:
             if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
                 most = 1 if copying.fresh else AHEAD - len(copying.waiting)
                 self._cutter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
-        while len(self._jobs) < self._readers + 1:
+        while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
             paused = self._control.controls.pausing
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
             ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=Copying.turn)
@@ -159,11 +159,11 @@ class Snapshot:
     def _start(self, ready: list[Copying], prototype: ChunkGroup) -> None:
         """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
         small = [copying for copying in ready if copying.worth_s <= GROUP_S and not copying.coverage.uncut]
-        tables = small[: max(1, len(small) // (2 * self._readers))] if ready[0] in small else ready[:1]
+        tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
         budget_s = GROUP_S * self._control.pace.share(ROWS_PER_S)
         for copying in tables:
-            chunks = copying.next_chunks(budget_s, self._readers, share=len(tables) == 1)
+            chunks = copying.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
             budget_s -= len(chunks) * copying.each_s
             chosen[copying.table.full_name] = [chunk.number for chunk in chunks]
             requests += [self._request(copying, chunk) for chunk in chunks]
@@ -208,11 +208,21 @@ class Snapshot:
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
             for name, numbers in group.chunks.items():
                 group.copies[name].under_way -= len(numbers)
-            for report in job.result():
+            for report in self._reports(job, group, batch):
                 self._take_report(group.copies[report["table"]], report, group, batch, left)
             for name, unread in left.items():
                 group.copies[name].put_back(unread)
         return batch
+
+    def _reports(self, job: Future[list[Report]], group: _Group, batch: Batch) -> list[Report]:
+        """The job's reports; none when it was lost with its worker."""
+        try:
+            return job.result()
+        except TransientError as error:
+            for name, numbers in group.chunks.items():
+                if not group.copies[name].dropped:
+                    self._retry(group.copies[name], numbers, group.number, error, batch)
+            return []
 
     def _take_cut(self, copying: Copying, job: Future[Cut], batch: Batch) -> None:
         if copying.dropped:

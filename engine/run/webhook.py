@@ -26,7 +26,7 @@ from engine import __version__
 
 MOST_WAITING = 256
 _TIMEOUT_S = 10.0
-_FIRST_RETRY_S, _LONGEST_RETRY_S = 1.0, 60.0
+_FIRST_RETRY_S, _LONGEST_RETRY_S, _CLOSING_RETRY_S = 1.0, 60.0, 0.5
 _WORTH_ANOTHER_TRY = (408, 425, 429)
 """Answers of the 400s that are not for ever; those of the 500s are not either."""
 
@@ -86,11 +86,11 @@ class Webhook:
                 self._failed(problem, retry_s if again else None)
             if not again:
                 return
-            # A run that ends waits little: try oftener then.
-            (self._gone if self._closing.is_set() else self._closing).wait(retry_s)
-            retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
-            if self._closing.is_set():
-                retry_s = self._first_retry_s
+            if self._closing.is_set():  # a run that ends waits little
+                self._gone.wait(min(retry_s, _CLOSING_RETRY_S))
+            else:
+                self._closing.wait(retry_s)
+                retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
 
     def _post(self, body: bytes) -> tuple[str, bool]:
         """What went wrong, empty when nothing did, and whether it is worth another try."""

@@ -12,12 +12,11 @@ from engine.capture.tasks import Report, Task, encode
 _SCHEMA = "report string"
 
 
-def run_tasks(spark: SparkSession, tasks: Sequence[Task], description: str) -> list[Report]:
+def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> list[Report]:
     """Run the tasks, one a Spark task, and return all their reports; blocks. Works in classic and Connect sessions.
 
     Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises when a task fails for good.
     """
-    spark.sparkContext.setJobDescription(description)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

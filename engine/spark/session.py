@@ -1,89 +1,186 @@
-"""The Spark session: made from the spec, with the settings that matter, our code shipped to its workers."""
+"""The Spark session: opened from the spec, our code shipped, its workers asked for what they need, its slots counted."""
 
-import os
-import sys
+import secrets
 import tempfile
+import threading
 import zipfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import SparkSession
+from typing import Any, TypeVar
 
 from engine import __version__
-from engine.errors import SpecError
-from engine.settings import Spark
+from engine.capture.tasks import Report, Task, Warming
+from engine.errors import SparkLostError, TidemarkError
+from engine.settings import Spec
+from engine.spark.failures import explained
+from engine.spark.jobs import run_tasks
+from engine.spark.kinds import Kind, is_local, open_kind, remedy
+from engine.spark.workers import ask, hosts, require, versions
 
-# Each with its reason; sources in FACTS.
-_CONF = {
-    "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less a task
-    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # Python stacks of crashed workers
-    "spark.python.task.killTimeout": "2s",
-    "spark.python.worker.reuse": "true",  # readers keep their connections
-    "spark.sql.shuffle.partitions": "8",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.memory": "1g",
-    # The JVM only carries tasks and reports to and fro: without its optimising compiler and parallel collector it is up in about
-    # half the processor time (measured on two busy cores: 53 and 35 s to warm readers, 74 and 85 s with them).
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-}
+_FIRST_TASK_S = 180.0
+"""A cluster that has run no task of ours so long after the start has no room for us."""
+_LOOK_S = 5.0
+"""How often slots are counted; it also keeps a Connect session alive, which its server ends after an idle hour."""
+_TRIES = 4
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True)
 class Session:
-    """A running session. master, ui (address of Spark's own pages), version, slots (tasks at once)."""
+    """A running session; made by `open_session`. master, ui (address of Spark's own pages, if known), version."""
 
-    spark: SparkSession
-    master: str
-    ui: str | None
-    version: str
-    slots: int
+    def __init__(self, kind: Kind, master: str) -> None:
+        self._kind, self.master, self.ui = kind, master, kind.ui
+        self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
+        self._told = self._overstated = 0
+        self._lost = False
+        self._closing = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
+        self.version: str = kind.spark.version
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once: what Spark says now, less what it said too much at the start."""
+        return max(1, self._told - self._overstated)
+
+    def run(self, tasks: Sequence[Task], description: str) -> list[Report]:
+        """Run the tasks as one job and return all their reports; blocks. Any thread may.
+
+        Raises TransientError when a task's workers were lost as often as Spark tries it, PreflightError for a worker that lacks
+        something, SparkLostError when the session is gone, and whatever Spark raises for any other failure.
+        """
+        try:
+            with _explained(self.master, self._hosts), self._kind.described(description):
+                return run_tasks(self._kind.spark, tasks)
+        except SparkLostError:
+            self._lost = True
+            raise
 
     def describe(self) -> dict[str, Any]:
         """For the journal."""
         return {"master": self.master, "ui": self.ui, "version": self.version, "slots": self.slots}
 
+    def prepare(self, folder: Path) -> None:
+        """Ship our code, ask the workers for what they need, start a reader in each slot and count them.
+
+        folder: the destination's. Raises PreflightError with what the workers lack.
+        """
+        self._kind.ship(_archive(Path(self._code.name)))
+        if self._kind.own_python:
+            self._told = self._kind.slots()
+            self.run([Warming()] * self.slots, "starting the readers")
+        else:
+            with _explained(self.master, self._hosts):
+                answers = _in_time(lambda: self._ask(folder), self.master)
+            require(answers, versions(), folder, remedy(self.master))
+            self._count()
+        if not is_local(self.master):
+            self._watcher.start()
+
+    def _ask(self, folder: Path) -> list[dict[str, Any]]:
+        folder.mkdir(parents=True, exist_ok=True)
+        marker = folder / f".tidemark-{secrets.token_hex(8)}"
+        marker.touch()
+        try:
+            return ask(self._kind.spark, self._enough, marker)
+        finally:
+            marker.unlink()
+
+    @property
+    def _enough(self) -> int:
+        """Tasks that reach every worker: Spark fills all slots before it gives one a second task."""
+        return 2 * max(2, self._kind.slots())
+
+    def _hosts(self) -> list[str]:
+        with suppress(Exception):  # what is being explained is worse
+            return hosts(self._kind.spark, self._enough)
+        return []
+
+    def _count(self) -> None:
+        """Fill all slots and see how many readers there are; again while executors register."""
+        for _ in range(_TRIES):
+            told = max(1, self._kind.slots())
+            reports = self.run([Warming()] * (2 * told), "starting the readers")
+            self._told = self._kind.slots()
+            readers = {(report["host"], report["pid"]) for report in reports}
+            # There may be more readers than slots: a slot may begin its next task before Spark has its last worker back.
+            self._overstated = max(0, told - len(readers))
+            if self._told <= told:
+                return
+
+    def _watch(self) -> None:
+        while not self._closing.wait(_LOOK_S):
+            with suppress(Exception):  # a job will tell
+                self._told = self._kind.slots()
+
     def stop(self) -> None:
         """End the session and its workers."""
-        self.spark.stop()
+        self._closing.set()
+        if self._watcher.is_alive():
+            self._watcher.join(1.0)
+        self._kind.stop(lost=self._lost)
+        self._code.cleanup()
 
 
-def _retrying(master: str) -> str:
-    """`local[N]` never runs a failed task again, `local[N,3]` does."""
-    if master.startswith("local[") and "," not in master:
-        return f"{master[:-1]},3]"
-    return "local[1,3]" if master == "local" else master
+def open_session(spec: Spec) -> Session:
+    """Start or join the session that the spec asks for, ready to run tasks.
+
+    Raises PreflightError when its workers lack what readers need, SparkLostError when nobody answers there.
+    """
+    master = spec.spark.master
+    with _explained(master):
+        session = Session(open_kind(spec.name, spec.spark), master)
+        try:
+            session.prepare(spec.sink.path)
+        except BaseException:
+            session.stop()
+            raise
+        return session
 
 
-def open_session(name: str, settings: Spark) -> Session:
-    """Start (or join) a session. Raises SpecError for a master that this version does not run on."""
-    if not settings.master.startswith("local"):
-        raise SpecError(
-            f"spark.master = {settings.master!r} is not supported by this version, which runs on local[…].",
-            hint='Use spark.master = "local[*]".',
-        )
-    # Workers are forked from a daemon that takes the driver's environment.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName(f"Tidemark {name}").master(_retrying(settings.master))
-    for key, value in {**_CONF, **settings.conf}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("WARN")
-    for archive in _archives():
-        spark.sparkContext.addPyFile(str(archive))
-    context = spark.sparkContext
-    return Session(spark, settings.master, context.uiWebUrl, spark.version, int(context.defaultParallelism))
+@contextmanager
+def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Iterator[None]:
+    """Raise errors of ours for the failures of Spark that are known."""
+    try:
+        yield
+    except TidemarkError:
+        raise
+    except ImportError as error:  # a client's own, such as those that Connect needs
+        raise TidemarkError(
+            f"The runner lacks a Python package that spark.master = {master!r} needs: {error}",
+            detail="Nothing was started.",
+            hint="Install what requirements.txt names for the runner.",
+        ) from error
+    except Exception as error:
+        ours = explained(str(error), master, remedy(master), hosts)
+        if ours is None:
+            raise
+        raise ours from error
 
 
-def _archives() -> Iterator[Path]:
+def _in_time(first: Callable[[], T], master: str) -> T:
+    """What the first job returns. Raises SparkLostError when it does not run; stopping the session then ends it."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="first")
+    try:
+        return pool.submit(first).result(_FIRST_TASK_S)
+    except TimeoutError:
+        raise SparkLostError(
+            f"Spark at {master} has run no task within {_FIRST_TASK_S:.0f} s.",
+            detail="No executor came, or none has a free core or enough memory. Nothing was read.",
+            hint="Look at its own pages: are workers registered, have they free cores, and spark.executor.memory free "
+            "(spark.cores.max limits what other applications take)? Can they reach this host (spark.driver.host)?",
+        ) from None
+    finally:
+        pool.shutdown(wait=False)
+
+
+def _archive(folder: Path) -> Path:
     """The engine's own code as an archive for the workers."""
     root = Path(__file__).resolve().parent.parent
-    target = Path(tempfile.mkdtemp(prefix="tidemark-code-")) / f"tidemark-engine-{__version__}.zip"
+    target = folder / f"tidemark-engine-{__version__}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*.py")):
             archive.write(path, path.relative_to(root.parent))
-    yield target
+    return target

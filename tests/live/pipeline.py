@@ -37,7 +37,7 @@ type = "delta"
 path = "lake"
 merge_interval_s = {merge}
 [spark]
-master = "local[{slots}]"
+{spark}
 """
 
 
@@ -56,6 +56,7 @@ class Pipeline:
         poll: float = 0.5,
         merge: float = 5.0,
         slots: int = 2,
+        spark: str = "",
         source: str = "",
         snapshot: str = "",
         more: str = "",
@@ -72,7 +73,7 @@ class Pipeline:
                 chunk_rows=chunk_rows,
                 poll=poll,
                 merge=merge,
-                slots=slots,
+                spark=spark or f'master = "local[{slots}]"',
                 source=source,
                 snapshot=snapshot,
             )
@@ -120,6 +121,11 @@ class Pipeline:
         self.wait_for(lambda: any(e["state"] == "streaming" for e in self.events("table.state")), runner)
         return runner
 
+    @property
+    def output(self) -> str:
+        """What the runners of `start` have printed, and their Spark."""
+        return self._log.read_text()
+
     def kill(self) -> None:
         """Kill the runners that a failed test left."""
         for runner in self._runners:
@@ -158,10 +164,6 @@ class Pipeline:
                 with suppress(FileNotFoundError):  # it was pruned just now
                     self._epochs[path.name] = json.loads(path.read_text())
         return [self._epochs[name] for name in sorted(self._epochs)]
-
-    def output(self) -> str:
-        """What the runners that were started said, on both outputs."""
-        return self._log.read_text(encoding="utf-8")
 
     def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 240.0) -> None:
         """Wait until `found` is true while the runner lives."""

@@ -73,7 +73,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
     assert _scrape(port)["tidemark_alerts"] == {}
     pipeline.finish(runner)
     assert _told(receiver.got) == [("alert.raised", "table_stopped", a), ("alert.cleared", "table_stopped", a)]
-    lines = [json.loads(line) for line in pipeline.output().splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in pipeline.output.splitlines() if line.startswith("{")]
     assert lines == receiver.got
     for name in ("a", "b"):
         assert_equal(source_table(server, database, name), pipeline.mirror(name))
@@ -111,7 +111,7 @@ def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
     server.execute(f"INSERT INTO `{database}`.c VALUES (1, 'x')")
     pipeline.wait_for(lambda: any(e["tables"].get(f"{database}.c") for e in pipeline.events("epoch.committed")), runner)
     runner.terminate()
-    assert runner.wait(timeout=120) == 1, pipeline.output()[-3000:]
+    assert runner.wait(timeout=120) == 1, pipeline.output[-3000:]
     assert_equal(source_table(server, database, "c"), pipeline.mirror("c"))
     (error,) = pipeline.events("error")
     assert (error["error"], "s3cret" in json.dumps(error)) == ("WebhookError", False)

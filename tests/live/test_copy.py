@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -11,10 +12,18 @@ from tests.live.compare import apply_changes, assert_equal, log_faults, source_t
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
 from tests.live.seed import seed_table
+from tests.live.sessions import SESSIONS, Session, session_of
 from tests.live.workload import Workload
 from tests.servers import Server
 
 LEAST_PER_SECOND = 500
+
+
+@pytest.fixture(params=SESSIONS)
+def session(request: pytest.FixtureRequest) -> Iterator[Session]:
+    """A session of each kind in turn."""
+    with session_of(request.param) as made:
+        yield made
 
 
 def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
@@ -28,11 +37,16 @@ def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_million_rows_under_load_stay_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """One million rows copied under more than 500 transactions a second and followed for 30 s are the source's."""
+def test_a_million_rows_under_load_stay_equal(
+    server: Server, database: str, new_pipeline: PipelineFactory, session: Session
+) -> None:
+    """One million rows copied under more than 500 transactions a second and followed for 30 s are the source's.
+
+    In a session of each kind; on a cluster an executor is killed on the way, on a Connect server a reader.
+    """
     seed_table(server, database, "orders", 1_000_000, binlog=False)
-    pipeline = new_pipeline(server, database)
-    with Workload(server, database, "orders", seed=1, rate=700) as load:
+    pipeline = new_pipeline(server, database, spark=session.settings)
+    with Workload(server, database, "orders", seed=1, rate=700) as load, session.losing_one(pipeline):
         runner = pipeline.follow()
         time.sleep(30)
         counts = load.stop()

@@ -1,4 +1,4 @@
-"""Private MySQL and MariaDB servers for tests, the demo and the benchmark: real ones, on free local ports.
+"""Private MySQL and MariaDB servers for tests, the demo and the benchmark: real ones, on free local ports; Spark in `spark`.
 
 ``start("mysql", gtid=False)`` gives a running `Server`; ``python -m tests.servers.provision`` fetches what is missing.
 """

@@ -45,7 +45,7 @@ class Server:
     def __init__(self, program: Program, options: Options) -> None:
         """Prepare the folder; `launch` starts the process."""
         self.program, self.options = program, options
-        self.host, self.port, self.server_id = "127.0.0.1", _free_port(), next(_server_ids)
+        self.host, self.port, self.server_id = "127.0.0.1", free_port(), next(_server_ids)
         self.flavor, self.version = program.flavor, program.version
         self.folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         (self.folder / OWNER_FILE).write_text(str(os.getpid()))
@@ -174,7 +174,8 @@ def start(flavor: str, **options: Any) -> Server:
     return server
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody uses now."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])

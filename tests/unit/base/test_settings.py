@@ -218,3 +218,46 @@ def test_relative_files_are_taken_from_the_folder_of_the_spec(tmp_path: Path) ->
     assert spec.source.password_file == tmp_path / "secret"
     assert spec.source.tls_ca == Path("/etc/ca.pem")
     assert spec.sink.path == tmp_path / "lake"
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        "local",
+        "local[*]",
+        "local[4]",
+        "local[4, 2]",
+        "spark://h:7077",
+        "spark://h:7077,g:7077",
+        "spark://[::1]:7077",
+        "sc://h",
+        "sc://h:15002/;use_ssl=true;user_id=x",
+        "yarn",
+        "k8s://https://h:6443",
+    ],
+)
+def test_masters_of_every_form_are_taken_as_they_are(master: str) -> None:
+    """Spark's own forms."""
+    assert parse(f'{GOOD}[spark]\nmaster = "{master}"', SPEC).spark.master == master
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        ("lokal[2]", "nearest: local[*]"),
+        ("local[x]", "nearest: local[*]"),
+        ("spark:/h:7077", "nearest: spark://host:port"),
+        ("spark://h", "nearest: spark://host:port"),
+        ("connect://h:15002", "nearest: sc://host:port"),
+        ("sc:h:15002", "nearest: sc://host:port"),
+        ("YARN", "nearest: yarn"),
+        ("k8s:https://h", "nearest: k8s://https://host:port"),
+        ("sc://h:443/;token=abc", "put it into SPARK_CONNECT_AUTHENTICATE_TOKEN"),
+    ],
+)
+def test_unknown_masters_name_the_nearest_form(master: str, said: str) -> None:
+    """Nothing is started; a token is a secret, and has its own place."""
+    with pytest.raises(SpecError) as raised:
+        parse(f'{GOOD}[spark]\nmaster = "{master}"', SPEC)
+    assert said in raised.value.message
+    assert "abc" not in raised.value.message

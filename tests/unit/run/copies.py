@@ -108,13 +108,12 @@ class Copies:
     def __init__(
         self, folder: Path, tables: Iterable[Copying], readers: int, answer: Callable[[ChunkGroup], list[Report]]
     ) -> None:
-        self.answer, self.cutter = answer, Cutting()
+        self.answer, self.readers, self.cutter = answer, readers, Cutting()
         self.finished: set[tuple[str, int]] = set()
         self._path, self._gate = folder / "j.jsonl", threading.Event()
         self.journal = Journal(self._path, "r")
-        self.snapshot = Snapshot(
-            readers, Control(Directory(folder), self.journal), 1 << 20, self.journal, self.cutter, self._run
-        )  # type: ignore[arg-type]
+        control = Control(Directory(folder), self.journal)
+        self.snapshot = Snapshot(lambda: self.readers, control, 1 << 20, self.journal, self.cutter, self._run)  # type: ignore[arg-type]
         for table in tables:
             self.snapshot.add(table)
 

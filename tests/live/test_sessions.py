@@ -1,0 +1,116 @@
+"""Sessions other than local ones: workers that lack something, that join late, and a server that dies."""
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import DatabaseFactory
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.live.seed import seed_table
+from tests.live.sessions import spark_settings
+from tests.servers import Pool, Server
+from tests.servers.spark import Cluster, ConnectServer
+
+
+@pytest.fixture
+def mysql(servers: Pool) -> Server:
+    """One server is enough where Spark is what is tested."""
+    return servers.get("mysql")
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> str:
+    """An interpreter without any package."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
+    return str(tmp_path / "bare/bin/python")
+
+
+@pytest.fixture(params=["standalone", "connect"])
+def bare_workers(request: pytest.FixtureRequest, bare_python: str) -> Iterator[str]:
+    """The [spark] of a cluster and of a server whose workers run that interpreter."""
+    if request.param == "standalone":
+        with Cluster(workers=1) as cluster:
+            yield spark_settings(cluster.master, bare_python)
+    else:
+        with ConnectServer(python=bare_python) as connect:
+            yield spark_settings(connect.master)
+
+
+def test_a_worker_without_packages_is_named(
+    mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory, bare_workers: str, bare_python: str
+) -> None:
+    """Which package, on which host, in which interpreter, and what to do; the run ends with 3 before a row is read."""
+    database = new_database(mysql)
+    seed_table(mysql, database, "orders", 10)
+    pipeline = new_pipeline(mysql, database, spark=bare_workers)
+    result = pipeline.command("run", "--until", "snapshot")
+    assert result.returncode == 3, result.stderr[-3000:]
+    told = " ".join(result.stderr.split())
+    assert f"pymysql on {socket.gethostname()}" in told
+    assert f"Their Python is {bare_python}." in told.replace("/ ", "/")
+    assert "pip install" in told
+    assert not pipeline.events("chunk.assigned")
+    assert pipeline.events("run.ended")[-1]["error"]["error"] == "PreflightError"
+
+
+@pytest.mark.slow
+def test_a_connect_server_that_dies_ends_the_run_and_the_next_one_resumes(
+    mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The run says that Spark is lost and ends with 1; what was committed is not read again."""
+    database = new_database(mysql)
+    seed_table(mysql, database, "orders", 400_000, binlog=False)
+    with ConnectServer() as connect:
+        pipeline = new_pipeline(mysql, database, chunk_rows=4_000, spark=spark_settings(connect.master))
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: len(pipeline.epochs()) > 3, runner)
+        connect.kill()
+        assert runner.wait(timeout=120) == 1
+        error = pipeline.events("run.ended")[-1]["error"]
+        assert (error["error"], connect.master in error["message"]) == ("SparkLostError", True), error
+        committed = {c["chunk"] for e in pipeline.epochs() for t in e["tables"].values() for c in t.get("chunks", [])}
+        connect.start()
+        pipeline.run("caught-up")
+    assert_equal(source_table(mysql, database, "orders"), pipeline.mirror("orders"))
+    second = pipeline.events("run.started")[-1]["run"]
+    again = {n for e in pipeline.events("chunk.assigned") if e["run"] == second for n in e["chunks"]}
+    assert not again & committed
+    assert again
+
+
+@pytest.mark.slow
+def test_a_worker_that_joins_gets_work(
+    mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
+) -> None:
+    """One core is one slot, whatever Spark calls its parallelism; the second reader comes with the second Worker."""
+    database = new_database(mysql)
+    seed_table(mysql, database, "orders", 300_000, binlog=False)
+    with Cluster(workers=1) as cluster:
+        pipeline = new_pipeline(mysql, database, chunk_rows=5_000, spark=spark_settings(cluster.master))
+        runner = pipeline.follow()
+        assert pipeline.events("run.connected")[0]["spark"]["slots"] == 1
+        assert len({event["pid"] for event in pipeline.events("chunk.finished")}) == 1
+        cluster.add_worker()
+        readers = set[int]()
+        for copies in range(2, 8):  # one is over in seconds, and the executor takes some to register
+            assert pipeline.command("redump", "--table", f"{database}.orders").returncode == 0
+            pipeline.wait_for(partial(_copied, pipeline, copies), runner)
+            readers = {event["pid"] for event in pipeline.events("chunk.finished")}
+            if len(readers) > 1:
+                break
+        assert len(readers) == 2
+        runner.send_signal(signal.SIGTERM)
+        assert runner.wait(timeout=120) == 0
+
+
+def _copied(pipeline: Pipeline, times: int) -> bool:
+    """Whether the table has been copied so often."""
+    return len([e for e in pipeline.events("table.state") if e["state"] == "streaming"]) >= times

@@ -1,0 +1,76 @@
+"""What failures of Spark mean: by texts that Spark 4.3 wrote."""
+
+import pytest
+
+from engine.errors import PreflightError, SparkLostError, TransientError
+from engine.spark.failures import explained
+
+LOST = (
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 "
+    "(TID 9) (10.0.0.7 executor 4): "
+)
+VERSIONS = (
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with "
+    "different minor versions.\nPlease check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are correctly set."
+)
+CRASHED = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+
+
+def message(text: str, *hosts: str) -> str:
+    """What is said, where these hosts run tasks."""
+    error = explained(text, "spark://m:7077", "set PYTHON", lambda: hosts)
+    assert error is not None
+    assert error.detail
+    assert error.hint
+    return f"{type(error).__name__}: {error.message}"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LOST + CRASHED, "TransientError: A task lost its worker on 10.0.0.7 (Python worker exited unexpectedly)"),
+        (LOST + "ExecutorLostFailure (executor 4 exited) Reason: Command exited with code 137", "on 10.0.0.7 (ExecutorLost"),
+        (LOST + "ModuleNotFoundError: No module named 'pymysql.cursors'", "on 10.0.0.7 lacks the Python package pymysql."),
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed", "of spark://m:7077 lacks the Python package PyArrow."),
+        (LOST + 'Cannot run program "py9": error=2, No such file', "workers on 10.0.0.7 have no Python interpreter py9."),
+        ("<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE", "(UNAVAILABLE)"),
+        ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid.", "ended the session (INVALID_HANDLE.SESSION_NOT_FOUND)"),
+        ("Cannot call methods on a stopped SparkContext.", "SparkLostError: Spark at spark://m:7077 cannot be reached"),
+        ("Job 3 cancelled because SparkContext was shut down; ExecutorLostFailure", "SparkLostError"),
+    ],
+)  # fmt: skip
+def test_known_failures_are_told_with_their_host(text: str, said: str) -> None:
+    """Which package, which host; a session that ends loses its workers too, and is what is told."""
+    assert said in message(text)
+
+
+def test_hosts_are_asked_where_spark_does_not_name_one() -> None:
+    """It drops the host from errors that Python raised; one of several is said to be one of several."""
+    assert (
+        message(VERSIONS, "a") == "PreflightError: Spark's workers on a run Python 3.12, and this runner Python 3.11."
+    )
+    assert "workers on one of a, b run Python 3.12" in message(VERSIONS, "b", "a")
+    assert "workers of spark://m:7077 run Python 3.12" in message(VERSIONS)
+
+
+def test_hosts_are_not_asked_of_a_session_that_is_lost() -> None:
+    """Nobody would answer."""
+
+    def never() -> list[str]:
+        raise AssertionError
+
+    for text, kind in (("SESSION_CLOSED", SparkLostError), (CRASHED, TransientError)):
+        assert type(explained(text, "sc://h", "", never)) is kind
+
+
+def test_what_is_not_known_is_left_as_it_is() -> None:
+    """It may be a fault of our own: its stack must be seen."""
+    assert explained("ZeroDivisionError: division by zero", "sc://h", "", list) is None
+
+
+def test_remedies_are_named() -> None:
+    """Where another interpreter is named is part of the hint."""
+    error = explained(VERSIONS, "sc://h", "start it with PYSPARK_PYTHON", list)
+    assert isinstance(error, PreflightError)
+    assert error.exit_code == 3
+    assert "start it with PYSPARK_PYTHON" in error.hint

@@ -1,0 +1,148 @@
+"""A session with a kind that needs no Spark: what is asked of workers, how slots are counted, what becomes of failures."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.capture.tasks import Report, Task
+from engine.errors import PreflightError, SparkLostError, TidemarkError
+from engine.spark import session as sessions
+from engine.spark.session import Session
+from engine.spark.workers import answer
+
+
+class Fake:
+    """A kind that says it has `told` slots and in truth has `real` ones."""
+
+    version = "4.3.0"
+    ui: str | None = None
+
+    def __init__(self, told: int = 2, real: int = 2, *, own_python: bool = False) -> None:
+        self.told, self.real, self.own_python = told, real, own_python
+        self.spark: Any = self
+        self.archives: list[Path] = []
+        self.stopped: list[bool] = []
+        self.failure: Exception | None = None
+        self.jobs: list[int] = []
+        self.join: list[int] = []
+
+    def ship(self, archive: Path) -> None:
+        assert archive.exists()
+        self.archives.append(archive)
+
+    def slots(self) -> int:
+        return self.told
+
+    def described(self, description: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def stop(self, *, lost: bool) -> None:
+        self.stopped.append(lost)
+
+    def run_tasks(self, _: Any, tasks: Sequence[Task]) -> list[Report]:
+        if self.failure:
+            raise self.failure
+        self.jobs.append(len(tasks))
+        if self.join:  # an executor registers meanwhile
+            self.told = self.real = self.join.pop(0)
+        return [{"host": "h", "pid": n % self.real} for n in range(len(tasks))]
+
+    def ask(self, _: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
+        return [json.loads(answer(str(marker)))] * tasks
+
+
+@contextmanager
+def opened(
+    kind: Fake, monkeypatch: pytest.MonkeyPatch, folder: Path, master: str = "spark://m:7077"
+) -> Iterator[Session]:
+    """A session of that kind that is ready, looking often."""
+    monkeypatch.setattr(sessions, "run_tasks", kind.run_tasks)
+    monkeypatch.setattr(sessions, "ask", kind.ask)
+    monkeypatch.setattr(sessions, "hosts", lambda *_: ["h"])
+    monkeypatch.setattr(sessions, "_LOOK_S", 0.01)
+    session = Session(kind, master)
+    try:
+        session.prepare(folder / "lake")
+        yield session
+    finally:
+        session.stop()
+
+
+def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its workers run this interpreter on this machine: one job starts them, and the destination is not touched."""
+    kind = Fake(own_python=True)
+    with opened(kind, monkeypatch, tmp_path, "local[2]") as session:
+        assert (session.slots, kind.jobs) == (2, [2])
+    assert not (tmp_path / "lake").exists()
+    assert not kind.archives[0].exists()
+    assert kind.stopped == [False]
+
+
+def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Spark's account is corrected by what the start showed, and followed from there."""
+    kind = Fake(told=2, real=1)
+    with opened(kind, monkeypatch, tmp_path) as session:
+        assert session.slots == 1
+        kind.told = 5
+        deadline = time.monotonic() + 5
+        while session.slots != 4 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert session.slots == 4
+        assert session.describe() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
+    assert list((tmp_path / "lake").iterdir()) == []  # the file that workers looked for is gone
+
+
+def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As long as there are more of them after a count, it is repeated."""
+    kind = Fake(told=1, real=1)
+    kind.join = [2, 4]
+    with opened(kind, monkeypatch, tmp_path) as session:
+        assert session.slots == 4
+        assert kind.jobs == [2, 4, 8]
+
+
+def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By what they answer, or by Spark's refusal to run Python of another version there."""
+    kind = Fake()
+    kind.ask = lambda *_: [{"host": "h", "pid": 1, "python": "p", "found": {}, "sees": True}]  # type: ignore[method-assign]
+    with pytest.raises(PreflightError, match="pymysql on h"), opened(kind, monkeypatch, tmp_path):
+        pass
+
+    def refuse(*_: Any) -> list[dict[str, Any]]:
+        text = "Python in worker has different version: 3.12 than that in driver: 3.11, PySpark"
+        raise RuntimeError(text)
+
+    kind.ask = refuse  # type: ignore[method-assign]
+    with pytest.raises(PreflightError, match=r"workers on h run Python 3\.12"), opened(kind, monkeypatch, tmp_path):
+        pass
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+def test_a_cluster_without_room_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A job that never begins is not waited for for ever."""
+    kind = Fake()
+    kind.ask = lambda *_: time.sleep(0.5) or []  # type: ignore[method-assign, func-returns-value]
+    monkeypatch.setattr(sessions, "_FIRST_TASK_S", 0.05)
+    with pytest.raises(SparkLostError, match="has run no task"), opened(kind, monkeypatch, tmp_path):
+        pass
+
+
+def test_a_lost_session_is_not_ended_politely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nobody is there to be told; unknown failures are left as they are, and missing packages here are not the workers'."""
+    kind = Fake()
+    with opened(kind, monkeypatch, tmp_path) as session:
+        kind.failure = ZeroDivisionError("a fault of our own")
+        with pytest.raises(ZeroDivisionError):
+            session.run([], "")
+        kind.failure = ImportError("No module named 'grpc'")
+        with pytest.raises(TidemarkError, match="The runner lacks a Python package"):
+            session.run([], "")
+        kind.failure = RuntimeError("StatusCode.UNAVAILABLE")
+        with pytest.raises(SparkLostError, match="spark://m:7077 cannot be reached"):
+            session.run([], "")
+    assert kind.stopped == [True]
