@@ -58,7 +58,7 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
     _told(pipeline, runner, "pause", "--table", "d.b")
     pipeline.wait_for(lambda: _chunks(pipeline, "a") >= 4, runner)
-    assert pipeline.status()["waiting_for"] == "at most 200 rows/s"
+    pipeline.wait_for(lambda: pipeline.status()["waiting_for"] == "at most 200 rows/s", runner)
     runner.kill()
     runner.wait()
     server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 7 = %s", (0,))
@@ -71,7 +71,7 @@ def test_tables_are_paused_limited_and_held_back(
     before = _chunks(pipeline, "b")
     time.sleep(2)
     assert _chunks(pipeline, "b") == before
-    assert pipeline.status()["waiting_for"] == "paused by command"
+    pipeline.wait_for(lambda: pipeline.status()["waiting_for"] == "paused by command", runner)
 
     with ExitStack() as load:
         _told(pipeline, runner, "throttle", "max_load.Threads_running=8", "max_rows_per_s=100000")
