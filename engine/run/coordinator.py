@@ -9,7 +9,6 @@ Chunks are read by jobs of their own all the while: the log never waits for the 
 """
 
 import math
-from collections import deque
 from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -124,15 +123,21 @@ class Coordinator:
             if not table.stopped and not table.copied:
                 self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
 
-    def _copying(self, table: Table, plan: Plan, coverage: Coverage) -> Copying:
+    def _copying(
+        self,
+        table: Table,
+        plan: Plan,
+        coverage: Coverage,
+        refresh: str | None = None,
+        keys: tuple[Bound, ...] = (),
+    ) -> Copying:
         folder_of = mirror_folder if table.key else changes_folder
         folder = folder_of(self._spec.sink.path, table.database, table.name)
         rank, shape = self._spec.snapshot.rank(table.database, table.name), self._shape(table)
-        return Copying(table, plan, folder, rank, coverage, shape=shape)
+        return Copying(table, plan, folder, rank, coverage, shape, refresh, keys)
 
     def _reading_again(self, name: str, coverage: Coverage, command: str, keys: tuple[Bound, ...]) -> Copying:
-        copying = self._copying(self._tables[name], self._plans[name], coverage)
-        return replace(copying, refresh=command, keys=keys, waiting=deque())
+        return self._copying(self._tables[name], self._plans[name], coverage, command, keys)
 
     def _check_ranges(self, name: str, redump: Redump) -> None:
         table, key = self._tables[name], self._plans[name].key(self._tables[name])
