@@ -187,6 +187,14 @@ def _connected(body: Mapping[str, Any]) -> str:
     return f"Connected to {server}{cluster}"
 
 
+def _controls(body: Mapping[str, Any]) -> str:
+    tables, limits = body.get("tables"), body.get("throttle")
+    parts = ["no table is read"] if body.get("snapshot") else []
+    parts += [f"{', '.join(map(str, tables))} not read"] if isinstance(tables, list) and tables else []
+    parts += [f"{name} {value}" for name, value in limits.items()] if isinstance(limits, dict) else []
+    return "; ".join(parts) or "nothing is paused or limited but by the spec"
+
+
 def _values_of(columns: Any) -> str:
     known = columns if isinstance(columns, dict) else {}
     return ", ".join(f"{words.plural(count, 'value')} of {column}" for column, count in known.items())
@@ -208,6 +216,7 @@ _PLAIN: dict[str, Any] = {
     "run.started": lambda b: f"Run {b.get('run')} started on {b.get('host')}, pid {b.get('pid')}",
     "run.connected": _connected,
     "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
+    "run.controls": lambda b: f"Set: {_controls(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
     "table.planned": lambda b: f"Planned {_planned(b)}: {b.get('reason')}",
     "redump.chunk": lambda b: (

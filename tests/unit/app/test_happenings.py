@@ -105,3 +105,17 @@ def test_no_line_is_fatal(name: str, data: st.DataObject) -> None:
     assert len(happenings([Event(ago(0), "r", 1, name, None, json.dumps(body))])) == 1
     assert len(happenings([Event(ago(0), "r", 1, name, None, json.dumps({}))])) == 1
     assert len(happenings([Event(ago(0), "r", 1, name, None, "torn")])) == 1
+
+
+def test_what_operators_set_is_a_sentence() -> None:
+    """Pauses and limits, or that there are none."""
+    told = [
+        event(1, "run.controls", throttle={"readers": 2}, snapshot=True, tables=["d.a", "d.b"]),
+        event(2, "run.controls", throttle={}, snapshot=False, tables=[]),
+        event(3, "redump.chunk", table="d.a", rows=1200, ghosts=1),
+    ]
+    assert [line.text for line in happenings(told)] == [
+        "Read 1.2k rows again, with 1 ghost",
+        "Set: nothing is paused or limited but by the spec",
+        "Set: no table is read; d.a, d.b not read; readers 2",
+    ]
