@@ -151,10 +151,12 @@ class Pipeline:
         return found
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """The journal of all runs, oldest first; only events of these kinds when some are named."""
-        lines = [
-            line for path in sorted((self.home / "journal").glob("*.jsonl")) for line in path.read_text().splitlines()
-        ]
+        """The journal of all runs, oldest first; only events of these kinds when some are named.
+
+        What follows the last end of a line is still being written.
+        """
+        journals = sorted((self.home / "journal").glob("*.jsonl"))
+        lines = [line for path in journals for line in path.read_text().split("\n")[:-1]]
         return [event for line in lines if (event := json.loads(line)) and (not kinds or event["event"] in kinds)]
 
     def epochs(self) -> list[dict[str, Any]]:
