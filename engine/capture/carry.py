@@ -11,6 +11,7 @@ epoch k comes after it, in the log's order. A chunk whose high watermark lies be
 high watermark lies before it is carried there by a second backfill of its file.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.capture.backfill import reduce_changes, without
+from engine.capture.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.binlog import BinlogStretch
 from engine.capture.chunk import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
@@ -55,15 +56,20 @@ class Carry:
         except TidemarkError as error:
             yield {"table": self.request.table.full_name, "chunk": self.request.number, "failure": error.as_dict()}
 
-    def _carried(self) -> dict[str, Any]:
-        request, shape = self.request, self.request.shape
-        table = shape.tolerant(request.table)
+    def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
+        """The changes on the way, reduced to their effect on the rows `within`, and the dates of theirs that became NULL."""
+        shape = self.request.shape
+        table = shape.tolerant(self.request.table)
         stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
         changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
+        reduced = reduce_changes(changes, image_schema(table), table.key, within)
+        return reduced, shape.counted(stretch.nulled[table.full_name])
+
+    def _carried(self) -> dict[str, Any]:
+        request, shape, schema = self.request, self.request.shape, self.request.schema
         with closing(ServerOrder(self.endpoint)) as order:
-            reduced = reduce_changes(changes, image_schema(table), table.key, request.within(order))
-        nulled, schema = shape.counted(stretch.nulled[table.full_name]), request.schema
-        report = {"table": table.full_name, "chunk": request.number, "nulled": nulled}
+            reduced, nulled = self.reduced(request.within(order))
+        report = {"table": request.table.full_name, "chunk": request.number, "nulled": nulled}
         if not reduced.changes:
             return {**report, "files": [f.as_dict() for f in self.files], "rows": sum(f.rows for f in self.files)}
         with chunk_writer(request, schema) as writer:

@@ -115,12 +115,12 @@ def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: st
     """
     count = rows.num_rows
     facts = [
-        pa.array([kind] * count, pa.string()),
+        pa.repeat(kind, count),
         pa.nulls(count, pa.timestamp("us", "UTC")),
-        pa.array([position] * count, pa.string()),
+        pa.repeat(position, count),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
         pa.nulls(count, pa.string()),
-        pa.array([command] * count, pa.string()),
+        pa.repeat(pa.scalar(command, pa.string()), count),
     ]
     return pa.table([*rows.columns, *facts], schema=log_schema(rows.schema))
 

@@ -29,15 +29,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.capture.backfill import Within, among, reduce_changes, without
-from engine.capture.binlog import BinlogStretch
+from engine.capture.backfill import Within, among, without
+from engine.capture.carry import Carry
 from engine.capture.changes import dumped, log_schema
 from engine.capture.chunk import (
     ChunkRequest,
     ChunkResult,
     Timings,
     backfill,
-    changes_of,
     chunk_writer,
     read_chunk,
     read_rows,
@@ -52,7 +51,6 @@ from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint
-from engine.source.positions import Position
 
 _KEYS_A_STATEMENT = 500
 
@@ -156,48 +154,39 @@ def _condition(request: ChunkRequest) -> pc.Expression | None:
 
 @dataclass(frozen=True)
 class Refresh:
-    """A task: carry a part that was read again from `start`, where it is exact, to `end`, and write it as changes of there.
+    """A task: carry a part that was read again to `carry.end`, and write it as changes of there.
 
-    files: of its rows; ghosts: of the rows that the mirror holds beside them. folder: of the change log. first_seq: `_tm_seq` of
-    the first change. command: the id that marks them.
+    ghosts: the file of the rows that the mirror holds beside its own. folder: of the change log. first_seq: `_tm_seq` of the
+    first change. command: the id that marks them.
     """
 
-    endpoint: Endpoint
-    first_server_id: int
-    mariadb: bool
-    request: ChunkRequest
-    files: tuple[DataFile, ...]
+    carry: Carry
     ghosts: tuple[DataFile, ...]
-    start: Position
-    end: Position
     folder: Path
     first_seq: int
     command: str
 
     def run(self) -> Iterator[dict[str, Any]]:
         """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""
-        name, number = self.request.table.full_name, self.request.number
-        told = {"refresh": self.command, "table": name, "chunk": number}
+        request = self.carry.request
+        told = {"refresh": self.command, "table": request.table.full_name, "chunk": request.number}
         try:
             yield {**told, **self._written()}
         except TidemarkError as error:
             yield {**told, "failure": error.as_dict()}
 
     def _written(self) -> dict[str, Any]:
-        request, shape = self.request, self.request.shape
-        table, published = shape.tolerant(request.table), shape.published(request.table)
-        stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
-        changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
-        with closing(ServerOrder(self.endpoint)) as order:
-            within = _within(request, list(self.files), order)
-            reduced = reduce_changes(changes, image_schema(table), table.key, within)
+        carry, request, shape = self.carry, self.carry.request, self.carry.request.shape
+        table, published = request.table, shape.published(request.table)
+        with closing(ServerOrder(carry.endpoint)) as order:
+            reduced, nulled = carry.reduced(_within(request, list(carry.files), order))
         schema = image_schema(published)
         writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, "_tm_seq"))
         kinds, seq = [0, 0, 0, 0], self.first_seq
         left = [] if not request.keys else [identities(request.table, request.keys)]
         with writer:
             for kind, rows in self._parts(reduced.touched, shape.apply(reduced.upserts), schema):
-                writer.write(dumped(rows, KINDS[kind], str(self.end), seq, self.command))
+                writer.write(dumped(rows, KINDS[kind], str(carry.end), seq, self.command))
                 kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
                 if kind == INSERT:
                     left = [without(some, rows.select(table.key)) for some in left]
@@ -206,14 +195,14 @@ class Refresh:
             "files": [file.as_dict() for file in files],
             "kinds": kinds,
             "next_seq": seq,
-            "nulled": dict(shape.counted(stretch.nulled[table.full_name])),
+            "nulled": dict(nulled),
             "missing": _texts(request.keys, request.table, left[0]) if left else [],
         }
 
     def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
-        for kind, files in ((DELETE, self.ghosts), (INSERT, self.files)):
+        for kind, files in ((DELETE, self.ghosts), (INSERT, self.carry.files)):
             for file in files:
-                for batch in pq.ParquetFile(self.request.folder / file.name).iter_batches():
+                for batch in pq.ParquetFile(self.carry.request.folder / file.name).iter_batches():
                     yield kind, without(conformed(pa.Table.from_batches([batch]), schema), touched)
         yield INSERT, conformed(upserts, schema)
 

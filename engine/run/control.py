@@ -19,6 +19,7 @@ from engine import clock
 from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
 from engine.errors import PipelineHeldError, SpecError, TidemarkError
 from engine.events import Journal
+from engine.layout import folder_name
 from engine.ledger.state import TableState
 from engine.run.controls import Controls, load_controls, save_controls
 from engine.run.machine import IllegalEventError, after
@@ -66,9 +67,8 @@ class Control:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self.state, self.phase, self.spark_ui = "starting", "starting", None
-        self.tables: Callable[[], Mapping[str, TableState]] | None = (
-            None  # commands about tables wait until it is known
-        )
+        # What tables the pipeline has; commands about tables wait until it is known.
+        self.tables: Callable[[], Mapping[str, TableState]] | None = None
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
         self._started = clock.utc_text()
@@ -114,7 +114,7 @@ class Control:
         """It is carried out."""
         took_s = self._close(redump)
         self._journal.write("command.done", id=redump.identity, verb="redump", duration_s=took_s, result=result)
-        self._keep(redump.path, "done")
+        self._keep(redump.path, "done", redump.identity)
 
     def refused(self, redump: Redump, error: TidemarkError) -> None:
         """It was accepted, and cannot be carried out."""
@@ -189,7 +189,7 @@ class Control:
             self._refuse(path, told, f"The file is not a command: {error!r}.")
             return
         arguments = command.get("arguments") or {}
-        if (self._directory.inbox / "done" / path.name).exists():
+        if self._kept("done", identity).exists():
             self._refuse(path, told, "It was carried out already.")
         elif verb not in VERBS:
             self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
@@ -215,7 +215,7 @@ class Control:
                 return
             self._journal.write("command.accepted", **told)
             self._open.append((identity, verb, clock.monotonic_s()))
-            self._keep(path, "done")
+            self._keep(path, "done", identity)
             self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
 
     def _set(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
@@ -233,7 +233,7 @@ class Control:
         self.pace.settings = throttled(self._spec_throttle, controls.throttle)
         self._journal.write("run.controls", **asdict(controls))
         self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
-        self._keep(path, "done")
+        self._keep(path, "done", str(told["id"]))
 
     def _changed(self, verb: str, arguments: Any) -> Controls | None:
         """The controls after a command; None while it cannot be judged. Raises SpecError."""
@@ -268,14 +268,18 @@ class Control:
         self._redumps.append(redump)
 
     def _refuse(self, path: Path, told: dict[str, Any], message: str) -> None:
-        self._keep(path, "refused")
+        self._keep(path, "refused", str(told["id"]))
         self._journal.write("command.refused", **told, message=message)
 
-    def _keep(self, path: Path, folder: str) -> None:
+    def _kept(self, folder: str, identity: str) -> Path:
+        """Where a command is kept; its id may hold anything."""
+        return self._directory.inbox / folder / f"{folder_name(identity)}.json"
+
+    def _keep(self, path: Path, folder: str, identity: str) -> None:
         """Move a command's file out of the inbox, to be looked at; the newest are kept."""
         kept = self._directory.inbox / folder
         kept.mkdir(exist_ok=True)
-        path.replace(kept / path.name)
+        path.replace(self._kept(folder, identity))
         for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             old.unlink(missing_ok=True)
 

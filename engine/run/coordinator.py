@@ -425,23 +425,10 @@ class Coordinator:
         return Carry(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
 
     def _refresh(self, finished: Finished, known: Position, first_seq: int) -> Refresh:
-        carry = self._carry(finished, known)
         table = self._tables[finished.table]
         folder = changes_folder(self._spec.sink.path, table.database, table.name)
         assert finished.refresh is not None
-        return Refresh(
-            carry.endpoint,
-            carry.first_server_id,
-            carry.mariadb,
-            carry.request,
-            carry.files,
-            finished.ghosts,
-            carry.start,
-            known,
-            folder,
-            first_seq,
-            finished.refresh,
-        )
+        return Refresh(self._carry(finished, known), finished.ghosts, folder, first_seq, finished.refresh)
 
     def _read_log(
         self,

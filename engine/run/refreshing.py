@@ -64,8 +64,8 @@ class Refreshes:
         """Whether something was read and is not committed."""
         return bool(self._read)
 
-    def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> dict[str, str]:
-        """Start what can be; the tables that are to be copied again instead, as they are not followed now, with their commands."""
+    def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
+        """Start what can be; returns the tables that are to be copied again instead, as they are not followed now."""
         for redump in self._control.redumps():
             if redump.identity not in self._works:
                 self._works[redump.identity] = self._split(redump, tables, captured)
@@ -74,7 +74,7 @@ class Refreshes:
                 self._start(work, tables, captured)
             except SpecError as error:
                 self._end(work, error)
-        return {name: identity for identity, work in self._works.items() for name in work.again}
+        return {name for work in self._works.values() for name in work.again}
 
     def _split(
         self, redump: Redump, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]

@@ -80,7 +80,7 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
     send_command(directory, "resume")
     _wait(lambda: not control.paused)
     kept = directory.inbox / "done" / f"{identity}.json"
-    (directory.inbox / f"{identity}.json").write_text(kept.read_text())
+    (directory.inbox / "another_name.json").write_text(kept.read_text())
     _wait((directory.inbox / "refused" / f"{identity}.json").exists)
     _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
     assert control.state == "running"
