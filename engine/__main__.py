@@ -297,6 +297,7 @@ def redump(
         str,
         typer.Option("--keys", help="Rows by their keys: k1,k2, or a file with one a line; several columns as JSON."),
     ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would reach.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
@@ -308,10 +309,24 @@ def redump(
 
     if bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
-    _, directory = _opened(spec_file)
+    spec, directory = _opened(spec_file)
     arguments = arguments_of(table or [], chunk, limits, keys)
-    check(directory, arguments)
-    _send(spec_file, "redump", arguments, reason, as_json=as_json)
+    if not dry_run:
+        check(directory, arguments)
+        _send(spec_file, "redump", arguments, reason, as_json=as_json)
+        return
+    from engine.run.reach import reach
+
+    reached = reach(directory, spec.sink.path, arguments)
+    if as_json:
+        _print({"arguments": arguments, "tables": [one.as_dict() for one in reached]})
+        return
+    grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
+    for one in reached:
+        rows = "?" if one.rows is None else f"{one.rows:,}"
+        grid.add_row(one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", f"{one.way}: {one.why}")
+    out.print(grid)
+    out.print("Nothing was sent.")
 
 
 def _status(directory: Directory, name: str) -> dict[str, Any]:

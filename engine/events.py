@@ -103,8 +103,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
     # What operators have set (`run.controls`).
     "run.controls": ("throttle", "snapshot", "tables"),
-    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump.
-    "command.accepted": ("id", "verb", "actor", "reason"),
+    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump. `what`: of a redump, what is read again, in words.
+    "command.accepted": ("id", "verb", "actor", "reason", "what"),
     "command.refused": ("id", "verb", "actor", "reason", "message"),
     # `result`: of a redump {"rows", "ghosts"}, with "missing" and "missing_keys" where keys were asked for.
     "command.done": ("id", "verb", "duration_s", "result"),

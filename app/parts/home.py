@@ -116,3 +116,13 @@ def log_tail(where: Directory, lines: int = 40) -> str:
             return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
     except OSError:
         return ""
+
+
+def choose(names: list[str]) -> str:
+    """Let a pipeline be chosen: that of the address, else the first."""
+    wanted = st.query_params.get("pipeline")
+    if "pipeline" not in st.session_state and wanted in names:
+        st.session_state["pipeline"] = wanted
+    return (
+        st.selectbox("Pipeline", names, key="pipeline", label_visibility="collapsed", bind="query-params") or names[0]
+    )

@@ -1,9 +1,13 @@
 """The screens, and the ways between them: addresses that can be kept, `/live?pipeline=shop&section=Chunks`."""
 
+from urllib.parse import urlencode
+
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-PIPELINES, NEW, LIVE, HISTORY = (f"screens/{name}.py" for name in ("pipelines", "new", "live", "history"))
+PIPELINES, NEW, LIVE, REDUMP, HISTORY = (
+    f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "history")
+)
 
 
 def pages() -> list[StreamlitPage]:
@@ -12,6 +16,7 @@ def pages() -> list[StreamlitPage]:
         st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="pipelines", default=True),
         st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
+        st.Page(REDUMP, title="Re-dump", icon=":material/sync:", url_path="redump"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
     ]
 
@@ -19,3 +24,8 @@ def pages() -> list[StreamlitPage]:
 def go_live(name: str) -> None:
     """Leave for a pipeline's live page."""
     st.switch_page(LIVE, query_params={"pipeline": name})
+
+
+def address(page: str | None, **query: str) -> str:
+    """A page's address with a query that leads back to what is shown."""
+    return f"{(page or '').partition('?')[0]}?{urlencode(query)}"

@@ -45,16 +45,6 @@ def top(where: Directory, drawn_state: str) -> None:
     )
 
 
-def choose(names: list[str]) -> str:
-    """The pipeline of the address, else the first."""
-    wanted = st.query_params.get("pipeline")
-    if "pipeline" not in st.session_state and wanted in names:
-        st.session_state["pipeline"] = wanted
-    return (
-        st.selectbox("Pipeline", names, key="pipeline", label_visibility="collapsed", bind="query-params") or names[0]
-    )
-
-
 def spec_section(where: Directory) -> None:
     """The spec as the runner reads it, and the end of its log."""
     left, right = st.columns(2, gap="medium")
@@ -96,7 +86,7 @@ def page() -> None:
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:
-        where = found[choose(list(found))]
+        where = found[home.choose(list(found))]
     runner = home.runner(where, home.fresh())
     with buttons:
         controls.controls(where, runner, key="live", spark=True)

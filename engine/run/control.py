@@ -263,7 +263,7 @@ class Control:
         except SpecError as error:
             self._refuse(path, told, f"{error.message} {error.hint}".strip())
             return
-        self._journal.write("command.accepted", **told)
+        self._journal.write("command.accepted", **told, what=redump.told())
         self._open.append((identity, "redump", clock.monotonic_s()))
         self._redumps.append(redump)
 

@@ -36,6 +36,11 @@ class Redump:
         """Whether it is whole tables."""
         return not self.ranges and not self.keys
 
+    def told(self) -> str:
+        """What is read again, in words."""
+        parts = f"{len(self.ranges)} ranges of " if self.ranges else f"{len(self.keys)} keys of " if self.keys else ""
+        return parts + (", ".join(self.tables) or "everything")
+
 
 def check(directory: Directory, arguments: dict[str, Any]) -> None:
     """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""

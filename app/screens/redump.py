@@ -1,0 +1,204 @@
+"""Read again what is published: what, what it reaches, why, and how it goes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import controls, engine, home, messages, places
+from app.parts.refresh import refreshing
+from app.view import again, words
+from app.view.again import Wish
+from engine import clock
+from engine.directory import Directory, send_command
+from engine.errors import TidemarkError
+from engine.history import chunks, redumps, tables
+
+_REACHED, _EXPECTED, _PART = "reached", "expected rows", "redump-part"
+_HELP = {
+    "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
+    "Range": "From the lower bound on, up to but without the upper one, as the plan shows them; empty is an open end.",
+    "Keys": 'Rows by primary key, one a line; of several columns as JSON: ["de", 5]. What does not exist is deleted and listed.',
+    "Table": "All of the table.",
+    "Everything": "Every table of the pipeline. It also heals a pipeline that lost its position.",
+}
+
+
+def wish_of(plans: Sequence[tables.Plan]) -> Wish:
+    """The form."""
+    part = st.segmented_control(
+        "Read again", again.PARTS, default="Chunks", key="part", bind="query-params", required=True
+    )
+    part = part or "Chunks"
+    if part == "Everything":
+        st.caption(_HELP[part])
+        return Wish(part)
+    left, right = st.columns([2, 3], gap="medium")
+    table = left.selectbox("Table", [plan.table for plan in plans], key="table", bind="query-params") or ""
+    key = next((plan.chunk_key for plan in plans if plan.table == table), "")
+    with right:
+        wish = _part(part, table, key)
+    st.caption(_HELP[part])
+    return wish
+
+
+def _part(part: str, table: str, key: str) -> Wish:
+    if part == "Chunks":
+        return Wish(
+            part, table, chunks=st.text_input("Chunks", key="chunks", bind="query-params", placeholder="3, 7–9") or ""
+        )
+    if part == "Range":
+        lower, upper = st.columns(2)
+        named = f" of {key}" if key else ""
+        return Wish(
+            part,
+            table,
+            lower=lower.text_input(f"From{named}", key="lower", bind="query-params", placeholder="open") or "",
+            upper=upper.text_input("Up to, without", key="upper", bind="query-params", placeholder="open") or "",
+        )
+    if part == "Keys":
+        return Wish(part, table, keys=st.text_area("Keys", key="keys", height=120, placeholder="17\n18") or "")
+    return Wish(part, table)
+
+
+def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
+    """What the wish reaches; None, with the reason shown, when it cannot be asked for."""
+    if fault := again.missing(wish):
+        st.info(fault, icon=":material/edit:")
+        return None
+    known: tuple[Wish, dict[str, Any]] | None = st.session_state.get((_REACHED, where.root.name))
+    fresh = st.button(
+        "Look again", icon=":material/refresh:", type="tertiary", key="look", help="Count what it reaches anew"
+    )
+    if known is None or known[0] != wish or fresh:
+        try:
+            with st.spinner("Counting what it reaches"), TemporaryDirectory() as folder:
+                keys = Path(folder) / "keys"
+                keys.write_text(wish.keys, encoding="utf-8")
+                words_of_it = again.arguments(wish, str(keys))
+                known = wish, engine.ask("redump", where.spec, [*words_of_it, "--dry-run"])
+        except TidemarkError as problem:
+            messages.error(problem)
+            return None
+        st.session_state[_REACHED, where.root.name] = known
+    return known[1]
+
+
+def blast(where: Directory, found: dict[str, Any], key: str) -> None:
+    """The blast radius in numbers."""
+    reads = chunks.reads(home.fresh(), where.root.name, limit=2000)
+    seconds = again.expected_s(found["tables"], reads)
+    st.markdown(f"**It reaches** {words.escape(again.sentence(found['tables'], seconds))}")
+    st.dataframe(
+        pd.DataFrame(again.reach_rows(found["tables"])),
+        hide_index=True,
+        key="reach",
+        column_config={"How": st.column_config.TextColumn(width="large")},
+        alt="What is read again, by table",
+    )
+    if told := again.ranges(found["tables"], key):
+        more = f"\n… and {len(told) - 5:,} more" if len(told) > 5 else ""
+        st.code("\n".join(told[:5]) + more, language=None)
+
+
+def sending(where: Directory, wish: Wish, found: dict[str, Any]) -> None:
+    """The reason, and the button; everything needs the pipeline's name as well."""
+    name = where.root.name
+    able = any(one["way"] != "refused" for one in found["tables"])
+    sure = True
+    with st.container(border=True):
+        reason = st.text_input("Reason", key="why", placeholder="Shown in the events and the history")
+        if wish.part == "Everything":
+            typed = st.text_input(
+                f"Type {name} to confirm", key="sure", help="Every table is read again; that cannot be taken back"
+            )
+            sure = typed == name
+        st.button(
+            "Read again",
+            type="primary",
+            icon=":material/sync:",
+            key=f"send-{controls.clicks(name)}",
+            disabled=not (able and sure),
+            on_click=_send,
+            args=(where, controls.clicks(name), found, reason or ""),
+        )
+
+
+def _send(where: Directory, click: int, found: dict[str, Any], reason: str) -> None:
+    name = where.root.name
+    if not controls.first_time(name, click):
+        return
+    identity = send_command(where, "redump", reason=reason.strip(), arguments=found["arguments"])
+    controls.sent(name).append(controls.Sent(identity, "redump", clock.utc_now()))
+    rows = [one["rows"] for one in found["tables"]]
+    st.session_state[_EXPECTED, identity] = None if None in rows else sum(rows)
+
+
+@refreshing()
+def going(where: Directory) -> None:
+    """The commands of this browser as they go, and all of them as a table."""
+    name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
+    found = redumps.redumps(cursor, name)
+    answered = {one.id for one in found}
+    mine = {sent.id for sent in controls.sent(name) if sent.verb == "redump"}
+    waiting = [sent for sent in controls.sent(name) if sent.verb == "redump" and sent.id not in answered]
+    for sent in waiting:
+        age = words.duration((now - sent.at).total_seconds())
+        runner = home.runner(where, cursor)
+        then = (
+            "the runner has not answered yet" if runner.alive else "no runner is there: the next start carries it out"
+        )
+        st.markdown(f":blue[:material/send: Sent {age} ago; {then}]")
+    for one in found:
+        if one.state == "under way" or one.id in mine:
+            colour, text, share = again.progress(one, st.session_state.get((_EXPECTED, one.id)))
+            st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
+            if share is not None and one.state == "under way":
+                st.progress(share)
+    st.markdown("**Read again before** :gray[newest first]")
+    if not found:
+        messages.nothing("Nothing was read again yet", "Each command leaves a line here: who, why, and what it found.")
+        return
+    st.dataframe(
+        pd.DataFrame(again.past_rows(found)),
+        hide_index=True,
+        key="past",
+        column_config={
+            "Asked (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC"),
+            "Ghosts": st.column_config.NumberColumn(help="Rows that only the mirror had"),
+            "Rows": st.column_config.NumberColumn(format="localized"),
+        },
+        alt="Commands to read again, newest first",
+    )
+    messages.freshness(now)
+
+
+def page() -> None:
+    """The whole page."""
+    found = {where.root.name: where for where in home.directories()}
+    if not found:
+        messages.nothing("No pipelines yet", "What is published can be read again here.")
+        if st.button("New pipeline", type="primary", icon=":material/add:"):
+            st.switch_page(places.NEW)
+        return
+    title, choice = st.columns([3, 2], vertical_alignment="bottom")
+    title.title("Re-dump", anchor=False)
+    with choice:
+        where = found[home.choose(list(found))]
+    plans = tables.plans(home.fresh(), where.root.name)
+    if not plans:
+        messages.nothing("No table planned yet", "What is not copied yet cannot be read again.")
+        return
+    wish = wish_of(plans)
+    answer = reached(where, wish)
+    if answer is not None:
+        key = next((plan.chunk_key for plan in plans if plan.table == wish.table), "")
+        blast(where, answer, key)
+        sending(where, wish, answer)
+    going(where)
+
+
+page()

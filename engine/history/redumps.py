@@ -1,0 +1,55 @@
+"""What was read again on command: who asked, why, how far it came, and what it found."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.history.fetch import Cursor, fetch
+
+
+@dataclass(frozen=True)
+class Redumped:
+    """A command to read again. state: "under way", "done" or "refused".
+
+    parts, rows, ghosts: committed so far, by the newest run that carried it out. missing: asked-for keys that do not exist, known
+    when it is done.
+    """
+
+    id: str
+    asked: datetime
+    what: str | None
+    actor: str | None
+    reason: str | None
+    state: str
+    message: str | None
+    parts: int
+    rows: int
+    ghosts: int
+    missing: int | None
+    duration_s: float | None
+
+
+_REDUMPS = """
+WITH e AS (SELECT ts, seq, run, event, body, body->>'$.id' AS id FROM event
+           WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done', 'redump.chunk')),
+asked AS (
+    SELECT id, min(ts) AS asked, any_value(body->>'$.what') AS what, any_value(body->>'$.actor') AS actor,
+           any_value(body->>'$.reason') AS reason
+    FROM e WHERE event IN ('command.accepted', 'command.refused') AND body->>'$.verb' = 'redump' GROUP BY id),
+answered AS (
+    SELECT id, arg_max({'event': event, 'body': body}, (ts, seq)) AS last FROM e
+    WHERE event IN ('command.refused', 'command.done') GROUP BY id),
+parts AS (
+    SELECT id, run, count(*) AS parts, sum(CAST(body->>'$.rows' AS BIGINT)) AS rows,
+           sum(CAST(body->>'$.ghosts' AS BIGINT)) AS ghosts
+    FROM e WHERE event = 'redump.chunk' GROUP BY id, run QUALIFY row_number() OVER (PARTITION BY id ORDER BY max(ts) DESC) = 1)
+SELECT id, asked, what, actor, nullif(reason, ''),
+       CASE last.event WHEN 'command.done' THEN 'done' WHEN 'command.refused' THEN 'refused' ELSE 'under way' END,
+       last.body->>'$.message', coalesce(parts, 0), coalesce(rows, 0)::BIGINT, coalesce(ghosts, 0)::BIGINT,
+       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE)
+FROM asked LEFT JOIN answered USING (id) LEFT JOIN parts USING (id) ORDER BY asked DESC LIMIT $limit
+"""
+
+
+def redumps(cursor: Cursor, pipeline: str, limit: int = 50) -> list[Redumped]:
+    """Commands to read again, newest first."""
+    return fetch(cursor, Redumped, _REDUMPS, {"pipeline": pipeline, "limit": limit})

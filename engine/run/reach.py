@@ -1,0 +1,134 @@
+"""What a redump would reach, told before it is sent: tables, rows, bytes, and in which way each is read again."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import reduce
+from operator import and_, or_
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake.exceptions import TableNotFoundError
+
+from engine.capture.backfill import among
+from engine.capture.carry import moving
+from engine.capture.shape import published_as
+from engine.decode.schema import Table, conformed, image_schema, table_from_dict
+from engine.directory import Directory
+from engine.lake.mirror import Mirror
+from engine.layout import mirror_folder
+from engine.ledger.state import TableState
+from engine.ledger.store import Ledger
+from engine.plan.chunks import Plan, Range, plan_from_dict, text
+from engine.plan.keys import Bound, ChunkKey, scalar
+from engine.plan.named import identities
+from engine.run.redumps import Redump, redump_from
+
+BESIDE, AGAIN, REFUSED = "beside the log", "copied again", "refused"
+
+
+@dataclass(frozen=True)
+class Reached:
+    """One table of a redump.
+
+    way: BESIDE, AGAIN or REFUSED, with the reason in `why`. of_rows, of_bytes: what the mirror holds of the table now. rows: how
+    many of them would be read anew; None when only the server can tell. ranges: bounds as texts. keys: how many are asked for.
+    """
+
+    table: str
+    way: str
+    why: str
+    of_rows: int
+    of_bytes: int
+    rows: int | None
+    ranges: tuple[tuple[str | None, str | None], ...] = ()
+    keys: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def reach(directory: Directory, sink: Path, arguments: Mapping[str, Any]) -> list[Reached]:
+    """What a command with these arguments would reach now, by table. Raises SpecError for one that would be refused at once."""
+    state = Ledger(directory.ledger).state
+    tables = state.tables if state else {}
+    redump = redump_from("", directory.inbox, arguments, tables, directory.journals)
+    return [_reached(name, redump, tables[name], sink) for name in redump.tables or tables]
+
+
+def way_of(redump: Redump, known: TableState, table: Table, plan: Plan) -> tuple[str, str]:
+    """How a table would be read again, and why so."""
+    moves = moving(table, plan.key(table))
+    if not table.key and not known.stopped:
+        return REFUSED, "it has no key, so its rows cannot be told apart"
+    if redump.whole:
+        stays = "; its mirror stays as it is until the new copy is there"
+        begun = "" if known.copied else "it is not copied yet: its copy begins anew"
+        why = (
+            f"it has stopped{stays}"
+            if known.stopped
+            else begun or (f"its rows move between chunks{stays}" if moves else "")
+        )
+        return (AGAIN, why) if why else (BESIDE, "the log goes on")
+    if known.stopped:
+        return REFUSED, "it has stopped: copy it again as a whole"
+    if redump.ranges and moves:
+        return REFUSED, "its rows can move between ranges of its chunk key: name rows by their keys, or the whole table"
+    return BESIDE, "the log goes on" if known.copied else "as soon as it is copied; the log goes on"
+
+
+def _reached(name: str, redump: Redump, known: TableState, sink: Path) -> Reached:
+    table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
+    way, why = way_of(redump, known, table, plan)
+    ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
+    mirror = None
+    with suppress(TableNotFoundError):
+        mirror = Mirror(mirror_folder(sink, table.database, table.name))
+    if mirror is None:
+        return Reached(name, way, why, 0, 0, 0, ranges, len(redump.keys))
+    of_rows, of_bytes = mirror.size()
+    rows = of_rows if redump.whole else _rows(redump, mirror, published_as(table, known.shape), plan)
+    return Reached(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
+
+
+def _rows(redump: Redump, mirror: Mirror, table: Table, plan: Plan) -> int | None:
+    if redump.keys:
+        wanted = identities(table, redump.keys)
+        schema = pa.schema([image_schema(table).field(name) for name in table.key])
+        batches = mirror.batches(table.key, None)
+        return sum(int(among(conformed(batch, schema), wanted).sum()) for batch in batches)
+    key = plan.key(table)
+    assert key is not None
+    conditions = [_inside(key, limits) for limits in redump.ranges]
+    known = [condition for condition in conditions if condition is not None]
+    return mirror.count(reduce(or_, known)) if len(known) == len(conditions) else None
+
+
+def _inside(key: ChunkKey, limits: Range) -> pc.Expression | None:
+    """The rows of a range, NULL belonging to the lowest; None when Arrow does not compare its columns as the server does."""
+    parts = []
+    first = pc.field(key.names[0])
+    if limits.lower is not None:
+        lower = _at_least(key, limits.lower)
+        parts.append(lower)
+    if limits.upper is not None:
+        upper = _at_least(key, limits.upper)
+        parts.append(None if upper is None else ~upper if limits.lower is not None else ~upper | first.is_null())
+    if any(part is None for part in parts):
+        return None
+    return reduce(and_, parts) if parts else pc.scalar(True)
+
+
+def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
+    """The rows whose key lies at or behind a bound, by Arrow: (a, b) >= (x, y)."""
+    values = [scalar(column, value) for column, value in zip(key.columns, bound, strict=False)]
+    if None in values:
+        return None
+    fields: Sequence[pc.Expression] = [pc.field(name) for name in key.names]
+    *above, last = range(len(values))
+    found = fields[last] >= values[last]
+    for n in reversed(above):
+        found = (fields[n] > values[n]) | ((fields[n] == values[n]) & found)
+    return found
