@@ -324,7 +324,9 @@ def redump(
     grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
     for one in reached:
         rows = "?" if one.rows is None else f"{one.rows:,}"
-        grid.add_row(one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", f"{one.way}: {one.why}")
+        grid.add_row(
+            one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", ": ".join(filter(None, (one.way, one.why)))
+        )
     out.print(grid)
     out.print("Nothing was sent.")
 

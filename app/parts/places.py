@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-PIPELINES, NEW, LIVE, REDUMP, HISTORY = (
-    f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "history")
+PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY = (
+    f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history")
 )
 
 
@@ -17,6 +17,7 @@ def pages() -> list[StreamlitPage]:
         st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
         st.Page(REDUMP, title="Re-dump", icon=":material/sync:", url_path="redump"),
+        st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
     ]
 

@@ -70,10 +70,7 @@ def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
         st.info(fault, icon=":material/edit:")
         return None
     known: tuple[Wish, dict[str, Any]] | None = st.session_state.get((_REACHED, where.root.name))
-    fresh = st.button(
-        "Look again", icon=":material/refresh:", type="tertiary", key="look", help="Count what it reaches anew"
-    )
-    if known is None or known[0] != wish or fresh:
+    if known is None or known[0] != wish:
         try:
             with st.spinner("Counting what it reaches"), TemporaryDirectory() as folder:
                 keys = Path(folder) / "keys"
@@ -91,7 +88,11 @@ def blast(where: Directory, found: dict[str, Any], key: str) -> None:
     """The blast radius in numbers."""
     reads = chunks.reads(home.fresh(), where.root.name, limit=2000)
     seconds = again.expected_s(found["tables"], reads)
-    st.markdown(f"**It reaches** {words.escape(again.sentence(found['tables'], seconds))}")
+    left, right = st.columns([6, 1], vertical_alignment="center")
+    left.markdown(f"**It reaches** {words.escape(again.sentence(found['tables'], seconds))}")
+    if right.button("Count anew", icon=":material/refresh:", type="tertiary", key="look"):
+        st.session_state.pop((_REACHED, where.root.name))
+        st.rerun()
     st.dataframe(
         pd.DataFrame(again.reach_rows(found["tables"])),
         hide_index=True,

@@ -95,7 +95,7 @@ def reach_rows(reached: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
             "Rows read again": _rows(one),
             "Rows in the mirror": f"{one['of_rows']:,}",
             "Size of the mirror": words.size(one["of_bytes"]),
-            "How": f"{one['way']}: {one['why']}",
+            "How": ": ".join(part for part in (one["way"], one["why"]) if part),
         }
         for one in reached
     ]
@@ -118,7 +118,8 @@ def sentence(reached: Sequence[Mapping[str, Any]], seconds: float | None) -> str
     known = sum(one["rows"] if one["rows"] is not None else one["of_rows"] for one in able)
     most = "at most " if any(one["rows"] is None for one in able) else ""
     told = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"
-    took = f", about {words.duration(seconds)} by the pace of the last copy" if seconds is not None else ""
+    about = "less than a second" if seconds is not None and seconds < 1 else f"about {words.duration(seconds)}"
+    took = f", {about} of reading by the pace of the last copy" if seconds is not None else ""
     return f"{told}{took}. The log does not wait for it."
 
 

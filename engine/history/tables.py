@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from engine.history.chunks import PLAN, PROGRESS
-from engine.history.fetch import Cursor, fetch
+from engine.history.fetch import Cursor, aware, fetch
 
 
 @dataclass(frozen=True)
@@ -122,6 +122,13 @@ WHERE tbl IS NOT NULL ORDER BY tbl
 """
 )
 
+_COPIED = """
+SELECT min(ts) FROM event WHERE pipeline = $pipeline AND tbl = $table AND event = 'table.state'
+    AND body->>'$.state' = 'streaming' AND (ts, seq) > coalesce((
+        SELECT max((ts, seq)) FROM event WHERE pipeline = $pipeline AND tbl = $table AND event = 'table.state'
+        AND body->>'$.state' <> 'streaming'), (TIMESTAMP 'epoch', 0))
+"""
+
 
 def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]:
     """The newest plan of each table, or of one."""
@@ -131,3 +138,10 @@ def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]
 def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
     """How far each table is, by name."""
     return fetch(cursor, Progress, _PROGRESS, {"pipeline": pipeline, "table": None})
+
+
+def copied_at(cursor: Cursor, pipeline: str, table: str) -> datetime | None:
+    """Since when the table's last copy is complete; None while it is being copied, or is not followed."""
+    found = cursor.execute(_COPIED, {"pipeline": pipeline, "table": table}).fetchone()
+    at: datetime | None = aware(found[0]) if found else None
+    return at

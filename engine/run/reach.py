@@ -71,12 +71,12 @@ def way_of(redump: Redump, known: TableState, table: Table, plan: Plan) -> tuple
             if known.stopped
             else begun or (f"its rows move between chunks{stays}" if moves else "")
         )
-        return (AGAIN, why) if why else (BESIDE, "the log goes on")
+        return (AGAIN, why) if why else (BESIDE, "")
     if known.stopped:
         return REFUSED, "it has stopped: copy it again as a whole"
     if redump.ranges and moves:
         return REFUSED, "its rows can move between ranges of its chunk key: name rows by their keys, or the whole table"
-    return BESIDE, "the log goes on" if known.copied else "as soon as it is copied; the log goes on"
+    return BESIDE, "" if known.copied else "as soon as it is copied"
 
 
 def _reached(name: str, redump: Redump, known: TableState, sink: Path) -> Reached:

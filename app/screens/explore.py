@@ -1,0 +1,200 @@
+"""What is published, asked in SQL: mirrors, change logs, one key through time, a table as the source was at a time."""
+
+from datetime import UTC, datetime, timedelta
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import streamlit as st
+
+from app.parts import home, messages, places, saved
+from app.view import queries, words
+from app.view.queries import Known
+from engine import clock, settings
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.history import series, tables
+
+if TYPE_CHECKING:
+    from engine.decode.schema import Table
+    from engine.lake.explore import Answer
+
+_SQL, _ANSWER = "sql", "answer"
+WAYS = ("SQL", "One key through time", "As the source was at")
+
+
+def ask(where: Directory, known: list["Table"], sql: str) -> None:
+    """Run a query and keep its answer for this page."""
+    from engine.lake.explore import answer
+
+    try:
+        with st.spinner("Reading the lake", show_time=True):
+            st.session_state[_ANSWER] = where.root.name, sql, answer(settings.load(where.spec).sink.path, known, sql)
+    except TidemarkError as problem:
+        st.session_state.pop(_ANSWER, None)
+        messages.error(problem)
+
+
+def shown(where: Directory) -> None:
+    """The answer, and ways to take it along."""
+    found: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
+    if found is None or found[0] != where.root.name:
+        return
+    _, sql, result = found
+    left, right = st.columns([3, 2], vertical_alignment="center")
+    left.caption(words.escape(queries.note(result.rows.num_rows, result.seconds, more=result.more)))
+    with right, st.container(horizontal=True, horizontal_alignment="right"):
+        st.download_button(
+            "CSV", lambda: result.rows.to_pandas().to_csv(index=False), "answer.csv", "text/csv", key="csv"
+        )
+        st.download_button(
+            "Parquet", lambda: _parquet(result), "answer.parquet", "application/vnd.apache.parquet", key="pq"
+        )
+    st.dataframe(
+        result.rows,
+        hide_index=True,
+        key="answer-rows",
+        height=460 if result.rows.num_rows > 11 else "auto",
+        alt="Answer",
+    )
+    with st.expander("The query that this answers", icon=":material/code:"):
+        st.code(sql, language="sql")
+
+
+def _parquet(result: "Answer") -> bytes:
+    into = BytesIO()
+    pq.write_table(result.rows, into)
+    return into.getvalue()
+
+
+def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
+    """A query by hand, from an example or a saved one."""
+    choices = queries.choices(table, saved.load())
+
+    def take() -> None:
+        st.session_state[_SQL] = choices.get(st.session_state.get("query") or "", st.session_state.get(_SQL))
+
+    st.session_state.setdefault(_SQL, next(iter(choices.values())))
+    st.selectbox(
+        "Begin with", list(choices), key="query", index=None, on_change=take, placeholder="An example, or a saved query"
+    )
+    sql = st.text_area("SQL", key=_SQL, height=170, help="DuckDB's SQL. Ctrl+Enter takes the text over.") or ""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        run = st.button("Run", type="primary", icon=":material/play_arrow:", key="run", shortcut="Ctrl+Enter")
+        with st.popover("Save", icon=":material/bookmark:"):
+            name = st.text_input("Name", key="save-as", placeholder="Orders of today")
+            if st.button("Save query", key="save", disabled=not (name and sql.strip())):
+                saved.save(str(name).strip(), sql)
+                st.rerun()
+        chosen = (st.session_state.get("query") or "").removeprefix("★ ")
+        if chosen in saved.load() and st.button(
+            "Delete saved", icon=":material/delete:", type="tertiary", key="forget"
+        ):
+            saved.forget(chosen)
+            st.rerun()
+    if run:
+        ask(where, known, sql)
+
+
+def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
+    """Every change of one row."""
+    from engine.lake.explore import history_sql
+
+    if not published.key:
+        messages.nothing("This table has no key", "Its rows cannot be told apart; the change log has them all.")
+        return
+    columns = st.columns(max(len(published.key), 3))
+    values = [columns[n].text_input(name, key=f"key-{n}") for n, name in enumerate(published.key)]
+    key = queries.key_of(values)
+    if (
+        st.button("Show its history", type="primary", icon=":material/history:", key="by-key", disabled=key is None)
+        and key
+    ):
+        ask(where, known, history_sql(published, key))
+
+
+def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
+    """The table at a time."""
+    from engine.lake.explore import as_of_sql, await_published
+
+    if not published.key:
+        messages.nothing("This table has no key", "What it was at a time cannot be told from its change log alone.")
+        return
+    cursor, name = home.fresh(), where.root.name
+    lag = series.latest_lag(cursor, name)
+    copied = tables.copied_at(cursor, name, published.full_name)
+    span = queries.span(copied, lag.ts if lag else None, lag.lag_s if lag else None)
+    if span is None:
+        st.info(queries.refused(clock.utc_now(), None), icon=":material/hourglass_empty:")
+        return
+    st.caption(f"Known from {words.date_time(span[0])} to {words.date_time(span[1])}, by the source's clock.")
+    left, right, _ = st.columns([1, 1, 2])
+    usual = max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1))
+    day = left.date_input("Day (UTC)", usual.date(), key="at-day")
+    text = right.text_input("Time (UTC)", f"{usual:%H:%M:%S}", key="at-time", placeholder="15:30:17")
+    try:
+        at = datetime.fromisoformat(f"{day}T{text}").replace(tzinfo=UTC)
+    except ValueError:
+        st.warning("A time is written 15:30 or 15:30:17.", icon=":material/warning:")
+        return
+    if fault := queries.refused(at, span):
+        st.warning(fault, icon=":material/warning:")
+    elif st.button("Show the table as it was", type="primary", icon=":material/update:", key="by-time"):
+        try:
+            with st.spinner("Waiting until the destination has what is committed", show_time=True):
+                await_published(where, settings.load(where.spec).sink.path, published)
+        except TidemarkError as problem:
+            messages.error(problem)
+            return
+        ask(where, known, as_of_sql(published, at))
+
+
+def page() -> None:
+    """The whole page."""
+    found = {where.root.name: where for where in home.directories()}
+    title, choice = st.columns([3, 2], vertical_alignment="bottom")
+    title.title("Explore", anchor=False)
+    if not found:
+        messages.nothing("No pipelines yet", "What is published can be asked here.")
+        if st.button("New pipeline", type="primary", icon=":material/add:"):
+            st.switch_page(places.NEW)
+        return
+    with choice:
+        where = found[home.choose(list(found))]
+    from engine.lake.explore import published_tables, quoted
+
+    try:
+        known = published_tables(where)
+    except TidemarkError as problem:
+        messages.error(problem)
+        return
+    if not known:
+        messages.nothing(
+            "Nothing is published yet", "Tables appear here as soon as the pipeline has begun to copy them."
+        )
+        return
+    by_name = {table.full_name: table for table in known}
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    name = left.selectbox("Table", list(by_name), key="table", bind="query-params") or next(iter(by_name))
+    with right:
+        way = st.segmented_control("Ask by", WAYS, default="SQL", key="way", bind="query-params", required=True)
+    published = by_name[name]
+    schema = quoted(published.database)
+    table = Known(
+        name,
+        f"{schema}.{quoted(published.name)}",
+        f"{schema}.{quoted(f'{published.name}__changes')}",
+        tuple(published.key),
+        tuple(column.name for column in published.columns),
+    )
+    st.caption(words.escape(f"Key: {', '.join(table.key) or 'none'}. Columns: {', '.join(table.columns)}"))
+    if way == "One key through time":
+        by_key(where, known, published)
+    elif way == "As the source was at":
+        by_time(where, known, published)
+    else:
+        by_sql(where, known, table)
+    shown(where)
+
+
+page()

@@ -1,0 +1,77 @@
+"""Queries to begin with, and when a table can be asked for as it was."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.view import words
+
+
+@dataclass(frozen=True)
+class Known:
+    """A table as the explorer knows it: names as SQL, and its columns."""
+
+    full_name: str
+    mirror: str
+    changes: str
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+
+
+def examples(table: Known) -> dict[str, str]:
+    """Queries on a table, by what they answer."""
+    found = {"How many rows there are": f"SELECT count(*) AS rows\nFROM {table.mirror}"} if table.key else {}
+    found |= {"Some rows": f"SELECT *\nFROM {table.mirror}\nLIMIT 100"} if table.key else {}
+    return found | {
+        "The newest changes": f"SELECT *\nFROM {table.changes}\nORDER BY _tm_seq DESC\nLIMIT 100",
+        "Changes a minute, by kind": (
+            "SELECT date_trunc('minute', _tm_ts) AS minute, _tm_kind AS kind, count(*) AS changes\n"
+            f"FROM {table.changes}\nGROUP BY ALL\nORDER BY minute DESC, kind"
+        ),
+        "The largest transactions": (
+            "SELECT _tm_tx AS transaction, min(_tm_ts) AS committed, count(*) AS changes\n"
+            f"FROM {table.changes}\nWHERE _tm_tx IS NOT NULL\nGROUP BY ALL\nORDER BY changes DESC\nLIMIT 20"
+        ),
+        "What was read again": (
+            "SELECT _tm_refresh AS command, _tm_kind AS kind, count(*) AS rows\n"
+            f"FROM {table.changes}\nWHERE _tm_refresh IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
+        ),
+    }
+
+
+def choices(table: Known, saved: Mapping[str, str]) -> dict[str, str]:
+    """Saved queries first, then examples."""
+    return {f"★ {name}": sql for name, sql in sorted(saved.items())} | examples(table)
+
+
+def span(copied: datetime | None, lag_at: datetime | None, lag_s: float | None) -> tuple[datetime, datetime] | None:
+    """From when to when a table can be shown as it was; None when it is not copied, or nobody knows how far the log is read.
+
+    copied: when its copy was complete. lag_at, lag_s: the newest measurement of the lag.
+    """
+    if copied is None or lag_at is None or lag_s is None:
+        return None
+    until = lag_at - timedelta(seconds=lag_s)
+    return (copied, until) if until > copied else None
+
+
+def refused(at: datetime, known: tuple[datetime, datetime] | None) -> str:
+    """Why the table cannot be shown as it was at that time; empty when it can."""
+    if known is None:
+        return "The table is not copied yet, or nobody has measured yet how far the log is read."
+    if at < known[0]:
+        return f"The table was copied at {words.date_time(known[0])}: what it was before is not known."
+    if at > known[1]:
+        return f"The log is read to {words.date_time(known[1])}: what came after it is not known yet."
+    return ""
+
+
+def note(rows: int, seconds: float, *, more: bool) -> str:
+    """What an answer is."""
+    most = f"the first {rows:,} rows, and there are more" if more else words.plural(rows, "row")
+    return f"{most}, in {words.duration(seconds)}"
+
+
+def key_of(values: Sequence[str | None]) -> tuple[str, ...] | None:
+    """A key's values; None while one is missing."""
+    return None if any(value in (None, "") for value in values) else tuple(map(str, values))

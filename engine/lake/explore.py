@@ -1,0 +1,194 @@
+"""SQL over what a pipeline has published: its mirrors and change logs as views of a DuckDB that can read nothing else.
+
+Every query sees each table at one version of it, the newest when the query began. A view has the source's names:
+`shop.orders`, and `shop.orders__changes` for the change log.
+"""
+
+import re
+import threading
+from collections.abc import Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from engine import clock
+from engine.capture.shape import published_as
+from engine.decode.schema import Table, table_from_dict
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.layout import changes_folder, mirror_folder
+from engine.ledger.store import Ledger
+from engine.sink.delta import DeltaTables
+
+MOST_ROWS = 10_000
+"""Rows that an answer has at the most."""
+_LOCKED = (
+    "SET memory_limit = '2GB'",
+    "SET TimeZone = 'UTC'",
+    "SET enable_external_access = false",
+    "SET python_enable_replacements = false",
+    "SET lock_configuration = true",
+)
+_FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_refresh, _tm_seq"
+_BACK = "INTERVAL 1 HOUR"
+"""No mirror is merged longer than this after its change log; what is older than T by more is in the mirror."""
+
+
+class QueryError(TidemarkError):
+    """A query that cannot be answered; nothing was changed, for nothing can be."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """rows: the first MOST_ROWS. more: whether there are others."""
+
+    rows: pa.Table
+    more: bool
+    seconds: float
+
+
+def published_tables(directory: Directory) -> list[Table]:
+    """The tables of a pipeline that have, or will have, a place in the destination, as they are published there."""
+    state = Ledger(directory.ledger).state
+    known = [table for table in state.tables.values() if table.begun] if state else []
+    return sorted((published_as(table_from_dict(t.table), t.shape) for t in known), key=lambda table: table.full_name)
+
+
+def await_published(directory: Directory, root: Path, table: Table, timeout_s: float = 30.0) -> None:
+    """Wait until the table's change log has all that is committed now. Raises QueryError when it does not get there."""
+    ledger, until = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
+    assert ledger.state is not None
+    delta = DeltaTables(root, ledger.state.ledger, table)
+    with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
+    wanted = max(with_changes, default=-1)
+    while (applied := delta.applied("changes")) < wanted:
+        if clock.monotonic_s() > until:
+            raise QueryError(
+                f"The destination has not all yet that is committed: epoch {applied} of {wanted}.",
+                detail="What the table was at that time cannot be told before.",
+                hint="Start the pipeline if it does not run, or try again later.",
+            )
+        clock.sleep(0.2)
+
+
+def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> Answer:
+    """The answer of one query over the tables in the destination `root`. Raises QueryError."""
+    began, late = clock.monotonic_s(), threading.Event()
+    with closing(duckdb.connect(":memory:")) as connection:
+
+        def interrupt() -> None:
+            late.set()
+            connection.interrupt()
+
+        timer = threading.Timer(timeout_s, interrupt)
+        timer.start()
+        try:
+            _show(connection, root, [table for table in tables if table.name.casefold() in sql.casefold()])
+            rows = _first(connection.sql(sql))
+        except duckdb.Error as error:
+            raise _failed(str(error), timeout_s if late.is_set() else None) from error
+        finally:
+            timer.cancel()
+    return Answer(rows.slice(0, MOST_ROWS), rows.num_rows > MOST_ROWS, clock.monotonic_s() - began)
+
+
+def _first(result: duckdb.DuckDBPyRelation | None) -> pa.Table:
+    if result is None:
+        raise QueryError("There is no query in it.", hint="SELECT … FROM a table of the list.")
+    reader = result.to_arrow_reader(2048)
+    parts, rows = [reader.schema.empty_table()], 0
+    for batch in reader:
+        parts.append(pa.Table.from_batches([batch]))
+        rows += batch.num_rows
+        if rows > MOST_ROWS:
+            break
+    return pa.concat_tables(parts)
+
+
+def _failed(message: str, timeout_s: float | None) -> QueryError:
+    if timeout_s is not None:
+        return QueryError(
+            f"The query took longer than {timeout_s:g} s and was broken off.",
+            hint="Narrow it down by the key or by _tm_ts, or run it where the lake is with a tool of your own.",
+        )
+    return QueryError(message.strip(), detail="Nothing was changed: queries here can only read.")
+
+
+def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Table]) -> None:
+    shown: set[tuple[str, str]] = set()
+    for number, table in enumerate(tables):
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
+        folders = {f"{table.name}__changes": changes_folder(root, table.database, table.name)}
+        folders |= {table.name: mirror_folder(root, table.database, table.name)} if table.key else {}
+        for name, folder in folders.items():
+            place = (table.database.casefold(), name.casefold())
+            with suppress(TableNotFoundError):  # its first commit is still to come
+                rows = DeltaTable(str(folder)).to_pyarrow_dataset()
+                source = f"_{number}_{len(shown)}"
+                connection.register(source, rows)
+                # Names differ by more than their case here: DuckDB takes no notice of it.
+                own = name if place not in shown else f"{name}_{number}"
+                shown.add(place)
+                connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
+    for setting in _LOCKED:
+        connection.execute(setting)
+
+
+def quoted(name: str) -> str:
+    """An identifier as DuckDB's SQL, quoted where it must be."""
+    return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def history_sql(table: Table, key: Sequence[str]) -> str:
+    """Every change that the log has of one row, oldest first, and the row as the mirror has it now. key: values as texts."""
+    where = " AND ".join(f"{quoted(n)} = {_text(v)}" for n, v in zip(table.key, key, strict=True))
+    columns = _list([column.name for column in table.columns])
+    log, mirror = _names(table)
+    return (
+        f"SELECT {_FACTS.format(columns=columns)}\nFROM {log}\nWHERE {where}\n"
+        f"UNION ALL BY NAME\nSELECT 'mirror' AS _tm_kind, {columns}, NULL AS _tm_seq\nFROM {mirror}\nWHERE {where}\n"
+        "ORDER BY _tm_seq NULLS LAST"
+    )
+
+
+def as_of_sql(table: Table, at: datetime) -> str:
+    """The table's rows as they were on the source when everything committed up to `at` had happened, by the source's clock.
+
+    Right for times since the table was copied and up to what the log has been read to. A row that was changed later is the before
+    image of its first change since; one that was changed in the hour before, which the mirror may not have merged yet, is its
+    newest image of then; every other row is the mirror's.
+    """
+    moment = f"TIMESTAMPTZ '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00'"
+    columns, key = _list([column.name for column in table.columns]), _list(table.key)
+    log, mirror = _names(table)
+    return (
+        f"WITH changed AS (\n  SELECT * FROM {log}\n  WHERE _tm_ts > {moment} - {_BACK} AND _tm_refresh IS NULL),\n"
+        f"later AS (\n  SELECT * FROM changed WHERE _tm_ts > {moment}\n"
+        f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq) = 1),\n"
+        f"recent AS (\n  SELECT * FROM changed WHERE _tm_ts <= {moment}\n"
+        f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1)\n"
+        f"SELECT {columns} FROM later WHERE _tm_kind IN ('-U', '-D')\n"
+        f"UNION ALL\nSELECT {columns} FROM recent ANTI JOIN later USING ({key}) WHERE _tm_kind IN ('+I', '+U')\n"
+        f"UNION ALL\nSELECT {columns} FROM {mirror} ANTI JOIN later USING ({key}) ANTI JOIN recent USING ({key})"
+    )
+
+
+def _names(table: Table) -> tuple[str, str]:
+    schema = quoted(table.database)
+    return f"{schema}.{quoted(f'{table.name}__changes')}", f"{schema}.{quoted(table.name)}"
+
+
+def _list(names: Sequence[str]) -> str:
+    return ", ".join(map(quoted, names))
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
