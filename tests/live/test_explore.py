@@ -1,0 +1,89 @@
+"""What the console asks of the lake: tables as they were, one key through time, and what a redump would reach."""
+
+import json
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow.compute as pc
+
+from engine.directory import Directory
+from engine.lake.explore import answer, as_of_sql, await_published, history_sql, published_tables
+from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.live.seed import seed_table
+from tests.live.workload import Workload
+from tests.servers import Server
+
+ROWS = 3000
+
+
+def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """At three instants between writes, with rows read again meanwhile, each compared with what the source had then."""
+    seed_table(server, database, "orders", ROWS)
+    pipeline = new_pipeline(server, database, chunk_rows=500, poll=0.3, merge=2.0)
+    runner = pipeline.follow()
+    were = []
+    for seed in (1, 2, 3):
+        with Workload(server, database, "orders", seed, rate=300) as load:
+            time.sleep(2.0)
+        assert load.committed > 50
+        time.sleep(1.2)  # MariaDB's log knows whole seconds
+        at = server.execute("SELECT UNIX_TIMESTAMP(NOW(6))")[0][0]
+        were.append((datetime.fromtimestamp(float(at), UTC), source_table(server, database, "orders")))
+        time.sleep(1.2)
+        if seed == 2:
+            _check_reach(pipeline)
+            assert pipeline.command("redump", "--table", f"{database}.orders").returncode == 0
+            pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
+    pipeline.finish(runner)
+
+    directory, lake = Directory(pipeline.home), pipeline.folder / "lake"
+    (table,) = published_tables(directory)
+    await_published(directory, lake, table)
+    for at, rows in were:
+        shown = answer(lake, [table], as_of_sql(table, at)).rows
+        assert_equal(rows, shown)
+    assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"
+    _check_history(pipeline, were[-1][1])
+
+
+def _check_history(pipeline: Pipeline, rows: Any) -> None:
+    """Each change of one row in its order, and the row as the mirror has it."""
+    (table,) = published_tables(Directory(pipeline.home))
+    log = lake_table(pipeline.changes("orders"))
+    changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
+    key = next(value for value in changed if value in set(rows["id"].to_pylist()))
+    told = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
+    *changes, now = told
+    assert now["_tm_kind"] == "mirror"
+    assert [c["_tm_seq"] for c in changes] == sorted(s for k, s in zip(*_columns(log), strict=True) if k == key)
+    assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (
+        "its last change is what the mirror has"
+    )
+
+
+def _columns(log: Any) -> tuple[list[int], list[int]]:
+    return log["id"].to_pylist(), log["_tm_seq"].to_pylist()
+
+
+def _check_reach(pipeline: Pipeline) -> None:
+    """Rows are counted where they are, and nothing is sent."""
+    name = f"{pipeline.database}.orders"
+    ids = sorted(lake_table(pipeline.mirror("orders"))["id"].to_pylist())
+
+    def reach(*words: str) -> dict[str, Any]:
+        told = pipeline.command("redump", "--table", name, *words, "--dry-run", "--json")
+        assert told.returncode == 0, told.stderr
+        (one,) = json.loads(told.stdout)["tables"]
+        found: dict[str, Any] = one
+        return found
+
+    assert (reach()["rows"], reach()["way"]) == (len(ids), "beside the log")
+    assert reach("--range", "100", "201")["rows"] == sum(100 <= n < 201 for n in ids)
+    assert reach("--keys", f"{ids[0]},{ids[-1]},99999999")["rows"] == 2
+    assert reach("--chunk", "0")["ranges"][0][0] is None
+    assert not pipeline.events("command.accepted"), "a dry run sends nothing"

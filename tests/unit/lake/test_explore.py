@@ -1,0 +1,76 @@
+"""Queries over a lake: what they see, what they cannot reach, and how they end."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from engine.decode.schema import Column, Table
+from engine.lake import explore
+from engine.lake.explore import QueryError, answer, as_of_sql, history_sql, quoted
+
+TABLE = Table(
+    "Shop", 'or"ders', (Column("id", "int"), Column("the name", "varchar", length=9, charset="utf8mb4")), ("id",)
+)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    """A lake with one table of three rows, and another one that nothing was written to yet."""
+    folder = tmp_path / "Shop" / "or%22ders"
+    rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "the name": ["a", "b", None]})
+    write_deltalake(folder, rows)
+    plain = folder.with_name('or"ders')
+    plain.symlink_to(folder.name)
+    return tmp_path
+
+
+def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
+    """Quoted where they must be; one whose first commit is still to come is no error of the others."""
+    other = Table("Shop", "orders2", (Column("id", "int"),), ("id",))
+    found = answer(lake, [TABLE, other], f"SELECT * FROM {quoted('Shop')}.{quoted(TABLE.name)} ORDER BY id -- orders2")
+    assert found.rows.to_pydict() == {"id": [1, 2, 3], "the name": ["a", "b", None]}
+    assert (found.more, found.seconds > 0) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM '/etc/passwd'",
+        "COPY (SELECT 1) TO '/tmp/x.csv'",
+        "ATTACH '/tmp/x.db'",
+        "INSTALL httpfs",
+        "SET enable_external_access = true",
+        "SELECT * FROM lake",
+    ],
+)
+def test_a_query_reaches_nothing_else(lake: Path, sql: str) -> None:
+    """Neither files nor the console's own variables, nor the settings that keep it from them."""
+    with pytest.raises(QueryError):
+        answer(lake, [TABLE], sql)
+
+
+def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wrong query, none, one that takes too long; and a long answer is cut and says so."""
+    for sql, told in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
+        with pytest.raises(QueryError, match=told):
+            answer(lake, [TABLE], sql)
+    with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
+        answer(
+            lake,
+            [TABLE],
+            "SELECT count(*) FROM range(1000000000000) a, range(9) b WHERE a.range % 7 = b.range",
+            timeout_s=0.2,
+        )
+    monkeypatch.setattr(explore, "MOST_ROWS", 10)
+    found = answer(lake, [TABLE], "SELECT * FROM range(11)")
+    assert (found.rows.num_rows, found.more) == (10, True)
+
+
+def test_values_stay_values() -> None:
+    """A key that somebody types cannot become SQL."""
+    assert "id = '1''; DROP TABLE x'" in history_sql(TABLE, ["1'; DROP TABLE x"])
+    assert '"Shop"."or""ders__changes"' in as_of_sql(TABLE, datetime(2026, 1, 2, tzinfo=UTC))
