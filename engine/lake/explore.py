@@ -91,7 +91,7 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
         timer = threading.Timer(timeout_s, interrupt)
         timer.start()
         try:
-            _show(connection, root, [table for table in tables if table.name.casefold() in sql.casefold()])
+            _show(connection, root, [table for table in tables if _inner(table.name) in sql.casefold()])
             rows = _first(connection.sql(sql))
         except duckdb.Error as error:
             raise _failed(str(error), timeout_s if late.is_set() else None) from error
@@ -145,6 +145,11 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
 def quoted(name: str) -> str:
     """An identifier as DuckDB's SQL, quoted where it must be."""
     return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
+def _inner(name: str) -> str:
+    """What is between the quotes of a name."""
+    return name.casefold().replace('"', '""')
 
 
 def history_sql(table: Table, key: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 from engine.decode.schema import Column, Table
 from engine.lake import explore
 from engine.lake.explore import QueryError, answer, as_of_sql, history_sql, quoted
+from engine.layout import make_readable, mirror_folder
 
 TABLE = Table(
     "Shop", 'or"ders', (Column("id", "int"), Column("the name", "varchar", length=9, charset="utf8mb4")), ("id",)
@@ -19,11 +20,10 @@ TABLE = Table(
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     """A lake with one table of three rows, and another one that nothing was written to yet."""
-    folder = tmp_path / "Shop" / "or%22ders"
+    folder = mirror_folder(tmp_path, TABLE.database, TABLE.name)
+    make_readable(folder)
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "the name": ["a", "b", None]})
     write_deltalake(folder, rows)
-    plain = folder.with_name('or"ders')
-    plain.symlink_to(folder.name)
     return tmp_path
 
 
