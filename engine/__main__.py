@@ -331,6 +331,32 @@ def redump(
     out.print("Nothing was sent.")
 
 
+@app.command()
+@_guarded
+def bundle(
+    spec_file: SpecFile,
+    *,
+    out_file: Annotated[Path | None, typer.Option("--out", help="The zip; by default NAME-TIME.zip here.")] = None,
+    with_values: Annotated[
+        bool, typer.Option("--with-values", help="Keep bounds of chunks and keys, which are values of rows.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Pack what somebody needs who is to help: spec, status, checks, journals, log; secrets are removed."""
+    from engine import clock
+    from engine.run.bundle import write_bundle
+
+    spec, directory = _opened(spec_file)
+    file = out_file or Path(f"{spec.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip")
+    made = write_bundle(spec, spec_file, directory, file, with_values=with_values)
+    if as_json:
+        _print(made.as_dict())
+        return
+    for name, size in made.parts:
+        out.print(f"{size:>12,}  {name}", markup=False)
+    out.print(f"{made.file}: look through it before you give it away (README.txt says what is in it).", markup=False)
+
+
 def _status(directory: Directory, name: str) -> dict[str, Any]:
     from engine.run.status import status as read
 

@@ -5,8 +5,8 @@ from urllib.parse import urlencode
 import streamlit as st
 from streamlit.navigation.page import StreamlitPage
 
-PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY = (
-    f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history")
+PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY, DIAGNOSTICS = (
+    f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history", "diagnostics")
 )
 
 
@@ -19,6 +19,7 @@ def pages() -> list[StreamlitPage]:
         st.Page(REDUMP, title="Re-dump", icon=":material/sync:", url_path="redump"),
         st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
+        st.Page(DIAGNOSTICS, title="Diagnostics", icon=":material/medical_information:", url_path="diagnostics"),
     ]
 
 

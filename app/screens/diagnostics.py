@@ -1,0 +1,89 @@
+"""The diagnostics bundle: made, looked through, taken along."""
+
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import engine, home, messages, places
+from app.view import words
+from engine import clock
+from engine.directory import Directory
+from engine.errors import TidemarkError
+
+_MADE = "bundle"
+_SHOWN = 200_000
+"""Characters of a part that are shown."""
+
+
+def make(where: Directory, *, with_values: bool) -> None:
+    """Make the bundle and keep it for this browser."""
+    try:
+        with st.spinner("Collecting", show_time=True), TemporaryDirectory() as folder:
+            file = Path(folder) / "bundle.zip"
+            words_of_it = ["--out", str(file), *(["--with-values"] if with_values else [])]
+            told = engine.ask("bundle", where.spec, words_of_it)
+            name = f"{where.root.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip"
+            st.session_state[_MADE] = where.root.name, name, file.read_bytes(), told
+    except TidemarkError as problem:
+        messages.error(problem)
+
+
+def shown(where: Directory) -> None:
+    """What is in the bundle, and each part as it is."""
+    found = st.session_state.get(_MADE)
+    if found is None or found[0] != where.root.name:
+        messages.nothing(
+            "No bundle made yet",
+            "It holds the spec, the status, what check says, the journals of five runs and the runner's log. Nothing leaves "
+            "this machine by itself.",
+            ":material/folder_zip:",
+        )
+        return
+    _, name, data, told = found
+    left, right = st.columns([3, 1], vertical_alignment="center")
+    removed = words.plural(told["removed"], "secret")
+    left.markdown(f"**{words.escape(name)}** :gray[{words.size(len(data))}; {removed} removed]")
+    with right, st.container(horizontal=True, horizontal_alignment="right"):
+        st.download_button(
+            "Download", data, name, "application/zip", icon=":material/download:", type="primary", key="zip"
+        )
+    left, right = st.columns([2, 3], gap="medium")
+    with left:
+        rows = pd.DataFrame([{"Part": part, "Size": words.size(size)} for part, size in told["parts"]])
+        st.dataframe(rows, hide_index=True, key="parts", alt="Parts of the bundle")
+    with right, zipfile.ZipFile(BytesIO(data)) as file:
+        part = st.selectbox("Look through", [part for part, _ in told["parts"]], key="part")
+        text = file.read(part or "README.txt").decode("utf-8", "replace")
+        st.code(text[:_SHOWN], language=None, height=420, wrap_lines=True)
+        if len(text) > _SHOWN:
+            st.caption(f"The first {_SHOWN:,} of {len(text):,} characters; the download has all.")
+
+
+def page() -> None:
+    """The whole page."""
+    found = {where.root.name: where for where in home.directories()}
+    title, choice = st.columns([3, 2], vertical_alignment="bottom")
+    title.title("Diagnostics", anchor=False)
+    if not found:
+        messages.nothing("No pipelines yet", "What somebody needs who is to help is packed here.")
+        if st.button("New pipeline", type="primary", icon=":material/add:"):
+            st.switch_page(places.NEW)
+        return
+    with choice:
+        where = found[home.choose(list(found))]
+    st.markdown(
+        ":gray[A zip for whoever is to help. Passwords, tokens and webhooks are removed; look through it before you give it away.]"
+    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        made = st.button("Make the bundle", icon=":material/folder_zip:", key="make")
+        with_values = st.toggle("Keep bounds and keys, which are values of rows", key="values")
+    if made:
+        make(where, with_values=with_values)
+    shown(where)
+
+
+page()

@@ -1,0 +1,198 @@
+"""A zip for whoever is to help: what a pipeline is, does and did; no secrets, and no values of rows unless they are wanted.
+
+Nothing in it leaves this machine by itself. Secrets are removed twice: by their values, which the spec's references lead to, and by
+what looks like one (`errors.redact`, addresses with a password). Values of rows are in bounds of chunks and in lists of keys.
+"""
+
+import json
+import os
+import platform
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from engine import __version__, clock, settings
+from engine.directory import Directory
+from engine.errors import TidemarkError, redact
+from engine.run.shapes import as_read
+from engine.run.status import status
+from engine.settings import Spec
+from engine.source.endpoint import endpoint_of
+from engine.source.preflight import run_preflight
+
+RUNS = 5
+"""Journals of so many runs, the newest."""
+_JOURNAL_BYTES, _LOG_BYTES = 4 << 20, 1 << 20
+_PACKAGES = ("pyspark", "deltalake", "pyarrow", "numpy", "duckdb", "pymysql", "streamlit", "pydantic", "sqlglot")
+_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable
+_USERINFO = re.compile(r"(://[^\s/:@]+):[^\s/@]+@")
+_KEYED = re.compile(r"(?i)secret|password|token|key")
+_VALUES = frozenset({"lower", "upper", "min", "max", "keys", "range", "missing"})
+"""Fields of journals and commands that hold values of rows. Of `chunk.planned` and `table.planned` also `chunks`."""
+_LONG = 4
+"""A secret that is shorter is replaced where it is a word, as replacing it everywhere would leave nothing to read."""
+
+README = """\
+Diagnostics of the pipeline {name}, made {at} by Tidemark {version}.
+
+What was removed: passwords, tokens, salts, webhooks and whatever looks like one ({secrets} places){values}.
+What is in it: names of hosts, users, tables and columns, statements that altered tables, messages of errors.
+Look through it before you give it away.
+"""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A zip that was written. parts: names and sizes in bytes, unpacked. removed: places in which a secret stood."""
+
+    file: Path
+    parts: tuple[tuple[str, int], ...]
+    removed: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"file": str(self.file), "parts": [list(part) for part in self.parts], "removed": self.removed}
+
+
+class Scrubber:
+    """Removes secrets from texts, and counts them."""
+
+    def __init__(self, secrets: list[str]) -> None:
+        self.removed = 0
+        known = sorted({s for s in secrets if s}, key=len, reverse=True)
+        whole = [re.escape(s) if len(s) >= _LONG else rf"(?<!\w){re.escape(s)}(?!\w)" for s in known]
+        whole += [re.escape(json.dumps(s)[1:-1]) for s in known if json.dumps(s)[1:-1] != s]
+        self._known = re.compile("|".join(whole)) if whole else None
+
+    def clean(self, text: str) -> str:
+        """The text without secrets."""
+        if self._known is not None:
+            text, count = self._known.subn("***", text)
+            self.removed += count
+        text, count = _USERINFO.subn(r"\1:***@", text)
+        self.removed += count
+        cleaned = "\n".join(redact(line) for line in text.split("\n"))
+        self.removed += max(cleaned.count("***") - text.count("***"), 0)
+        return cleaned
+
+
+def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *, with_values: bool = False) -> Bundle:
+    """Write the zip to `out`. with_values: keep bounds and keys. Raises TidemarkError when it cannot be written."""
+    scrubber = Scrubber(_secrets(spec))
+    parts = []
+    for name, make in _parts(spec, spec_file, directory, with_values):
+        try:
+            parts.append((name, scrubber.clean(make())))
+        except (TidemarkError, OSError, ValueError, KeyError) as error:  # a part that cannot be made says so itself
+            parts.append((name, scrubber.clean(f"This part could not be made: {type(error).__name__}: {error}\n")))
+    told = {"name": spec.name, "at": clock.utc_text(), "version": __version__, "secrets": scrubber.removed}
+    values = "" if with_values else ", and values of rows (bounds of chunks, lists of keys)"
+    parts.insert(0, ("README.txt", README.format(**told, values=values)))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+            for name, text in parts:
+                file.writestr(name, text)
+    except OSError as error:
+        raise TidemarkError(
+            f"The bundle {out} cannot be written: {error.strerror}.", hint="Choose another --out."
+        ) from None
+    return Bundle(out, tuple((name, len(text.encode())) for name, text in parts), scrubber.removed)
+
+
+def _parts(
+    spec: Spec, spec_file: Path, directory: Directory, with_values: bool
+) -> Iterator[tuple[str, Callable[[], str]]]:
+    journals = sorted(directory.journals.glob("*.jsonl"))[-RUNS:]
+    yield "versions.json", _versions
+    yield "spec.toml", partial(spec_file.read_text, encoding="utf-8")
+    yield "status.json", lambda: _json(status(directory, spec.name))
+    yield "check.json", lambda: _json(_check(spec))
+    for path in (directory.runner, directory.controls, directory.alerts):
+        if path.exists():
+            yield path.name, partial(path.read_text, encoding="utf-8")
+    for path in journals:
+        yield f"journal/{path.name}", partial(_journal, path, with_values)
+    if directory.log.exists():
+        yield "runner.log", partial(_tail, directory.log, _LOG_BYTES)
+    for path in sorted((directory.inbox / "refused").glob("*.json"))[-50:]:
+        yield f"refused/{path.name}", partial(_command, path, with_values)
+
+
+def _secrets(spec: Spec) -> list[str]:
+    """The values that the spec's references lead to, and those of Spark's settings whose names say that they are secret."""
+    found = [os.environ.get(_TOKEN, "")]
+    found += [str(value) for name, value in spec.spark.conf.items() if _KEYED.search(name)]
+    references: list[Callable[[], str | None]] = [
+        partial(settings.password, spec.source),
+        partial(settings.mask_salt, spec),
+        partial(settings.webhook, spec.alerts),
+    ]
+    for read in references:
+        with suppress(TidemarkError):  # it leads nowhere: then nothing can hold it
+            found.append(read() or "")
+    return found
+
+
+def _versions() -> str:
+    packages = {}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    system = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
+    return _json({"tidemark": __version__, **system, "packages": packages})
+
+
+def _check(spec: Spec) -> dict[str, Any]:
+    """What `check` says now."""
+    found = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id(), partial(as_read, spec))
+    return {"passed": found.passed, "server": vars(found.server), "checks": [c.as_dict() for c in found.checks]}
+
+
+def _journal(path: Path, with_values: bool) -> str:
+    lines = _tail(path, _JOURNAL_BYTES).splitlines()
+    return "\n".join(lines if with_values else map(_without_values, lines)) + "\n"
+
+
+def _without_values(line: str) -> str:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return "(a line that is no JSON)"
+    if event.get("event") in ("table.planned", "chunk.planned"):
+        event["chunks"] = f"({len(event['chunks'] or [])} chunks)"
+    return json.dumps(_bare(event), ensure_ascii=False)
+
+
+def _bare(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: "(removed)" if k in _VALUES and v is not None else _bare(v) for k, v in value.items()}
+    return [_bare(one) for one in value] if isinstance(value, list) else value
+
+
+def _command(path: Path, with_values: bool) -> str:
+    text = path.read_text(encoding="utf-8")
+    if with_values:
+        return text
+    try:
+        return _json(_bare(json.loads(text)))
+    except ValueError:
+        return "(a file that is no JSON)\n"
+
+
+def _tail(path: Path, most: int) -> str:
+    """The last bytes of a file, from a beginning of a line on."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - most, 0))
+        text = file.read().decode("utf-8", "replace")
+    return text if size <= most else text.partition("\n")[2]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False, default=str) + "\n"
