@@ -15,8 +15,7 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 
 _MADE = "bundle"
-_SHOWN = 200_000
-"""Characters of a part that are shown."""
+_SHOWN = 200_000  # characters of a part that are shown
 
 
 def make(where: Directory, *, with_values: bool) -> None:

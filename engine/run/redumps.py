@@ -38,7 +38,8 @@ class Redump:
 
     def told(self) -> str:
         """What is read again, in words."""
-        parts = f"{len(self.ranges)} ranges of " if self.ranges else f"{len(self.keys)} keys of " if self.keys else ""
+        count, noun = (len(self.ranges), "range") if self.ranges else (len(self.keys), "key")
+        parts = f"{count:,} {noun}{'' if count == 1 else 's'} of " if count else ""
         return parts + (", ".join(self.tables) or "everything")
 
 
