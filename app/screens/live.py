@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.parts import chunk_section, controls, home, messages, places, sections, situation, strip
+from app.parts import chunk_section, controls, home, messages, pacing, places, sections, situation, strip
 from app.parts.refresh import refreshing
 from app.view import commands, words
 from app.view.health import alert_lines, layers
@@ -13,7 +13,7 @@ from engine import clock
 from engine.directory import Directory
 from engine.history import chunks, log, runs, series, tables
 
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Spec")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Events", "Spec")
 
 
 @refreshing()
@@ -28,6 +28,7 @@ def top(where: Directory, drawn_state: str) -> None:
     shown = layers(runner, lag, recent, now)
     strip.strip(shown)
     strip.alerts(alert_lines(home.alerts_of(where)))
+    pacing.told(where)
     run = runs.latest_run(cursor, name)
     reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
     live = runner.alive and runner.state == "running"
@@ -67,6 +68,7 @@ def body(where: Directory) -> None:
         "Readers": lambda: sections.readers(name),
         "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in tables.plans(home.fresh(), name)]),
         "Plan": lambda: sections.plan(where),
+        "Pace": lambda: pacing.section(where),
         "Events": lambda: sections.events(name),
         "Spec": lambda: spec_section(where),
     }

@@ -1,0 +1,144 @@
+"""The section in which an operator slows, pauses and speeds up the reading of tables; the log is never held."""
+
+import json
+from typing import Any
+
+import streamlit as st
+
+from app.parts import controls, home, messages
+from app.parts.refresh import refreshing
+from app.view import pacing, words
+from app.view.commands import Sent
+from app.view.pacing import Pace
+from engine import clock, settings
+from engine.directory import Directory, send_command
+from engine.errors import SpecError, TidemarkError
+from engine.history import tables
+
+
+def pace(where: Directory) -> Pace:
+    """What holds now, with or without a runner."""
+    try:
+        spec = settings.load(where.spec).throttle.model_dump()
+    except TidemarkError:
+        spec = {}
+    try:
+        kept = json.loads(where.controls.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        kept = {}
+    return pacing.pace_of(spec, kept)
+
+
+def told(where: Directory) -> None:
+    """Why tables are not read, where that is so."""
+    record = home.record_of(where) or {}
+    waiting = record.get("waiting_for") if record.get("alive") else None
+    for line in pacing.lines(pace(where), waiting):
+        st.markdown(f":violet[:material/hourglass_pause: {words.escape(line)}]")
+
+
+def section(where: Directory) -> None:
+    """Limits, and which tables are paused."""
+    now, name = pace(where), where.root.name
+    own = " :violet-badge[set here]" if now.own else " :gray-badge[by the spec]"
+    st.markdown(f"**Limits now**{own} {words.escape(pacing.limits(now))}")
+    left, right = st.columns(2, gap="large")
+    with left:
+        _limits(where, now)
+    with right:
+        _pauses(where, now, [plan.table for plan in tables.plans(home.fresh(), name)])
+    st.caption("What is set here holds over restarts until it is changed again. The log is never slowed.")
+    _watch(where, now)
+
+
+@refreshing()
+def _watch(where: Directory, drawn: Pace) -> None:
+    """Draw the page anew when somebody, here or elsewhere, has set something else."""
+    if pace(where) != drawn:
+        st.rerun()
+
+
+def _limits(where: Directory, now: Pace) -> None:
+    """The form; its keys hold what is set, so that another browser's change is seen."""
+    key = f"{where.root.name}-{sorted(now.settings.items(), key=str)}"
+    with st.form(f"pace-{key}", border=True):
+        st.markdown("**How fast**")
+        one, two = st.columns(2)
+        rows = one.number_input(
+            "Rows a second",
+            0,
+            None,
+            int(now.settings.get("max_rows_per_s", 0)),
+            step=1000,
+            key=f"rows-{key}",
+            help="0: no limit",
+        )
+        size = two.number_input(
+            "Megabytes of files a second",
+            0.0,
+            None,
+            pacing.megabytes(now),
+            step=1.0,
+            key=f"mb-{key}",
+            help="0: no limit",
+        )
+        readers = one.number_input(
+            "Readers",
+            0,
+            256,
+            int(now.settings.get("readers", 0)),
+            key=f"readers-{key}",
+            help="Chunks at once; 0: as the spec says",
+        )
+        hours = two.text_input(
+            "Hours (UTC)", ", ".join(now.settings.get("hours") or ()), key=f"hours-{key}", placeholder="22:00-06:00"
+        )
+        reason = st.text_input("Reason", key=f"pace-why-{key}", placeholder="Shown in the events and the history")
+        with st.container(horizontal=True):
+            applied = st.form_submit_button("Set limits", type="primary", icon=":material/speed:")
+            reset = st.form_submit_button("Back to the spec", disabled=not now.own)
+    if reset:
+        _send(where, "throttle", {"reset": True}, reason)
+    elif applied:
+        changed = pacing.changes(now, int(rows), float(size), int(readers), hours or "")
+        try:
+            settings.throttled(settings.Throttle(), changed)
+        except SpecError as problem:
+            messages.error(problem)
+            return
+        if changed:
+            _send(where, "throttle", changed, reason)
+        else:
+            st.info("Nothing was changed.", icon=":material/info:")
+
+
+def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
+    with st.container(border=True):
+        st.markdown("**What is read**")
+        verb = "resume" if now.snapshot else "pause"
+        if st.button(
+            f"{verb.capitalize()} the reading of all tables",
+            icon=":material/play_arrow:" if now.snapshot else ":material/pause:",
+            key=f"snapshot-{now.snapshot}",
+        ):
+            _send(where, verb, {"snapshot": True}, "")
+        chosen = st.multiselect(
+            "Paused tables",
+            sorted({*names, *now.tables}),
+            list(now.tables),
+            key=f"paused-{now.tables}",
+            placeholder="None",
+        )
+        stop, go = pacing.pauses(now, chosen)
+        if st.button("Set paused tables", key="set-paused", disabled=not (stop or go)):
+            for verb_of, tables_of in (("pause", stop), ("resume", go)):
+                if tables_of:
+                    _send(where, verb_of, {"tables": tables_of}, "", again=False)
+            st.rerun()
+
+
+def _send(where: Directory, verb: str, arguments: dict[str, Any], reason: str | None, *, again: bool = True) -> None:
+    identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments)
+    controls.sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
+    if again:
+        st.rerun()
