@@ -4,10 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import home, messages
-from app.view import words
-from app.view.past import past
+from app.parts.sections import plot
+from app.view import compare, words
+from app.view.past import PastRun, past
 from engine import clock
-from engine.history import runs
+from engine.history import chunks, runs
 
 _COLUMNS = {
     "Started (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC"),
@@ -49,15 +50,48 @@ def page() -> None:
         }
         for one in lines
     ]
-    st.dataframe(
+    chosen_rows = st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
         key="runs",
-        height=640 if len(rows) > 18 else "auto",
+        height=420 if len(rows) > 11 else "auto",
         column_config=_COLUMNS,
+        on_select="rerun",
+        selection_mode="multi-row",
         alt="Runs, newest first",
     )
     messages.freshness(clock.utc_now(), extra=words.plural(len(rows), "run"))
+    chosen_lines = [lines[n] for n in chosen_rows["selection"]["rows"]][: compare.MOST]
+    if chosen_lines:
+        _compared(chosen_lines)
+    elif len(rows) > 1:
+        st.caption(f"Choose up to {compare.MOST} runs in the first column to compare them.")
+
+
+def _compared(lines: list[PastRun]) -> None:
+    """Runs side by side."""
+    cursor = home.fresh()
+    reads = {line.run: chunks.reads(cursor, line.pipeline, line.run, limit=20_000) for line in lines}
+    st.subheader("Compared", anchor=False)
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.dataframe(
+            pd.DataFrame(compare.measures(lines, reads)), hide_index=True, key="measures", alt="Measures of each run"
+        )
+    with right:
+        st.markdown("**Throughput** :gray[rows copied a second]")
+        if any(reads.values()):
+            plot(compare.figure(lines, reads), "compared", "Rows copied a second by each run")
+        else:
+            st.caption("None of them read a chunk.")
+        st.markdown("**Configured otherwise**")
+        found = compare.differences(lines, [runs.spec_of(cursor, line.pipeline, line.run) for line in lines])
+        if found:
+            st.dataframe(pd.DataFrame(found), hide_index=True, key="differences", alt="Settings that differ")
+        else:
+            st.caption(
+                "One run alone has nothing to differ from." if len(lines) == 1 else "Nothing: the specs are the same."
+            )
 
 
 page()

@@ -89,6 +89,10 @@ FROM (SELECT DISTINCT pipeline, run FROM event WHERE $pipeline IS NULL OR pipeli
 LEFT JOIN chunks c USING (pipeline, run) LEFT JOIN epochs p USING (pipeline, run) LEFT JOIN faults f USING (pipeline, run)
 """
 
+_SPEC = """
+SELECT body->>'$.spec' FROM event WHERE pipeline = $pipeline AND run = $run AND event = 'run.started' LIMIT 1
+"""
+
 _FIRST = "SELECT min(ts) FROM event WHERE pipeline = $pipeline"
 
 _JOURNALLED = """
@@ -122,3 +126,10 @@ def run_totals(cursor: Cursor, pipeline: str | None = None) -> dict[tuple[str, s
 def journalled(cursor: Cursor, pipeline: str) -> Journalled:
     """How many lines were read and how many could not be."""
     return fetch_one(cursor, Journalled, _JOURNALLED, {"pipeline": pipeline}) or Journalled(0, 0, None)
+
+
+def spec_of(cursor: Cursor, pipeline: str, run: str) -> str | None:
+    """The spec that a run began with, as JSON text; None when its journal does not tell."""
+    found = cursor.execute(_SPEC, {"pipeline": pipeline, "run": run}).fetchone()
+    text: str | None = found[0] if found else None
+    return text

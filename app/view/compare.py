@@ -1,0 +1,85 @@
+"""Runs side by side: what each did, how fast, and what was configured otherwise."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from app.view import words
+from app.view.curves import row_rates
+from app.view.figure import Figure, layout
+from app.view.lanes import spreads
+from app.view.looks import HEX
+from app.view.past import PastRun
+from engine.history.chunks import Read
+
+_COLOURS = ("primary", "violet", "orange", "green", "red")
+MOST = len(_COLOURS)
+_BUCKETS = 120
+_ABSENT = "not there"
+
+
+def measures(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> list[dict[str, str]]:
+    """A line a measure, a column a run; lines and columns in the order of `lines`. reads: the chunks that each run read."""
+    rows = {
+        "Outcome": [line.outcome for line in lines],
+        "Duration": [words.duration(line.duration_s) for line in lines],
+        "Rows": [words.count(line.rows) for line in lines],
+        "Rows a second": [words.count(line.rows_s) for line in lines],
+        "Chunks": [f"{line.chunks:,}" for line in lines],
+        "Changes": [words.count(line.changes) for line in lines],
+        "Errors": [f"{line.errors:,}" for line in lines],
+        "Readers": [f"{len({read.reader for read in reads[line.run]}):,}" for line in lines],
+    }
+    for n, spread in enumerate(spreads([])):
+        values = [spreads(reads[line.run])[n].values for line in lines]
+        rows[f"{spread.name}, median"] = [five[2] for five in values]
+        rows[f"{spread.name}, most"] = [five[4] for five in values]
+    return [{"": name, **dict(zip(names(lines), values, strict=True))} for name, values in rows.items()]
+
+
+def names(lines: Sequence[PastRun]) -> list[str]:
+    """What each run is called here: its start, and the pipeline where they differ."""
+    several = len({line.pipeline for line in lines}) > 1
+    found = [f"{line.pipeline} {line.run}" if several else line.run for line in lines]
+    return [name if found.index(name) == n else f"{name} ({n})" for n, name in enumerate(found)]
+
+
+def differences(lines: Sequence[PastRun], specs: Sequence[str | None]) -> list[dict[str, str]]:
+    """The settings that are not the same in all runs: a line a setting. specs: JSON, as the journal has them."""
+    flat = [_flat(json.loads(spec)) if spec else {} for spec in specs]
+    keys = sorted({key for settings in flat for key in settings})
+    found = [{"Setting": key, **_values(key, lines, flat)} for key in keys]
+    return [row for row in found if len(set(list(row.values())[1:])) > 1]
+
+
+def _values(key: str, lines: Sequence[PastRun], flat: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    return {name: settings.get(key, _ABSENT) for name, settings in zip(names(lines), flat, strict=True)}
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if not isinstance(value, dict) or not value:
+        return {prefix: json.dumps(value, ensure_ascii=False)}
+    return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{prefix}.{key}" if prefix else key).items()}
+
+
+def figure(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> Figure:
+    """Rows a second over the seconds since each run began to read."""
+    data = []
+    for line, name, colour in zip(lines, names(lines), _COLOURS, strict=False):
+        own = reads[line.run]
+        if not own:
+            continue
+        since, until = min(read.started for read in own), max(read.ended for read in own)
+        width = max(int((until - since).total_seconds() * 1000 / _BUCKETS), 500)
+        times, rates = row_rates(own, since, until + timedelta(milliseconds=width), width)
+        seconds = [(time - since).total_seconds() for time in times]
+        trace = {"type": "scatter", "mode": "lines", "name": name, "x": seconds, "y": rates}
+        data.append(
+            {**trace, "line": {"color": HEX[colour], "width": 2}, "hovertemplate": "%{y:.3s} rows/s at %{x:.0f} s"}
+        )
+    axes = {
+        "xaxis": {"title": {"text": "seconds since the first chunk"}, "automargin": True},
+        "yaxis": {"rangemode": "tozero", "tickformat": ".2s", "automargin": True},
+    }
+    return {"data": data, "layout": layout(280, showlegend=True, **axes)}
