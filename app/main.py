@@ -4,10 +4,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.parts import places
+from app.parts import access, places
 
 _ASSETS = Path(__file__).parent.parent / "assets"
 
 st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
 st.logo(str(_ASSETS / "logo.svg"), size="large")
-st.navigation(places.pages(), position="top").run()
+screen = st.navigation(places.pages(operator=access.operator()), position="top")
+access.sidebar()
+screen.run()

@@ -97,14 +97,20 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def send_command(
-    directory: Directory, verb: str, *, reason: str = "", arguments: Mapping[str, Any] | None = None, pipeline: str = ""
+    directory: Directory,
+    verb: str,
+    *,
+    reason: str = "",
+    arguments: Mapping[str, Any] | None = None,
+    pipeline: str = "",
+    actor: str = "",
 ) -> str:
-    """Put a command into the inbox and return its id; the runner answers in the journal."""
+    """Put a command into the inbox and return its id; the runner answers in the journal. actor: by default this process's user."""
     identity = uuid.uuid4().hex[:12]
     command = {
         "id": identity,
         "verb": verb,
-        "actor": _actor(),
+        "actor": actor or _actor(),
         "reason": reason,
         "sent": clock.utc_text(),
         "arguments": dict(arguments or {}),

@@ -111,7 +111,8 @@ def prepare(server: Server, home: Path, rows: int) -> Path:
 def console(home: Path, port: int = 0, module: str = "streamlit") -> Iterator[str]:
     """The console on the pipelines of `home`, with the demo's password in its environment; its address."""
     port = port or free_port(8501)
-    options = ["--server.address=127.0.0.1", f"--server.port={port}", "--server.headless=true"]
+    address = os.environ.get("TIDEMARK_CONSOLE_ADDRESS", "127.0.0.1")
+    options = [f"--server.address={address}", f"--server.port={port}", "--server.headless=true"]
     command = [sys.executable, "-m", module, "run", "app/main.py", *options]
     environment = os.environ | {"TIDEMARK_HOME": str(home), PASSWORD_VARIABLE: PASSWORD}
     log = home / "console.log"

@@ -1,9 +1,12 @@
 """Start, pause, resume and stop. Each command goes through the pipeline's inbox; the journal answers."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.parts import home, messages
+from app.parts import access, home, messages
 from app.view.commands import Sent
 from app.view.health import Runner
 from engine import clock, settings
@@ -62,6 +65,8 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
             st.link_button(
                 "Spark", runner.spark_ui, icon=":material/open_in_new:", help="Spark's own pages", key=f"{key}-spark"
             )
+        if not access.operator():
+            return
         if runner.alive and runner.state in ("running", "starting"):
             _ask("pause", where, "Pause", key)
         if runner.alive and runner.state == "paused":
@@ -106,7 +111,7 @@ def start_button(where: Directory, runner: Runner, *, key: str) -> None:
 
 def start(where: Directory, click: int) -> None:
     """Check what can be checked at once, then launch; `refusal` shows why not."""
-    if not first_time(where.root.name, click):
+    if not first_time(where.root.name, click) or not access.operator():
         return
     try:
         settings.password(settings.load(where.spec).source)
@@ -153,5 +158,13 @@ def _confirmed(where: Directory, click: int, verb: str, reason_key: str) -> None
 
 def _send(where: Directory, click: int, verb: str, reason: str) -> None:
     if first_time(where.root.name, click):
-        identity = send_command(where, verb, reason=reason.strip())
-        sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
+        post(where, verb, reason)
+
+
+def post(where: Directory, verb: str, reason: str | None, arguments: Mapping[str, Any] | None = None) -> str:
+    """Send a command in the name of whoever looks, and remember it; returns its id. Nothing is sent for who may not."""
+    if not access.operator():
+        return ""
+    identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments, actor=access.actor())
+    sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
+    return identity

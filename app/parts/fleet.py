@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.parts import controls, home, messages, places
+from app.parts import access, controls, home, messages, places
 from app.parts.refresh import refreshing
 from app.view import words
 from app.view.fleet import Summary, order, summary
@@ -85,7 +85,9 @@ def none_yet() -> None:
             with column:
                 st.markdown(f"**{icon} {n}. {title}**  \n:gray[{text}]")
         st.space("small")
-        if st.button("Create the first pipeline", type="primary", icon=":material/add:", key="first"):
+        if access.operator() and st.button(
+            "Create the first pipeline", type="primary", icon=":material/add:", key="first"
+        ):
             st.switch_page(places.NEW)
         st.space("small")
     st.caption(

@@ -8,10 +8,9 @@ import streamlit as st
 from app.parts import controls, home, messages
 from app.parts.refresh import refreshing
 from app.view import pacing, words
-from app.view.commands import Sent
 from app.view.pacing import Pace
-from engine import clock, settings
-from engine.directory import Directory, send_command
+from engine import settings
+from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
 from engine.history import tables
 
@@ -138,7 +137,6 @@ def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
 
 
 def _send(where: Directory, verb: str, arguments: dict[str, Any], reason: str | None, *, again: bool = True) -> None:
-    identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments)
-    controls.sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
+    controls.post(where, verb, reason, arguments)
     if again:
         st.rerun()

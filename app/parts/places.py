@@ -10,15 +10,23 @@ PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY, DIAGNOSTICS = (
 )
 
 
-def pages() -> list[StreamlitPage]:
-    """All screens in the order of the navigation."""
-    return [
+def pages(*, operator: bool) -> list[StreamlitPage]:
+    """The screens in the order of the navigation; without those that change something or show rows, for who may only look."""
+    usual = [
         st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="pipelines", default=True),
-        st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
+        st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
+    ]
+    if not operator:
+        return usual
+    pipelines, live, history = usual
+    return [
+        pipelines,
+        st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
+        live,
         st.Page(REDUMP, title="Re-dump", icon=":material/sync:", url_path="redump"),
         st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
-        st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
+        history,
         st.Page(DIAGNOSTICS, title="Diagnostics", icon=":material/medical_information:", url_path="diagnostics"),
     ]
 

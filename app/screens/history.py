@@ -76,7 +76,11 @@ def _compared(lines: list[PastRun]) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.dataframe(
-            pd.DataFrame(compare.measures(lines, reads)), hide_index=True, key="measures", alt="Measures of each run"
+            pd.DataFrame(compare.measures(lines, reads)),
+            hide_index=True,
+            key="measures",
+            height="content",
+            alt="Measures of each run",
         )
     with right:
         st.markdown("**Throughput** :gray[rows copied a second]")

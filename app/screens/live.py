@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.parts import chunk_section, controls, home, messages, pacing, places, sections, situation, strip
+from app.parts import access, chunk_section, controls, home, messages, pacing, places, sections, situation, strip
 from app.parts.refresh import refreshing
 from app.view import commands, words
 from app.view.health import alert_lines, layers
@@ -61,7 +61,8 @@ def spec_section(where: Directory) -> None:
 def body(where: Directory) -> None:
     """The sections; only the open one is computed."""
     name = where.root.name
-    tabs = dict(zip(SECTIONS, st.tabs(SECTIONS, key="section", bind="query-params"), strict=True))
+    sections_shown = [title for title in SECTIONS if title != "Pace" or access.operator()]
+    tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
     shown = {
         "Overview": lambda: sections.overview(name),
         "Chunks": lambda: chunk_section.show(name),
@@ -83,7 +84,7 @@ def page() -> None:
     found = {where.root.name: where for where in home.directories()}
     if not found:
         messages.nothing("No pipelines yet", "Create one first; then it can be watched here.")
-        if st.button("New pipeline", type="primary", icon=":material/add:"):
+        if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
             st.switch_page(places.NEW)
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")

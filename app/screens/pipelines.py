@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from app.parts import fleet, home, places
+from app.parts import access, fleet, home, places
 
 with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
     st.title("Pipelines", anchor=False, width="content")
-    if st.button("New pipeline", icon=":material/add:", type="primary", key="new"):
+    if access.operator() and st.button("New pipeline", icon=":material/add:", type="primary", key="new"):
         st.switch_page(places.NEW)
 
 if home.directories():

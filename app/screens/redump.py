@@ -13,7 +13,7 @@ from app.parts.refresh import refreshing
 from app.view import again, words
 from app.view.again import Wish
 from engine import clock
-from engine.directory import Directory, send_command
+from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import chunks, redumps, tables
 
@@ -132,8 +132,7 @@ def _send(where: Directory, click: int, found: dict[str, Any], reason: str) -> N
     name = where.root.name
     if not controls.first_time(name, click):
         return
-    identity = send_command(where, "redump", reason=reason.strip(), arguments=found["arguments"])
-    controls.sent(name).append(controls.Sent(identity, "redump", clock.utc_now()))
+    identity = controls.post(where, "redump", reason, found["arguments"])
     rows = [one["rows"] for one in found["tables"]]
     st.session_state[_EXPECTED, identity] = None if None in rows else sum(rows)
 

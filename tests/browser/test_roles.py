@@ -1,0 +1,99 @@
+"""The door: who has not logged in sees nothing, viewers look, operators act, and their names are in the journal."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.directory import Directory
+from tests.browser.conftest import OpenPage
+from tests.browser.journals import SimulatedTable, Simulation, real_now
+from tests.demo import console, free_port
+from tests.servers.oidc import CLIENT, SECRET, provider
+
+ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.com"
+SECRETS = """
+[auth]
+redirect_uri = "http://127.0.0.1:{port}/oauth2callback"
+cookie_secret = "a cookie secret of a test that nobody uses twice"
+client_id = "{client}"
+client_secret = "{secret}"
+server_metadata_url = "{issuer}/.well-known/openid-configuration"
+
+[roles]
+operators = ["ada@example.com"]
+viewers = ["*@example.com"]
+"""
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Directory]]:
+    """A console that asks who one is, on one pipeline."""
+    folder = tmp_path_factory.mktemp("guarded")
+    shop = Simulation(
+        folder / "home" / "shop",
+        [SimulatedTable("shop.orders", 3_000_000, 180)],
+        start=real_now() - timedelta(seconds=30),
+    )
+    shop.advance(30)
+    port = free_port(0)
+    with provider([ADA, BOB, EVE]) as issuer, pytest.MonkeyPatch.context() as patch:
+        (folder / "secrets.toml").write_text(SECRETS.format(port=port, client=CLIENT, secret=SECRET, issuer=issuer))
+        patch.setenv("STREAMLIT_SECRETS_FILES", str(folder / "secrets.toml"))
+        with shop.play(), console(folder / "home", port) as url:
+            yield url, shop.directory
+
+
+def log_in(page: Page, who: str) -> None:
+    """Through the provider's page."""
+    page.get_by_role("button", name="Log in").click()
+    page.get_by_role("link", name=who).click()
+    page.get_by_test_id("stMain").wait_for()
+
+
+def test_without_a_login_nobody_else_is_let_in(
+    tmp_path: Path, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A console that listens everywhere and knows no login shows nothing."""
+    monkeypatch.setenv("TIDEMARK_CONSOLE_ADDRESS", "0.0.0.0")  # noqa: S104 - that is what is refused
+    with console(tmp_path) as url:
+        page = open_page(url)
+        expect(page.get_by_text("listens on more than this machine")).to_be_visible()
+        expect(page.get_by_role("link", name="Pipelines")).to_have_count(0)
+
+
+def test_a_viewer_looks_and_an_operator_acts(guarded: tuple[str, Directory], open_page: OpenPage) -> None:
+    """Pages that change something or show rows are not there for a viewer, by no address; commands carry names."""
+    url, where = guarded
+    page = open_page(f"{url}/live?pipeline=shop")
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    expect(page.get_by_text("Copy:")).to_have_count(0)
+    log_in(page, BOB)
+    expect(page.get_by_text(f"{BOB} · viewer")).to_be_visible()
+    page.goto(f"{url}/live?pipeline=shop")
+    expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).to_be_visible()
+    expect(page.get_by_role("button", name="Pause")).to_have_count(0)
+    expect(page.get_by_role("tab", name="Pace")).to_have_count(0)
+    page.goto(f"{url}/explore?pipeline=shop")
+    expect(page.get_by_text("Page not found")).to_be_visible()
+
+    page = open_page(url)
+    log_in(page, EVE)
+    expect(page.get_by_text("has no role here")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+    log_in(page, ADA)
+    page.goto(f"{url}/live?pipeline=shop")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("button", name="Pause pipeline").click()
+    expect(page.get_by_role("heading", name="Paused").first).to_be_visible()
+    events = [json.loads(line) for line in _lines(where)]
+    assert [e["actor"] for e in events if e["event"] == "command.accepted"] == [ADA]
+
+
+def _lines(where: Directory) -> list[str]:
+    return [line for path in sorted(where.journals.glob("*.jsonl")) for line in Path(path).read_text().splitlines()]
