@@ -16,7 +16,7 @@ _OPEN, _MOVED = "open tile", "chunk was picked"
 def show(name: str) -> None:
     """Table and chunk are chosen outside the part that refreshes, and are part of the address."""
     # By rows, not by chunks: while tables are being cut, the number of their chunks changes and the first would change with it.
-    by_size = sorted(tables.plans(home.fresh(), name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
+    by_size = sorted(home.ask(tables.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
     planned = {plan.table: plan for plan in by_size}
     if not planned:
         messages.nothing("No table planned yet", "The map appears as soon as the runner has planned a table.")
@@ -55,8 +55,7 @@ def show(name: str) -> None:
 def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None) -> None:
     if st.session_state.pop(_MOVED, False):
         st.rerun()
-    cursor = home.fresh()
-    states = chunks.chunk_states(cursor, name, table)
+    states = home.ask(chunks.chunk_states, name, table)
     with st.container(horizontal=True, gap="small"):
         for state, number in legend(states):
             look = CHUNK[state]
@@ -71,7 +70,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
         st.session_state[_MOVED] = True
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
-    (plan,) = tables.plans(cursor, name, table) or [None]
+    (plan,) = home.ask(tables.plans, name, table) or [None]
     st.caption(" ".join(part for part in (cutting.follow(plan), note(states, window)) if part))
 
 

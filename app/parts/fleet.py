@@ -43,9 +43,9 @@ def _summary(where: Directory, cursor: Cursor) -> Summary:
     runner, lag = home.runner(where, cursor), series.latest_lag(cursor, name)
     since = now - timedelta(seconds=60)
     recent, epochs = series.lag_series(cursor, name, since, 2000), series.epoch_series(cursor, name, since, 2000)
-    reads = chunks.reads(cursor, name, limit=200)
+    reads = home.ask(chunks.reads, name, limit=200)
     return summary(
-        name, runner, layers(runner, lag, recent, now), lag, tables.progress(cursor, name), reads, epochs, now
+        name, runner, layers(runner, lag, recent, now), lag, home.ask(tables.progress, name), reads, epochs, now
     )
 
 

@@ -2,10 +2,11 @@
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import streamlit as st
 
@@ -16,6 +17,8 @@ from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.runs import latest_run
 
+T = TypeVar("T")
+P = ParamSpec("P")
 LAUNCH_GRACE_S = 60.0
 """A runner that was launched longer ago than this and never gave a sign is not starting any more."""
 
@@ -55,6 +58,13 @@ def fresh() -> Cursor:
     index = history()
     index.refresh(directories(), min_interval_s=1.0)
     return index.cursor()
+
+
+def ask(query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.kwargs) -> T:
+    """The answer of a query of `engine.history`, at most a second old."""
+    index = history()
+    index.refresh(directories(), min_interval_s=1.0)
+    return index.ask(query, *args, **options)
 
 
 def launch(where: Directory) -> None:

@@ -45,7 +45,7 @@ def section(where: Directory) -> None:
     with left:
         _limits(where, now)
     with right:
-        _pauses(where, now, [plan.table for plan in tables.plans(home.fresh(), name)])
+        _pauses(where, now, [plan.table for plan in home.ask(tables.plans, name)])
     st.caption("What is set here holds over restarts until it is changed again. The log is never slowed.")
     _watch(where, now)
 

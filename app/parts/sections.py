@@ -46,8 +46,8 @@ def overview(name: str) -> None:
 
 @refreshing()
 def _tables(name: str) -> None:
-    cursor, now = home.fresh(), clock.utc_now()
-    found = tables.progress(cursor, name)
+    now = clock.utc_now()
+    found = home.ask(tables.progress, name)
     if not found:
         messages.nothing("No table planned yet", "Tables appear here as soon as the runner has planned their chunks.")
         return
@@ -55,10 +55,10 @@ def _tables(name: str) -> None:
         if one.state == "stopped":
             first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
             messages.three_parts(f"{one.table} stopped: {first}", f"The other tables go on. {rest}")
-    run = runs.latest_run(cursor, name)
+    run = home.ask(runs.latest_run, name)
     live = run is not None and run.ended is None and run.state == "running"
-    reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
-    strategies = {plan.table: plan.strategy for plan in tables.plans(cursor, name)}
+    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600)
+    strategies = {plan.table: plan.strategy for plan in home.ask(tables.plans, name)}
     rates = {one.table: rows_per_s(reads, now, table=one.table) for one in found if live and not one.copied}
     st.dataframe(
         pd.DataFrame([_table_row(one, rates.get(one.table), strategies.get(one.table)) for one in found]),
@@ -88,7 +88,7 @@ def _table_row(one: tables.Progress, rows_s: float | None, strategy: str | None)
 @refreshing()
 def _curves(name: str, span_s: int) -> None:
     cursor, now = home.fresh(), clock.utc_now()
-    run = runs.latest_run(cursor, name)
+    run = home.ask(runs.latest_run, name)
     until = curves.end(now, run.last_event if run else None)
     first = runs.first_started(cursor, name)
     since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])
@@ -99,7 +99,7 @@ def _curves(name: str, span_s: int) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown("**Throughput** :gray[rows copied and changes committed a second, UTC]")
-        reads = [read for read in chunks.reads(cursor, name, limit=5000) if read.ended > since]
+        reads = [read for read in home.ask(chunks.reads, name, limit=5000) if read.ended > since]
         epochs = series.epoch_series(cursor, name, since, width)
         alive_to = min(until, run.last_event) if run else until
         figure = curves.throughput_figure(reads, epochs, marks, (since, until, alive_to), width)
@@ -119,9 +119,9 @@ def readers(name: str) -> None:
 
 @refreshing()
 def _lanes(name: str, span_s: int | None) -> None:
-    cursor, now = home.fresh(), clock.utc_now()
-    run = runs.latest_run(cursor, name)
-    everything = chunks.reads(cursor, name, run.run if run else None, limit=4000)
+    now = clock.utc_now()
+    run = home.ask(runs.latest_run, name)
+    everything = home.ask(chunks.reads, name, run.run if run else None, limit=4000)
     if not everything:
         messages.nothing("No chunk was read in this run", "Readers appear here when they report their first chunk.")
         return
@@ -184,7 +184,7 @@ def watermarks(name: str, names: list[str]) -> None:
 @refreshing(5 * REFRESH_S)
 def _windows(name: str, table: str | None, most: int) -> None:
     cursor = home.fresh()
-    run = runs.latest_run(cursor, name)
+    run = home.ask(runs.latest_run, name)
     found = chunks.windows(cursor, name, run=run.run if run else None, table=table, limit=most)
     if not found:
         messages.nothing("No watermark yet", "A chunk's window is known when it is read.")
@@ -199,7 +199,7 @@ def _windows(name: str, table: str | None, most: int) -> None:
 @refreshing(5 * REFRESH_S)
 def plan(where: Directory) -> None:
     """Why each table is cut as it is, and how far it is cut."""
-    found = tables.plans(home.fresh(), where.root.name)
+    found = home.ask(tables.plans, where.root.name)
     if not found:
         messages.nothing("No plan yet", "The plan is made when the runner has connected.")
         return

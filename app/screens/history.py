@@ -71,7 +71,7 @@ def page() -> None:
 def _compared(lines: list[PastRun]) -> None:
     """Runs side by side."""
     cursor = home.fresh()
-    reads = {line.run: chunks.reads(cursor, line.pipeline, line.run, limit=20_000) for line in lines}
+    reads = {line.run: home.ask(chunks.reads, line.pipeline, line.run, limit=20_000) for line in lines}
     st.subheader("Compared", anchor=False)
     left, right = st.columns(2, gap="medium")
     with left:

@@ -29,10 +29,10 @@ def top(where: Directory, drawn_state: str) -> None:
     strip.strip(shown)
     strip.alerts(alert_lines(home.alerts_of(where)))
     pacing.told(where)
-    run = runs.latest_run(cursor, name)
-    reads = chunks.reads(cursor, name, run.run if run else None, limit=600)
+    run = home.ask(runs.latest_run, name)
+    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600)
     live = runner.alive and runner.state == "running"
-    copy = copy_of(tables.progress(cursor, name), reads, series.epoch_totals(cursor, name), now, live=live)
+    copy = copy_of(home.ask(tables.progress, name), reads, series.epoch_totals(cursor, name), now, live=live)
     st.code(
         status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),
         language=None,
@@ -67,7 +67,7 @@ def body(where: Directory) -> None:
         "Overview": lambda: sections.overview(name),
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
-        "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in tables.plans(home.fresh(), name)]),
+        "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in home.ask(tables.plans, name)]),
         "Plan": lambda: sections.plan(where),
         "Pace": lambda: pacing.section(where),
         "Events": lambda: sections.events(name),

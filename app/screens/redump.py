@@ -86,7 +86,7 @@ def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
 
 def blast(where: Directory, found: dict[str, Any], key: str) -> None:
     """The blast radius in numbers."""
-    reads = chunks.reads(home.fresh(), where.root.name, limit=2000)
+    reads = home.ask(chunks.reads, where.root.name, limit=2000)
     seconds = again.expected_s(found["tables"], reads)
     left, right = st.columns([6, 1], vertical_alignment="center")
     left.markdown(f"**It reaches** {words.escape(again.sentence(found['tables'], seconds))}")
@@ -188,7 +188,7 @@ def page() -> None:
     title.title("Re-dump", anchor=False)
     with choice:
         where = found[home.choose(list(found))]
-    plans = tables.plans(home.fresh(), where.root.name)
+    plans = home.ask(tables.plans, where.root.name)
     if not plans:
         messages.nothing("No table planned yet", "What is not copied yet cannot be read again.")
         return

@@ -125,21 +125,25 @@ PROGRESS = (
 , newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
 reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
 read AS (
-    SELECT f.*, r.seq IS NOT NULL AS committed FROM finished f
+    SELECT f.tbl, f.chunk, f.lower, f.upper,
+           {'committed': r.seq IS NOT NULL, 'ts': f.ts, 'seq': f.seq, 'run': f.run, 'rows': f.rows, 'attempt': f.attempt,
+            'started': f.started, 'ended': f.ended} AS told FROM finished f
     LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
     WHERE f.pipeline = $pipeline AND ($table IS NULL OR f.tbl = $table)),
-done AS (SELECT tbl, chunk, lower, upper, arg_max(read, (committed, ts, seq)) AS last FROM read GROUP BY ALL),
+done AS (SELECT tbl, chunk, lower, upper, max(told) AS last FROM read GROUP BY ALL),
 taken AS (
     SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
 bad AS (
     SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max((ts, seq)) AS at FROM failed
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+known AS (
+    SELECT tbl, chunk, max(ts) AS ts FROM (
+        SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
+        WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
-           CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR EXISTS (
-                    FROM resumed r WHERE r.pipeline = $pipeline AND r.tbl = plan.tbl AND r.ts >= plan.planned_at
-                    AND plan.chunk BETWEEN r.first AND r.last) THEN 'published'
+           CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
                 WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
                 WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
                 WHEN taken.at IS NOT NULL THEN 'reading'
@@ -148,6 +152,7 @@ progress AS (
     LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.last.ts >= plan.planned_at
         AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
     LEFT JOIN followed ON followed.tbl = plan.tbl AND followed.ts >= plan.planned_at
+    LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
     LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
     LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk)
 """
@@ -159,12 +164,14 @@ _STATES = PROGRESS + "SELECT chunk, state, d.rows, coalesce(b.attempt, d.attempt
 _CHUNK = (
     PROGRESS
     + """
-SELECT tbl, chunk, lower, upper, state, d.run, d.low, d.high, d.gap_bytes, d.rows, d.backfill_changes, d.backfill_deleted,
-       d.backfill_upserted, d.file, d.bytes, d.low_s, d.read_s, d.high_s, d.backfill_s, d.write_s, d.started, d.ended,
-       d.reader, d.host, d.pid, d.attempt, d.grp,
-       (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = d.run AND e.seq > d.seq AND e.to_at >= d.high_at),
+SELECT p.tbl, p.chunk, p.lower, p.upper, p.state, f.run, f.low, f.high, f.gap_bytes, f.rows, f.backfill_changes, f.backfill_deleted,
+       f.backfill_upserted, f.file, f.bytes, f.low_s, f.read_s, f.high_s, f.backfill_s, f.write_s, f.started, f.ended,
+       f.reader, f.host, f.pid, f.attempt, f.grp,
+       (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = f.run AND e.seq > f.seq AND e.to_at >= f.high_at),
        CASE WHEN b.ts > coalesce(d.ts, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
-FROM progress WHERE chunk = $chunk
+FROM progress p LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.d.run AND f.seq = p.d.seq AND f.tbl = p.tbl
+    AND f.chunk = p.chunk
+WHERE p.chunk = $chunk
 """
 )
 

@@ -10,9 +10,10 @@ Nothing but DuckDB may open the file, not even to look at it: closing a plain ha
 
 import threading
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -23,6 +24,10 @@ from engine.history.rows import Row, rows_of
 from engine.history.schema import TABLES, UNIQUE, VERSION, create_statements
 from engine.history.tail import Slice, read_slice
 
+T = TypeVar("T")
+P = ParamSpec("P")
+Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
+_MOST_ANSWERS = 500
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
 _READ_TO = "SELECT read_to, last_seq FROM journal WHERE pipeline = ? AND run = ?"
 _ADVANCE = """
@@ -51,6 +56,9 @@ class History:
         self._lock = threading.Lock()
         self._refreshed_s = float("-inf")
         self._last = Refresh(0, 0, ())
+        self._serial = 0
+        self._asking = threading.Lock()
+        self._answers: dict[Any, tuple[int, Any]] = {}
         self._connection = self._open(path)
         tables = {str(row[0]) for row in self._connection.execute(_ALL_TABLES).fetchall()}
         if tables and f"version_{VERSION}" not in tables:
@@ -73,6 +81,22 @@ class History:
         """A cursor for the queries of one thread."""
         return self._connection.cursor()
 
+    def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """The answer of one of the queries of this package, kept until a refresh brings something new.
+
+        Parts of a page, and browsers, ask the same within a second.
+        """
+        question = query, args, tuple(sorted(options.items()))
+        with self._asking:
+            known = self._answers.get(question)
+            if known is None or known[0] != self._serial:
+                known = self._serial, query(self.cursor(), *args, **options)
+                if len(self._answers) >= _MOST_ANSWERS:
+                    self._answers.clear()
+                self._answers[question] = known
+        answer: T = known[1]
+        return answer
+
     def close(self) -> None:
         """Give the file back."""
         self._connection.close()
@@ -94,6 +118,7 @@ class History:
                         unreadable.append(f"{path.name}: {error.strerror}")
                         continue
                     lines, malformed = lines + took, malformed + bad
+            self._serial += bool(lines or malformed)
             self._refreshed_s = clock.monotonic_s()
             self._last = Refresh(lines, malformed, tuple(unreadable))
             return self._last

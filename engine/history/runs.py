@@ -55,11 +55,15 @@ class Journalled:
 
 
 _RUNS = """
-WITH e AS (SELECT * FROM event WHERE ($pipeline IS NULL OR pipeline = $pipeline)
-           AND event IN ('run.started', 'run.connected', 'run.state', 'run.ended')),
+WITH chosen AS (
+        SELECT pipeline, run FROM event WHERE ($pipeline IS NULL OR pipeline = $pipeline)
+            AND event IN ('run.started', 'run.connected', 'run.state', 'run.ended')
+        GROUP BY pipeline, run ORDER BY min(ts) DESC, run DESC LIMIT $limit),
+     e AS (SELECT event.* FROM event SEMI JOIN chosen USING (pipeline, run)
+           WHERE event IN ('run.started', 'run.connected', 'run.state', 'run.ended')),
      seen AS (SELECT pipeline, run, max(ts) AS ts FROM (
-                SELECT pipeline, run, ts FROM event WHERE $pipeline IS NULL OR pipeline = $pipeline
-                UNION ALL SELECT pipeline, run, ts FROM lag WHERE $pipeline IS NULL OR pipeline = $pipeline)
+                SELECT pipeline, run, max(ts) AS ts FROM event SEMI JOIN chosen USING (pipeline, run) GROUP BY ALL
+                UNION ALL SELECT pipeline, run, max(ts) FROM lag SEMI JOIN chosen USING (pipeline, run) GROUP BY ALL)
               GROUP BY ALL),
      folded AS (
         SELECT pipeline, run, min(ts) AS started,
@@ -74,7 +78,7 @@ SELECT f.pipeline, f.run, f.started, s.ts, b_started->>'$.until', b_started->>'$
        TRY_CAST(b_ended->>'$.exit_code' AS BIGINT), b_ended->>'$.error', b_state->>'$.state', b_state->>'$.reason',
        b_connected->>'$.source', b_connected->>'$.spark'
 FROM folded f JOIN seen s USING (pipeline, run)
-ORDER BY f.started DESC, f.run DESC LIMIT $limit
+ORDER BY f.started DESC, f.run DESC
 """
 
 _TOTALS = """

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.directory import Directory
+from engine.events import Journal
 from engine.history import History
+from engine.history.fetch import Cursor
 from engine.history.runs import journalled, runs
 from engine.history.schema import TABLES
 from tests.browser.journals import SimulatedTable, Simulation
@@ -136,3 +138,27 @@ def test_an_unreadable_journal_is_named_and_the_others_are_read(journal: bytes, 
     found = History(None).refresh([directory])
     assert found.lines > 50
     assert found.unreadable == ("a.jsonl: Is a directory",)
+
+
+def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:
+    """Many ask the same within a second; nobody is told what is no longer so."""
+    directory = Directory(tmp_path / "shop")
+    journal = Journal(directory.journal("r1"), "r1")
+    journal.write("run.started", pipeline="shop")
+    history, asked = History(None), []
+
+    def count(cursor: Cursor, name: str, *, limit: int) -> int:
+        asked.append((name, limit))
+        found = cursor.execute("SELECT count(*) FROM event").fetchone()
+        return int(found[0]) if found else 0
+
+    history.refresh([directory])
+    assert [history.ask(count, "shop", limit=n) for n in (1, 1, 2)] == [1, 1, 1]
+    assert asked == [("shop", 1), ("shop", 2)]
+    history.refresh([directory])
+    assert (history.ask(count, "shop", limit=1), len(asked)) == (1, 2), "nothing was written"
+    journal.write("run.ended", outcome="done")
+    history.refresh([directory])
+    assert (history.ask(count, "shop", limit=1), len(asked)) == (2, 3)
+    journal.close()
+    history.close()
