@@ -13,6 +13,7 @@ import pytest
 
 from engine.directory import Directory, read_runner, send_command
 from engine.events import Journal
+from engine.ledger.state import State
 from engine.run.control import Control
 from engine.run.controls import load_controls
 
@@ -89,7 +90,7 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
 def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path) -> None:
     """Pauses of tables and limits are kept; wrong ones are refused; a reset leads back to the spec."""
     directory = Directory(tmp_path)
-    control.tables = lambda: dict.fromkeys(("d.a", "d.b"))  # type: ignore[arg-type,return-value]
+    control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
 
     def send(verb: str, **arguments: Any) -> dict[str, Any]:
         identity = send_command(directory, verb, arguments=arguments, pipeline=arguments.pop("pipeline", ""))
