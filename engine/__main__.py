@@ -67,9 +67,10 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     from engine.source.preflight import minimal_grants, run_preflight
 
     spec, directory = _opened(spec_file)
-    endpoint, first, members = endpoint_of(spec.source), spec.first_server_id(), members_in(directory)
+    endpoint, first = endpoint_of(spec.source), spec.first_server_id()
+    members, removed = members_in(directory)
     result = run_preflight(endpoint, spec.source, first, partial(as_read, spec), members)
-    check_spec(spec, result.tables)
+    check_spec(spec, result.tables, removed)
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])
     if as_json:
@@ -110,7 +111,8 @@ def plan(
     connection = open_connection(endpoint_of(spec.source))
     try:
         null_dates = spec.source.invalid_dates == "null"
-        tables = captured_tables(connection, spec.source.tables, members_in(directory), null_dates=null_dates)
+        members, _ = members_in(directory)
+        tables = captured_tables(connection, spec.source.tables, members, null_dates=null_dates)
         if as_json:
             for part in json_parts(connection, tables, spec.snapshot, exact=not estimate):
                 sys.stdout.write(part)

@@ -137,6 +137,8 @@ class Joining:
         self, connection: Connection, state: State, table: Table, by: str | None
     ) -> tuple[Record, DeltaTables | None]:
         """What an epoch says of a table that joins, and its destination if that is to be begun."""
+        if not table.columns:
+            raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
         for error in refused([as_read(self._spec, table)]).values():
             raise error
         (plan,) = plan_tables(connection, [table], self._spec.snapshot, exact=self._spec.source.copies)

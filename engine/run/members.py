@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.decode.schema import table_from_dict
+from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
 from engine.errors import SpecError
 from engine.ledger.state import State
@@ -79,7 +79,7 @@ def _check_added(change: Change, state: State | None) -> None:
 def _check_removed(change: Change, state: State | None) -> None:
     tables = state.tables if state else {}
     if gone := [name for name in change.tables if state and name in state.removed]:
-        raise _wrong(f"{', '.join(gone)} was removed already.")
+        raise _wrong(f"{', '.join(gone)} was removed already.", "What was kept of it can be deleted by hand.")
     if unknown := [name for name in change.tables if name not in tables]:
         raise _wrong(
             f"The pipeline has no table {', '.join(unknown)}.", f"It has {', '.join(sorted(tables)) or 'none'}."
@@ -99,9 +99,15 @@ def members_of(state: State | None) -> Members:
     return Members(also, without)
 
 
-def members_in(directory: Directory) -> Members:
-    """The same of the pipeline in a directory."""
-    return members_of(Ledger(directory.ledger).state)
+def removed_tables(state: State | None) -> list[Table]:
+    """The tables that were removed, as they were then."""
+    return [table_from_dict(table.table) for table in state.removed.values()] if state else []
+
+
+def members_in(directory: Directory) -> tuple[Members, list[Table]]:
+    """Both of the pipeline in a directory."""
+    state = Ledger(directory.ledger).state
+    return members_of(state), removed_tables(state)
 
 
 def _wrong(message: str, hint: str = "") -> SpecError:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import __version__, clock
-from engine.decode.schema import Table, table_from_dict
+from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, read_alerts
 from engine.errors import (
     SourceChangedError,
@@ -39,7 +39,7 @@ from engine.run.coordinator import Coordinator, Source
 from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
 from engine.run.joining import drop_removed
-from engine.run.members import members_of
+from engine.run.members import members_of, removed_tables
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
 from engine.run.shapes import as_read, check_asked, check_rules, reshaped
@@ -293,8 +293,7 @@ class _Run:
         names = set(reshaped(self._spec, ledger.state))
         if not names:
             return
-        removed = [table_from_dict(table.table) for table in ledger.state.removed.values()]
-        check_rules(self._spec, [*tables, *removed])
+        check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
         self._control.look()
         asked = [redump for redump in self._control.redumps() if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))

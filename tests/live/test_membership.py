@@ -1,0 +1,226 @@
+"""Tables that join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from tests.live.altered import CREATE, Writer
+from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.live.source import numbers
+from tests.servers import Server
+
+ROWS, CHUNK_ROWS = 3000, 300
+Runner = Popen[bytes]
+
+
+def _fill(server: Server, *names: str) -> None:
+    for name in names:
+        server.execute(CREATE.format(t=name))
+        server.execute(f"INSERT INTO {name} (id, v, name) {numbers(0, ROWS - 1)} k, k % 9, 'x' FROM n")
+
+
+def _send(pipeline: Pipeline, verb: str, *words: str) -> None:
+    """A command that the command line takes."""
+    sent = pipeline.command(verb, *words)
+    assert sent.returncode == 0, sent.stderr
+
+
+def _answers(pipeline: Pipeline) -> list[dict[str, Any]]:
+    return pipeline.events("command.done", "command.refused")
+
+
+def _answered(pipeline: Pipeline, runner: Runner, verb: str, *words: str) -> dict[str, Any]:
+    """Send a command and wait for its answer."""
+    before = len(_answers(pipeline))
+    _send(pipeline, verb, *words)
+    pipeline.wait_for(lambda: len(_answers(pipeline)) > before, runner)
+    return _answers(pipeline)[-1]
+
+
+def _state(pipeline: Pipeline, table: str) -> str:
+    states = [e["state"] for e in pipeline.events("table.state") if e["table"] == table]
+    return states[-1] if states else ""
+
+
+def _await(pipeline: Pipeline, runner: Runner, table: str, state: str = "streaming") -> None:
+    pipeline.wait_for(lambda: _state(pipeline, table) == state, runner)
+
+
+def _started(pipeline: Pipeline) -> Runner:
+    runs = len(pipeline.events("run.connected"))
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("run.connected")) > runs, runner)
+    return runner
+
+
+def _version(pipeline: Pipeline, table: str) -> int:
+    return DeltaTable(str(pipeline.mirror(table))).version()
+
+
+def test_tables_join_and_leave_while_the_others_stream_on(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Added, removed and added again, kept and dropped, by a runner that is killed at each: equal to the source in the end."""
+    server = private_server(flavor)
+    for database in ("d", "x"):
+        server.execute(f"CREATE DATABASE {database}")
+    _fill(server, "d.a", "d.b", "d.c", "x.o")
+    server.execute("CREATE TABLE x.keyless (v INT)")
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, tables=["d.a", "d.b"])
+    runner = pipeline.follow()
+    with Writer(server, "d", ("a", "b", "c"), ROWS) as writer:
+        _await(pipeline, runner, "d.b")
+        _answered(pipeline, runner, "pause")
+        _send(pipeline, "add-table", "--table", "d.c", "--reason", "wanted")
+        pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["verb"] == "add-table", runner)
+        runner.kill()
+        runner.wait()
+        runner = _started(pipeline)
+        _await(pipeline, runner, "d.c")
+        assert [(e["event"], e["verb"]) for e in _answers(pipeline)[1:]] == [("command.done", "add-table")]
+        _refusals(server, pipeline, runner)
+
+        assert _answered(pipeline, runner, "remove-table", "--table", "d.c")["event"] == "command.done"
+        told = {t["table"]: t for t in pipeline.status()["tables"]}
+        assert (told["d.c"]["state"], told["d.c"]["destination"]) == ("removed", "kept")
+        assert pipeline.command("remove-table", "--table", "d.c").returncode == 2
+        _streams_on(server, pipeline, runner)
+        left = _version(pipeline, "c"), lake_table(pipeline.mirror("c"))
+        assert _answered(pipeline, runner, "add-table", "--table", "d.c", "--table", "x.o")["event"] == "command.done"
+        for name in ("d.c", "x.o"):
+            _await(pipeline, runner, name)
+        assert DeltaTable(str(pipeline.mirror("c")), version=left[0]).to_pyarrow_table().num_rows == left[1].num_rows
+
+        _send(pipeline, "remove-table", "--table", "d.b", "--drop")
+        pipeline.wait_for(lambda: any("removed" in e["tables"].get("d.b", {}) for e in pipeline.epochs()), runner)
+        runner.kill()
+        runner.wait()
+        runner = _started(pipeline)
+        pipeline.wait_for(lambda: (_answers(pipeline)[-1]["verb"]) == "remove-table", runner)
+        assert not pipeline.mirror("b").exists()
+        assert not pipeline.changes("b").exists()
+        told = {t["table"]: t for t in pipeline.status()["tables"]}
+        assert (told["d.b"]["state"], told["d.b"]["destination"]) == ("removed", "dropped")
+        assert _answered(pipeline, runner, "add-table", "--table", "d.b")["event"] == "command.done"
+        _await(pipeline, runner, "d.b")
+        writer.stop()
+    server.execute("UPDATE x.o SET v = v + 1 WHERE id < 50")
+    pipeline.finish(runner)
+    for name in ("a", "b", "c"):
+        assert writer.written[name] > 0
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    assert_equal(source_table(server, "x", "o"), pipeline.folder / "lake" / "x" / "o")
+    assert not list((pipeline.home / "inbox").glob("*.json"))
+
+
+def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
+    """What the ledger shows is refused at once, what the source and the destination show by the runner; none of it in part."""
+    for verb, *names in (("add-table", "d.a"), ("remove-table", "d.zzz"), ("remove-table", "d.a", "d.b", "d.c")):
+        words = [word for name in names for word in ("--table", name)]
+        assert pipeline.command(verb, *words).returncode == 2
+    server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
+    server.execute("CREATE TABLE d.fine (id INT PRIMARY KEY)")
+    server.execute("CREATE TABLE d.taken (id INT PRIMARY KEY)")
+    server.execute("CREATE TABLE d.odd (id INT PRIMARY KEY, _tm_x INT)")
+    write_deltalake(str(pipeline.mirror("taken")), pa.table({"id": [1]}))
+    for name, why in (
+        ("d.nothing", "no table d.nothing"),
+        ("d.seen", "no table d.seen"),
+        ("d.taken", "exists already"),
+        ("d.odd", "_tm_"),
+    ):
+        answer = _answered(pipeline, runner, "add-table", "--table", "d.fine", "--table", name)
+        assert answer["event"] == "command.refused"
+        assert why in answer["message"], answer
+    assert not pipeline.mirror("fine").exists()
+    assert {t["table"] for t in pipeline.status()["tables"]} == {"d.a", "d.b", "d.c"}
+    server.execute("DROP TABLE d.taken, d.odd, d.fine")
+    answers = [
+        _answered(pipeline, runner, f"{verb}-table", "--table", "x.keyless") for verb in ("add", "remove", "add")
+    ]
+    assert [answer["event"] for answer in answers] == ["command.done", "command.done", "command.refused"]
+    assert "no key" in answers[-1]["message"]
+
+
+def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
+    """The mirror of a removed table stays as it is, while that of another one gets what is written now."""
+    kept = _version(pipeline, "c")
+    server.execute("INSERT INTO d.a (id, v) VALUES (-1, 1)")
+    server.execute("INSERT INTO d.c (id, v) VALUES (-1, 1)")
+
+    def there() -> bool:
+        with suppress(FileNotFoundError, OSError):
+            return -1 in lake_table(pipeline.mirror("a"))["id"].to_pylist()
+        return False
+
+    pipeline.wait_for(there, runner)
+    assert -1 not in lake_table(pipeline.mirror("c"))["id"].to_pylist()
+    assert _version(pipeline, "c") <= kept + 1, "but for what was committed before it was removed"
+
+
+def test_tables_that_begin_to_match_are_added(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Created, renamed and filled while the pipeline runs, and while it does not; one that was removed stays away."""
+    server = private_server(flavor)
+    for database in ("d", "x"):
+        server.execute(f"CREATE DATABASE {database}")
+    _fill(server, "d.a", "x.moved")
+    settings = {"tables": ["d.*", "!d.not_*"], "source": 'new_tables = "add"'}
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, **settings)
+    runner = pipeline.follow()
+    _fill(server, "d.made", "d.not_this")
+    server.execute("RENAME TABLE x.moved TO d.moved")
+    server.execute("CREATE TABLE d.keyless (v INT)")
+    server.execute("INSERT INTO d.keyless VALUES (1), (2)")
+    with Writer(server, "d", ("a", "made", "moved"), ROWS) as writer:
+        for name in ("d.made", "d.moved", "d.keyless"):
+            _await(pipeline, runner, name)
+        writer.stop()
+    pipeline.finish(runner)
+    for name in ("a", "made", "moved"):
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    assert sorted(lake_table(pipeline.changes("keyless"))["v"].to_pylist()) == [1, 2]
+
+    _fill(server, "d.late")
+    server.execute("UPDATE d.moved SET v = v + 1")
+    _send(pipeline, "remove-table", "--table", "d.made")
+    _send(pipeline, "remove-table", "--table", "d.keyless")
+    pipeline.run("caught-up")
+    for name in ("late", "moved"):
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    shown = {t["table"]: t["state"] for t in pipeline.status()["tables"]}
+    expected = {"d.a": "streaming", "d.late": "streaming", "d.moved": "streaming"}
+    assert shown == expected | {"d.made": "removed", "d.keyless": "removed"}
+
+
+def test_a_pipeline_that_copies_nothing_follows_what_is_added(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """From then on; when it was removed and kept, anew."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    _fill(server, "d.a", "d.b")
+    pipeline = new_pipeline(server, "d", poll=0.3, merge=0.5, tables=["d.a"], source='startup = "latest"')
+    runner = pipeline.follow()
+    assert _answered(pipeline, runner, "add-table", "--table", "d.b")["event"] == "command.done"
+    server.execute("INSERT INTO d.b (id, v) VALUES (-1, 1)")
+    pipeline.wait_for(lambda: _ids(pipeline) == [-1], runner)
+    assert _answered(pipeline, runner, "remove-table", "--table", "d.b")["event"] == "command.done"
+    server.execute("INSERT INTO d.b (id, v) VALUES (-2, 1)")
+    assert _answered(pipeline, runner, "add-table", "--table", "d.b")["event"] == "command.done"
+    server.execute("INSERT INTO d.b (id, v) VALUES (-3, 1)")
+    pipeline.wait_for(lambda: _ids(pipeline) in ([-3], [-3, -2]), runner)
+    pipeline.finish(runner)
+
+
+def _ids(pipeline: Pipeline) -> list[int]:
+    with suppress(OSError):
+        return sorted(lake_table(pipeline.mirror("b"))["id"].to_pylist())
+    return []
