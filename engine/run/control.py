@@ -34,6 +34,13 @@ _KEPT = 1000
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
+def _came(command: Path) -> tuple[int, str]:
+    """When it was put there; one that somebody took away meanwhile has no such time."""
+    with suppress(OSError):
+        return command.stat().st_mtime_ns, command.name
+    return 0, command.name
+
+
 @contextmanager
 def held(directory: Directory) -> Iterator[None]:
     """Hold the pipeline's lock. Raises PipelineHeldError when another process on this machine has it."""
@@ -208,7 +215,7 @@ class Control:
 
     def _inbox(self) -> list[Path]:
         """The commands that wait, in the order in which they came."""
-        return sorted(self._directory.inbox.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        return sorted(self._directory.inbox.glob("*.json"), key=_came)
 
     def _command(self, path: Path) -> None:
         try:

@@ -122,9 +122,8 @@ class Coordinator:
 
     def _take(self, name: str, table: TableState) -> None:
         """A table as the ledger has it is captured from here on."""
-        null_dates = (
-            self._spec.source.invalid_dates == "null"
-        )  # the spec decides, not what it said when the table joined
+        # The spec decides, not what it said when the table joined.
+        null_dates = self._spec.source.invalid_dates == "null"
         self._plans[name] = plan_from_dict(table.plan)
         described = table_from_dict(table.table).with_null_dates(null_dates)
         self._tables[name] = described.told_apart_by(self._plans[name].chunk_key)

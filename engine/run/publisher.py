@@ -60,6 +60,7 @@ class Publisher:
     def __init__(self, root: Path, ledger: Ledger, journal: Journal, merge_interval_s: float) -> None:
         self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
         self._targets: dict[str, _Target] = {}
+        self._leaving: set[str] = set()
         self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._applied = -1
@@ -86,7 +87,7 @@ class Publisher:
 
     def released(self, table: str) -> bool:
         """Whether nothing is written to a table's destination any more, as it was removed and all of it is applied."""
-        return table not in self._targets
+        return table not in self._leaving and table not in self._targets
 
     def check_columns(self, before: Table, after: Table) -> None:
         """Raises TableStoppedError when the destination cannot follow a table, as published before and after, to these columns."""
@@ -154,6 +155,7 @@ class Publisher:
     def submit(self, record: Record) -> None:
         """Hand over a committed epoch; waits when the destination is far behind."""
         self.check()
+        self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         while True:
             try:
                 self._queue.put(record, timeout=0.5)
@@ -258,10 +260,11 @@ class Publisher:
                 self._complete(target, target.held, epoch)
         if target is not None and any("stopped" in part for _, part in parts):
             target.held = None  # its mirror stays as it is; another copy begins anew
-        if target is not None and "removed" in last:
-            if not last["removed"]["drop"]:
+        if "removed" in last:
+            if target is not None and not last["removed"]["drop"]:
                 self._merge(target)
-            del self._targets[name]
+            self._targets.pop(name, None)
+            self._leaving.discard(name)
         for switch in _switches(last):
             self._switch(name, epoch, switch, again="again" in last)
 

@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from engine.directory import Directory, send_command
+from engine.run.status import status
 from tests.live.altered import CREATE, Writer
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
@@ -25,20 +27,24 @@ def _fill(server: Server, *names: str) -> None:
         server.execute(f"INSERT INTO {name} (id, v, name) {numbers(0, ROWS - 1)} k, k % 9, 'x' FROM n")
 
 
-def _send(pipeline: Pipeline, verb: str, *words: str) -> None:
-    """A command that the command line takes."""
-    sent = pipeline.command(verb, *words)
-    assert sent.returncode == 0, sent.stderr
+def _send(pipeline: Pipeline, verb: str, *tables: str, **arguments: Any) -> None:
+    """As the command line and the console do."""
+    send_command(Directory(pipeline.home), verb, arguments={"tables": list(tables), **arguments} if tables else {})
+
+
+def _told(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
+    """State and destination of each table in `status`."""
+    return {t["table"]: (t["state"], t["destination"]) for t in status(Directory(pipeline.home), "shop")["tables"]}
 
 
 def _answers(pipeline: Pipeline) -> list[dict[str, Any]]:
     return pipeline.events("command.done", "command.refused")
 
 
-def _answered(pipeline: Pipeline, runner: Runner, verb: str, *words: str) -> dict[str, Any]:
+def _answered(pipeline: Pipeline, runner: Runner, verb: str, *tables: str) -> dict[str, Any]:
     """Send a command and wait for its answer."""
     before = len(_answers(pipeline))
-    _send(pipeline, verb, *words)
+    _send(pipeline, verb, *tables)
     pipeline.wait_for(lambda: len(_answers(pipeline)) > before, runner)
     return _answers(pipeline)[-1]
 
@@ -77,7 +83,7 @@ def test_tables_join_and_leave_while_the_others_stream_on(
     with Writer(server, "d", ("a", "b", "c"), ROWS) as writer:
         _await(pipeline, runner, "d.b")
         _answered(pipeline, runner, "pause")
-        _send(pipeline, "add-table", "--table", "d.c", "--reason", "wanted")
+        _send(pipeline, "add-table", "d.c")
         pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["verb"] == "add-table", runner)
         runner.kill()
         runner.wait()
@@ -86,28 +92,29 @@ def test_tables_join_and_leave_while_the_others_stream_on(
         assert [(e["event"], e["verb"]) for e in _answers(pipeline)[1:]] == [("command.done", "add-table")]
         _refusals(server, pipeline, runner)
 
-        assert _answered(pipeline, runner, "remove-table", "--table", "d.c")["event"] == "command.done"
-        told = {t["table"]: t for t in pipeline.status()["tables"]}
-        assert (told["d.c"]["state"], told["d.c"]["destination"]) == ("removed", "kept")
-        assert pipeline.command("remove-table", "--table", "d.c").returncode == 2
+        assert _answered(pipeline, runner, "remove-table", "d.c")["event"] == "command.done"
+        assert _told(pipeline)["d.c"] == ("removed", "kept")
         _streams_on(server, pipeline, runner)
         left = _version(pipeline, "c"), lake_table(pipeline.mirror("c"))
-        assert _answered(pipeline, runner, "add-table", "--table", "d.c", "--table", "x.o")["event"] == "command.done"
+        assert _answered(pipeline, runner, "add-table", "d.c", "x.o")["event"] == "command.done"
         for name in ("d.c", "x.o"):
             _await(pipeline, runner, name)
         assert DeltaTable(str(pipeline.mirror("c")), version=left[0]).to_pyarrow_table().num_rows == left[1].num_rows
 
-        _send(pipeline, "remove-table", "--table", "d.b", "--drop")
+        _send(pipeline, "remove-table", "d.b", drop=True)
         pipeline.wait_for(lambda: any("removed" in e["tables"].get("d.b", {}) for e in pipeline.epochs()), runner)
         runner.kill()
         runner.wait()
         runner = _started(pipeline)
-        pipeline.wait_for(lambda: (_answers(pipeline)[-1]["verb"]) == "remove-table", runner)
-        assert not pipeline.mirror("b").exists()
-        assert not pipeline.changes("b").exists()
-        told = {t["table"]: t for t in pipeline.status()["tables"]}
-        assert (told["d.b"]["state"], told["d.b"]["destination"]) == ("removed", "dropped")
-        assert _answered(pipeline, runner, "add-table", "--table", "d.b")["event"] == "command.done"
+        pipeline.wait_for(lambda: _answers(pipeline)[-1]["verb"] == "remove-table", runner)
+        _gone(pipeline, "b")
+        assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
+        pipeline.wait_for(lambda: pipeline.events("chunk.assigned")[-1]["table"] == "d.b", runner)
+        before = len(_answers(pipeline))
+        _send(pipeline, "remove-table", "d.b", drop=True)
+        pipeline.wait_for(lambda: len(_answers(pipeline)) > before, runner)
+        _gone(pipeline, "b")
+        assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
         _await(pipeline, runner, "d.b")
         writer.stop()
     server.execute("UPDATE x.o SET v = v + 1 WHERE id < 50")
@@ -119,11 +126,17 @@ def test_tables_join_and_leave_while_the_others_stream_on(
     assert not list((pipeline.home / "inbox").glob("*.json"))
 
 
+def _gone(pipeline: Pipeline, table: str) -> None:
+    """Dropped, and nothing is left."""
+    assert not pipeline.mirror(table).exists()
+    assert not pipeline.changes(table).exists()
+    assert _told(pipeline)[f"d.{table}"] == ("removed", "dropped")
+
+
 def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
     """What the ledger shows is refused at once, what the source and the destination show by the runner; none of it in part."""
-    for verb, *names in (("add-table", "d.a"), ("remove-table", "d.zzz"), ("remove-table", "d.a", "d.b", "d.c")):
-        words = [word for name in names for word in ("--table", name)]
-        assert pipeline.command(verb, *words).returncode == 2
+    for verb, name in (("add-table", "d.a"), ("remove-table", "d.zzz")):
+        assert pipeline.command(verb, "--table", name).returncode == 2
     server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
     server.execute("CREATE TABLE d.fine (id INT PRIMARY KEY)")
     server.execute("CREATE TABLE d.taken (id INT PRIMARY KEY)")
@@ -135,15 +148,13 @@ def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
         ("d.taken", "exists already"),
         ("d.odd", "_tm_"),
     ):
-        answer = _answered(pipeline, runner, "add-table", "--table", "d.fine", "--table", name)
+        answer = _answered(pipeline, runner, "add-table", "d.fine", name)
         assert answer["event"] == "command.refused"
         assert why in answer["message"], answer
     assert not pipeline.mirror("fine").exists()
-    assert {t["table"] for t in pipeline.status()["tables"]} == {"d.a", "d.b", "d.c"}
+    assert set(_told(pipeline)) == {"d.a", "d.b", "d.c"}
     server.execute("DROP TABLE d.taken, d.odd, d.fine")
-    answers = [
-        _answered(pipeline, runner, f"{verb}-table", "--table", "x.keyless") for verb in ("add", "remove", "add")
-    ]
+    answers = [_answered(pipeline, runner, f"{verb}-table", "x.keyless") for verb in ("add", "remove", "add")]
     assert [answer["event"] for answer in answers] == ["command.done", "command.done", "command.refused"]
     assert "no key" in answers[-1]["message"]
 
@@ -190,14 +201,12 @@ def test_tables_that_begin_to_match_are_added(
 
     _fill(server, "d.late")
     server.execute("UPDATE d.moved SET v = v + 1")
-    _send(pipeline, "remove-table", "--table", "d.made")
-    _send(pipeline, "remove-table", "--table", "d.keyless")
+    assert pipeline.command("remove-table", "--table", "d.made", "--table", "d.keyless").returncode == 0
     pipeline.run("caught-up")
     for name in ("late", "moved"):
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
-    shown = {t["table"]: t["state"] for t in pipeline.status()["tables"]}
-    expected = {"d.a": "streaming", "d.late": "streaming", "d.moved": "streaming"}
-    assert shown == expected | {"d.made": "removed", "d.keyless": "removed"}
+    expected = dict.fromkeys(("d.a", "d.late", "d.moved"), ("streaming", None))
+    assert _told(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
 
 
 def test_a_pipeline_that_copies_nothing_follows_what_is_added(
@@ -209,12 +218,12 @@ def test_a_pipeline_that_copies_nothing_follows_what_is_added(
     _fill(server, "d.a", "d.b")
     pipeline = new_pipeline(server, "d", poll=0.3, merge=0.5, tables=["d.a"], source='startup = "latest"')
     runner = pipeline.follow()
-    assert _answered(pipeline, runner, "add-table", "--table", "d.b")["event"] == "command.done"
+    assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
     server.execute("INSERT INTO d.b (id, v) VALUES (-1, 1)")
     pipeline.wait_for(lambda: _ids(pipeline) == [-1], runner)
-    assert _answered(pipeline, runner, "remove-table", "--table", "d.b")["event"] == "command.done"
+    assert _answered(pipeline, runner, "remove-table", "d.b")["event"] == "command.done"
     server.execute("INSERT INTO d.b (id, v) VALUES (-2, 1)")
-    assert _answered(pipeline, runner, "add-table", "--table", "d.b")["event"] == "command.done"
+    assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
     server.execute("INSERT INTO d.b (id, v) VALUES (-3, 1)")
     pipeline.wait_for(lambda: _ids(pipeline) in ([-3], [-3, -2]), runner)
     pipeline.finish(runner)
