@@ -67,8 +67,8 @@ class Joining:
         Answers the commands. state: committed before; the catalogue is read after that.
         """
         change = self._control.change()
-        if change is not None and change.done(state):
-            self._control.carried_out(change, {})
+        if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
+            self._control.carried_out(change, {})  # what is kept is as it stays from here on
             change = None
         if gone := {name: {"dropped": True} for name in self._dropped(state)}:
             return gone

@@ -144,7 +144,8 @@ class _Run:
             if exporter is not None:
                 exporter.state = lambda: ledger.state
             source = self._begin(ledger, endpoint, preflight)
-            state = self._without_removed(ledger)
+            drop_removed(self._spec, ledger, self._journal.run)  # what a runner that was killed may have left
+            state = _committed(ledger)
             publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
             publisher.open_tables(state)
             delete_unpublished(publisher.published(), state, self._spec.sink.path, self._directory.ledger)
@@ -159,7 +160,7 @@ class _Run:
             self._control.event("started")
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
-            self._without_removed(ledger)
+            self._last_changes(ledger)
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
@@ -224,13 +225,11 @@ class _Run:
             publisher.submit(ledger.epoch(ledger.state.epoch))
         return source
 
-    def _without_removed(self, ledger: Ledger) -> State:
-        """The committed state, when what is left of tables that were removed is deleted: a runner that was killed may not have."""
+    def _last_changes(self, ledger: Ledger) -> None:
+        """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
         drop_removed(self._spec, ledger, self._journal.run)
-        assert ledger.state is not None
-        if (change := self._control.change()) is not None and change.done(ledger.state):
+        if (change := self._control.change()) is not None and change.done(_committed(ledger)):
             self._control.carried_out(change, {})
-        return ledger.state
 
     def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
         first, members = self._spec.first_server_id(), members_of(state)
