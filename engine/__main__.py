@@ -61,15 +61,18 @@ def _print(value: Any) -> None:
 @_guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Check the spec and the source: everything a run needs, before it starts."""
+    from engine.run.members import members_in
     from engine.run.shapes import as_read, check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
 
-    spec = load(spec_file)
+    spec, directory = _opened(spec_file)
     endpoint, first = endpoint_of(spec.source), spec.first_server_id()
-    result = run_preflight(endpoint, spec.source, first, partial(as_read, spec))
-    check_spec(spec, result.tables)
-    grants = minimal_grants(spec.source.user, result.server, spec.source.tables)
+    members, removed = members_in(directory)
+    result = run_preflight(endpoint, spec.source, first, partial(as_read, spec), members)
+    check_spec(spec, result.tables, removed)
+    added = sorted(f"{database}.{table}" for database, table in members.also)
+    grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])
     if as_json:
         _print({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
     else:
@@ -99,15 +102,17 @@ def plan(
 ) -> None:
     """Show how the tables would be cut into chunks, why, and how long the copy takes; --json lists every chunk."""
     from engine.plan.show import json_parts, shown
+    from engine.run.members import members_in
     from engine.source.catalog import captured_tables
     from engine.source.connect import open_connection
     from engine.source.endpoint import endpoint_of
 
-    spec = load(spec_file)
+    spec, directory = _opened(spec_file)
     connection = open_connection(endpoint_of(spec.source))
     try:
         null_dates = spec.source.invalid_dates == "null"
-        tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
+        members, _ = members_in(directory)
+        tables = captured_tables(connection, spec.source.tables, members, null_dates=null_dates)
         if as_json:
             for part in json_parts(connection, tables, spec.snapshot, exact=not estimate):
                 sys.stdout.write(part)
@@ -163,7 +168,8 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
-        grid.add_row(t["table"], t["state"], chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
+        state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
+        grid.add_row(t["table"], state, chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
     out.print(grid)
     if now["waiting_for"]:
         out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
@@ -355,6 +361,47 @@ def bundle(
     for name, size in made.parts:
         out.print(f"{size:>12,}  {name}", markup=False)
     out.print(f"{made.file}: look through it before you give it away (README.txt says what is in it).", markup=False)
+
+
+NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); may be repeated.")]
+
+
+@app.command("add-table")
+@_guarded
+def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
+    """Add tables, whether the spec's globs match them or not: they are copied while the others stream on.
+
+    All of them or, when one cannot be added, none. Without a runner the command waits for the next one. The spec is not changed.
+    """
+    _change(spec_file, "add-table", {"tables": table}, reason, as_json=as_json)
+
+
+@app.command("remove-table")
+@_guarded
+def remove_table(
+    spec_file: SpecFile,
+    *,
+    table: NamedTables,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="Delete what is published of them: mirror and change log.")
+    ] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Remove tables: they are followed no more, and what is published of them is kept as it is then, or deleted.
+
+    They stay removed, though the spec's globs match them, until they are added again. Without a runner the command waits for the
+    next one.
+    """
+    _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
+
+
+def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
+    from engine.run.members import check
+
+    _, directory = _opened(spec_file)
+    check(directory, verb, arguments)
+    _send(spec_file, verb, arguments, reason, as_json=as_json)
 
 
 def _status(directory: Directory, name: str) -> dict[str, Any]:

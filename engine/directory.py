@@ -31,7 +31,7 @@ HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
 """A heartbeat older than this is a runner that hangs or is gone."""
-VERBS = ("pause", "resume", "stop", "throttle", "redump")
+VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table")
 
 
 @dataclass(frozen=True)

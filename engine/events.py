@@ -41,6 +41,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "chunk.planned": ("table", "chunks", "complete"),
     # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
     "table.resumed": ("table", "chunks"),
+    # `state`: copying, streaming, stopped or removed.
     "table.state": ("table", "state", "reason", "hint"),
     # Dates that do not exist and were published as NULL with an epoch: `columns`: {column: values} (source.invalid_dates).
     "table.nulled": ("table", "columns"),
@@ -103,7 +104,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
     # What operators have set (`run.controls`).
     "run.controls": ("throttle", "snapshot", "tables"),
-    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump. `what`: of a redump, what is read again, in words.
+    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump, add-table, remove-table. `what`: of those that stay
+    # open until they are carried out, what they concern, in words.
     "command.accepted": ("id", "verb", "actor", "reason", "what"),
     "command.refused": ("id", "verb", "actor", "reason", "message"),
     # `result`: of a redump {"rows", "ghosts"}, with "missing" and "missing_keys" where keys were asked for.

@@ -101,6 +101,8 @@ class Source(_Section):
     """What becomes of dates that do not exist (zero, a zero part, 31 February): stop the table, or NULL with a counter."""
     schema_changes: Literal["copy", "stop"] = "copy"
     """What becomes of a table that is altered so that its rows may have other values: it is copied again, or stops."""
+    new_tables: Literal["refuse", "add"] = "refuse"
+    """What becomes of tables that begin to match `tables`: a start is refused, or they are added, while the pipeline runs too."""
     settle_s: float = Field(2.0, gt=0)
     """Age of a low watermark of the class "aged" (DESIGN 5)."""
 

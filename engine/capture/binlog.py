@@ -68,7 +68,7 @@ class BinlogStretch:
     `Position.order`; they are not looked at. known: what became of statements up to there is known already. log: see `log`.
     `position`: behind the last event that came. `transactions`: those read. `census`: of the events that came. `altered`: why the
     stretch ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed, with the reason.
-    `nulled`: dates that became NULL, by table and column.
+    `nulled`: dates that became NULL, by table and column. `defined`: whether a statement was seen that may have made a table.
     """
 
     def __init__(
@@ -94,6 +94,7 @@ class BinlogStretch:
         self._follows = bool(tables) or bool(awaited)
         self._outcomes = Outcomes(start, end, log, self._names_captured)
         self.altered: Alteration | None = None
+        self.defined = False
         self.transactions = Transactions(mariadb=mariadb)
         self.stopped: dict[str, TableStoppedError] = {}
         self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
@@ -256,6 +257,7 @@ class BinlogStretch:
         for n, database, statement in meaningful(run):
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue
+            self.defined = True
             if writes(statement):
                 for table in list(self._tables.values()):
                     self._stop(table, _written(table, statement, run, n))

@@ -187,6 +187,7 @@ class Segment:
         return {
             "end": stretch.end.as_dict(),
             "altered": stretch.altered.as_dict() if stretch.altered else None,
+            "defined": stretch.defined,
             "gtids": str(seen.gtids),
             "births": seen.births,
             "tables": reports,

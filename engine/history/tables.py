@@ -41,12 +41,12 @@ class Plan:
 class Progress:
     """How far a table is by its newest plan. `rows`: those of finished and published chunks.
 
-    A table without a plan has no chunks and is `complete`: none will come.
+    A table without a plan, or one that was removed, has no chunks and is `complete`: none will come.
     """
 
     table: str
     state: str | None
-    """copying, streaming or stopped."""
+    """copying, streaming, stopped or removed."""
     reason: str | None
     """Why it stopped."""
     approx_rows: int | None
@@ -111,13 +111,15 @@ _PROGRESS = (
 states AS (SELECT tbl, arg_max(body->>'$.state', (ts, seq)) AS state,
                   arg_max(body->>'$.reason', (ts, seq)) FILTER (body->>'$.state' = 'stopped') AS stopped FROM event
            WHERE pipeline = $pipeline AND event = 'table.state' GROUP BY tbl),
+here AS (SELECT * FROM counted WHERE tbl NOT IN (SELECT tbl FROM states WHERE state = 'removed')),
 sums AS (SELECT tbl, sum(changes)::BIGINT AS changes FROM changed WHERE pipeline = $pipeline GROUP BY tbl),
 sizes AS (SELECT tbl, approx_rows, estimated_chunks, complete FROM extent),
 names AS (SELECT tbl FROM sizes UNION SELECT tbl FROM states UNION SELECT tbl FROM sums)
 SELECT tbl, state, CASE WHEN state = 'stopped' THEN stopped END, approx_rows, coalesce(chunks, 0), estimated_chunks,
-       coalesce(complete, TRUE), coalesce(waiting, 0), coalesce(reading, 0), coalesce(failed, 0), coalesce(finished, 0),
+       coalesce(state = 'removed', FALSE) OR coalesce(complete, TRUE), coalesce(waiting, 0), coalesce(reading, 0),
+       coalesce(failed, 0), coalesce(finished, 0),
        coalesce(published, 0), coalesce(rows, 0), coalesce(changes, 0), first_started, last_ended
-FROM names LEFT JOIN counted USING (tbl) LEFT JOIN states USING (tbl) LEFT JOIN sums USING (tbl) LEFT JOIN sizes USING (tbl)
+FROM names LEFT JOIN here USING (tbl) LEFT JOIN states USING (tbl) LEFT JOIN sums USING (tbl) LEFT JOIN sizes USING (tbl)
 WHERE tbl IS NOT NULL ORDER BY tbl
 """
 )

@@ -5,17 +5,22 @@ An epoch record is the only unit of change:
     {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
      "ledger": …,                                                      epoch 0 only
      "identity": …,                                                    epoch 0, and where the source became another server
-     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "shape": …},  when it joins
+     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "shape": …, "by": …},  when it joins
                                 "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
                                 "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
                                 "changes": {"files", "kinds", "nulled"},
                                 "altered": {"table", "plan", "shape", "before", "before_shape"},
                                                                         its columns from here on; what is copied stays so
-                                "again": {…, "since"},                  it is copied anew from here on; or from
+                                "again": {…, "since", "by"},            it is copied anew from here on; or from
                                                                         "since" on only followed
+                                "removed": {"by", "drop"},              it leaves; drop: what is published goes too
+                                "dropped": true,                        what was published of it is gone
                                 "copied": true,                         the last chunk is among `chunks`
                                 "stopped": error}},
      "unknown": {type: events}, "largest": transaction}                 where there are any, or a larger one than before
+
+by: the command that had it added or removed, None without one. A table that was removed is none of the pipeline's (`State.tables`),
+and is remembered (`State.removed`): as one that joins again, and as one that the spec's globs do not bring back.
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
 """
@@ -40,7 +45,8 @@ class TableState:
     table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
     (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
     (`capture.shape`), None for all of it. names: of every column that it ever had. since: the position from which on it is followed
-    without a copy, when that lies behind the committed one.
+    without a copy, when that lies behind the committed one. by: the command that had it added. removed: {"by", "drop", "dropped"},
+    of a table that was removed.
     """
 
     table: Record
@@ -54,6 +60,8 @@ class TableState:
     shape: Record | None = None
     names: tuple[str, ...] = ()
     since: Record | None = None
+    by: str | None = None
+    removed: Record | None = None
 
     @property
     def chunks(self) -> int:
@@ -72,7 +80,9 @@ class TableState:
 
     @property
     def state(self) -> str:
-        """copying, streaming (copied and followed) or stopped."""
+        """copying, streaming (copied and followed), stopped or removed."""
+        if self.removed:
+            return "removed"
         return "stopped" if self.stopped else "streaming" if self.copied else "copying"
 
 
@@ -80,8 +90,9 @@ class TableState:
 class State:
     """The state after `epoch`.
 
-    position: a dictionary of `source.positions`. next_seq: of the next change. unknown: events of the log that were passed over, by
-    type. largest: the largest transaction that was read ("gtid", "position", "bytes", "events").
+    tables: those that are captured. removed: those that were. position: a dictionary of `source.positions`. next_seq: of the next
+    change. unknown: events of the log that were passed over, by type. largest: the largest transaction that was
+    read ("gtid", "position", "bytes", "events").
     """
 
     epoch: int
@@ -92,6 +103,11 @@ class State:
     tables: Mapping[str, TableState] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
     largest: Record | None = None
+    removed: Mapping[str, TableState] = field(default_factory=dict)
+
+    def known(self, name: str) -> TableState | None:
+        """A table that is captured, or was; None for others."""
+        return self.tables.get(name) or self.removed.get(name)
 
     @property
     def copied(self) -> bool:
@@ -119,8 +135,12 @@ def apply(state: State | None, record: Record) -> State:
     tables = dict(state.tables)
     if record.get("identity", state.identity) != state.identity:
         tables = {name: replace(table, since=None) for name, table in tables.items()}  # of the server before
+    removed = dict(state.removed)
     for name, change in record["tables"].items():
-        tables[name] = _apply_table(tables.get(name), change)
+        table = _apply_table(tables.get(name) or removed.get(name), change)
+        here, there = (removed, tables) if table.removed else (tables, removed)
+        here[name] = table
+        there.pop(name, None)
     return replace(
         state,
         epoch=record["epoch"],
@@ -128,6 +148,7 @@ def apply(state: State | None, record: Record) -> State:
         position=record["to"],
         next_seq=record["next_seq"],
         tables=tables,
+        removed=removed,
         unknown=dict(Counter(state.unknown) + Counter(record.get("unknown", {}))),
         largest=record.get("largest", state.largest),
     )
@@ -139,13 +160,16 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         if "estimated_chunks" not in planned["plan"]:
             raise _older()
         coverage = uncut_table(plan_from_dict(planned["plan"]))
-        table = TableState(
-            planned["table"], planned["plan"], coverage, shape=planned.get("shape"), names=_names(planned["table"])
-        )
+        names, shape = _names(planned["table"]), planned.get("shape")
+        table = TableState(planned["table"], planned["plan"], coverage, shape=shape, names=names, by=planned.get("by"))
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
         )
+    if "removed" in change:
+        return replace(table, removed={**change["removed"], "dropped": False})
+    if "dropped" in change:
+        return replace(table, removed={**(table.removed or {}), "dropped": True})
     chunks = change.get("chunks", [])
     coverage = cut_from_dict(table.coverage, change["cut"]) if "cut" in change else table.coverage
     table = replace(
@@ -169,6 +193,8 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
             stopped=None,
             generation=table.generation + 1,
             shape=change["again"].get("shape"),
+            by=change["again"].get("by", table.by),
+            removed=None,
         )
     if "altered" in change:
         altered = change["altered"]
@@ -197,7 +223,13 @@ def _older() -> LedgerError:
 
 def state_to_dict(state: State) -> Record:
     """For a full state file."""
-    tables = {
+    names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest")
+    own = {name: getattr(state, name) for name in names}
+    return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
+
+
+def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
+    return {
         name: {
             "table": t.table,
             "plan": t.plan,
@@ -210,21 +242,25 @@ def state_to_dict(state: State) -> Record:
             "names": list(t.names),
             "since": t.since,
             "shape": t.shape,
+            "by": t.by,
+            "removed": t.removed,
         }
-        for name, t in state.tables.items()
+        for name, t in tables.items()
     }
-    names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest")
-    own = {name: getattr(state, name) for name in names}
-    return {**own, "tables": tables}
 
 
 def state_from_dict(record: Record) -> State:
     """The inverse of `state_to_dict`."""
+    tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
+    return State(**{**record, **tables})
+
+
+def _tables_from_dict(record: Record) -> dict[str, TableState]:
     tables = {}
-    for name, table in record["tables"].items():
+    for name, table in record.items():
         if "coverage" not in table:
             raise _older()
         tables[name] = TableState(
             **{**table, "coverage": coverage_from_dict(table["coverage"]), "names": tuple(table.get("names", ()))}
         )
-    return State(**{**record, "tables": tables})
+    return tables

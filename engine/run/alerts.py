@@ -1,7 +1,7 @@
 """Which alerts stand, as the journal's events come and go. Pure: the time is that of the events.
 
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
-    table_stopped             at once; cleared when the table streams again
+    table_stopped             at once; cleared when the table streams again, or is removed
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -123,6 +123,8 @@ class Alerts:
         name = ("table_stopped", line["table"])
         if line["state"] == "streaming":
             yield from self._clear(name, f"{line['table']} is copied and followed again.", None)
+        elif line["state"] == "removed":
+            yield from self._clear(name, f"{line['table']} was removed from the pipeline.", None)
         elif line["state"] == "stopped" and name not in self.standing:
             hint = line.get("hint") or f"Copy it again: python -m engine redump SPEC --table {line['table']}"
             message = f"{line['table']} stopped: {line['reason']}"

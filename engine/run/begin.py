@@ -5,6 +5,7 @@ so it is seen in the log.
 """
 
 import uuid
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from engine import clock
@@ -58,11 +59,11 @@ def first_epoch(
     if not spec.source.copies:
         plans = [followed(plan) for plan in plans]
     tables: dict[str, Record] = {
-        table.full_name: _refused(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
+        table.full_name: unfit_record(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
     }
     for table, plan in zip(fit, plans, strict=True):
         planned = {"table": table.as_dict(), "plan": plan.as_dict(), "shape": shape_record(spec, table)}
-        tables[table.full_name] = {"planned": planned, **_finished(spec, position)}
+        tables[table.full_name] = {"planned": planned, **finished(spec, position)}
     record = {
         "epoch": 0,
         "run": run,
@@ -77,7 +78,8 @@ def first_epoch(
     return Begun(record, plans)
 
 
-def _refused(table: Table, error: TidemarkError) -> Record:
+def unfit_record(table: Table, error: TidemarkError) -> Record:
+    """What an epoch says of a table that cannot be captured: it joins, and has stopped."""
     plan = Plan(table.full_name, 0, 0, (), "", None, None, None, "one", "not captured", 0, 1)
     return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
 
@@ -156,7 +158,8 @@ def followed(plan: Plan) -> Plan:
     return replace(plan, strategy="one", reason=reason, estimated_chunks=1, factor=None)
 
 
-def _finished(spec: Spec, position: Position) -> Record:
+def finished(spec: Spec, position: Position) -> Record:
+    """What an epoch says beside the plan of a table that joins: without a copy (`Source.copies`) it is one finished chunk."""
     if spec.source.copies:
         return {}
     whole = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
@@ -172,12 +175,17 @@ def check_source(state: State, connection: Connection, endpoint: Endpoint, serve
     check_same(connection, endpoint, server, position_from_dict(state.position), first)
 
 
-def check_tables(state: State, captured: list[Table]) -> None:
-    """Raises SpecError when the spec now chooses tables that the ledger does not have."""
-    new = sorted({table.full_name for table in captured} - set(state.tables))
-    if new:
+def check_tables(spec: Spec, state: State, captured: list[Table], to_add: Collection[str]) -> None:
+    """Raises SpecError when the spec chooses tables that the ledger does not have, and nobody wants them added.
+
+    to_add: those that commands which wait want to be added.
+    """
+    new = sorted({table.full_name for table in captured} - set(state.tables) - set(to_add))
+    if new and spec.source.new_tables == "refuse":
+        named = " ".join(f"--table {name}" for name in new)
         raise SpecError(
             f"The spec now matches tables that this pipeline was not started with: {', '.join(new[:5])}.",
-            detail="This version does not add tables to a running pipeline.",
-            hint="Capture them with a pipeline of their own, or exclude them in source.tables.",
+            detail="Nothing was started.",
+            hint=f'Add them (python -m engine add-table SPEC {named}, or source.new_tables = "add"), or exclude them in '
+            "source.tables.",
         )

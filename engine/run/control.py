@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,9 +20,10 @@ from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
 from engine.errors import PipelineHeldError, SpecError, TidemarkError
 from engine.events import Journal
 from engine.layout import folder_name
-from engine.ledger.state import TableState
+from engine.ledger.state import State
 from engine.run.controls import Controls, load_controls, save_controls
 from engine.run.machine import IllegalEventError, after
+from engine.run.members import ADD, REMOVE, Change, change_from
 from engine.run.redumps import Redump, redump_from
 from engine.run.throttle import Pace
 from engine.settings import Throttle, throttled
@@ -31,6 +32,13 @@ _INBOX_S = 0.2
 _KEPT = 1000
 """Commands that are kept after they were answered, of either kind."""
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
+
+
+def _came(command: Path) -> tuple[int, str]:
+    """When it was put there; one that somebody took away meanwhile has no such time."""
+    with suppress(OSError):
+        return command.stat().st_mtime_ns, command.name
+    return 0, command.name
 
 
 @contextmanager
@@ -67,13 +75,13 @@ class Control:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self.state, self.phase, self.spark_ui = "starting", "starting", None
-        # What tables the pipeline has; commands about tables wait until it is known.
-        self.tables: Callable[[], Mapping[str, TableState]] | None = None
+        # What the ledger holds; commands about tables wait until it is known.
+        self.committed: Callable[[], State] | None = None
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
         self._started = clock.utc_text()
         self._open: list[tuple[str, str, float]] = []
-        self._redumps: list[Redump] = []
+        self._asked: list[Redump | Change] = []
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
     def start(self) -> None:
@@ -105,29 +113,55 @@ class Control:
         with suppress(IllegalEventError):  # it is paused, or ends
             self.event("pause", reason)
 
+    @property
+    def asked(self) -> bool:
+        """Whether a command about tables is accepted and not carried out."""
+        return bool(self._asked)
+
     def redumps(self) -> list[Redump]:
         """The wishes to read tables again that are accepted and not carried out."""
         with self._lock:
-            return list(self._redumps)
+            return [asked for asked in self._asked if isinstance(asked, Redump)]
 
-    def redumped(self, redump: Redump, result: dict[str, Any]) -> None:
-        """It is carried out."""
-        took_s = self._close(redump)
-        self._journal.write("command.done", id=redump.identity, verb="redump", duration_s=took_s, result=result)
-        self._keep(redump.path, "done", redump.identity)
-
-    def refused(self, redump: Redump, error: TidemarkError) -> None:
-        """It was accepted, and cannot be carried out."""
-        self._close(redump)
-        told = {"id": redump.identity, "verb": "redump", "actor": None, "reason": None}
-        self._refuse(redump.path, told, f"{error.message} {error.hint}".strip())
-
-    def _close(self, redump: Redump) -> float:
+    def change(self) -> Change | None:
+        """The wish to add or remove tables that is accepted and not carried out; the next is looked at after it."""
         with self._lock:
-            self._redumps.remove(redump)
-            since = next(since for identity, _, since in self._open if identity == redump.identity)
-            self._open = [command for command in self._open if command[0] != redump.identity]
+            return next((asked for asked in self._asked if isinstance(asked, Change)), None)
+
+    def to_add(self) -> set[str]:
+        """The tables that commands in the inbox want to be added, judged or not."""
+        found: set[str] = set()
+        with self._lock:
+            for path in self._inbox():
+                with suppress(OSError, ValueError, KeyError, TypeError):
+                    command = json.loads(path.read_text(encoding="utf-8"))
+                    found.update(command["arguments"]["tables"] if command["verb"] == ADD else ())
+        return found
+
+    def carried_out(self, asked: Redump | Change, result: dict[str, Any]) -> None:
+        """What a command about tables asked for is done."""
+        took_s = self._close(asked)
+        self._journal.write("command.done", id=asked.identity, verb=asked.verb, duration_s=took_s, result=result)
+        self._keep(asked.path, "done", asked.identity)
+
+    def refused(self, asked: Redump | Change, error: TidemarkError) -> None:
+        """It was accepted, and cannot be carried out."""
+        self._close(asked)
+        told = {"id": asked.identity, "verb": asked.verb, "actor": None, "reason": None}
+        self._refuse(asked.path, told, f"{error.message} {error.hint}".strip())
+
+    def _close(self, asked: Redump | Change) -> float:
+        with self._lock:
+            self._asked.remove(asked)
+            since = next(since for identity, _, since in self._open if identity == asked.identity)
+            self._open = [command for command in self._open if command[0] != asked.identity]
         return round(clock.monotonic_s() - since, 3)
+
+    def forget(self, table: str) -> None:
+        """A table was removed: a pause of its own does not outlive it."""
+        with self._lock:
+            if table in self.controls.tables:
+                self._save(self.controls.paused({"tables": [table]}, pause=False))
 
     def done(self, verb: str) -> None:
         """The commands of this kind that were accepted have taken effect."""
@@ -175,9 +209,13 @@ class Control:
     def look(self) -> None:
         """Take what is in the inbox."""
         with self._lock:
-            for path in sorted(self._directory.inbox.glob("*.json")):
+            for path in self._inbox():
                 with suppress(OSError):  # a file that cannot be read or moved now may be so next time
                     self._command(path)
+
+    def _inbox(self) -> list[Path]:
+        """The commands that wait, in the order in which they came."""
+        return sorted(self._directory.inbox.glob("*.json"), key=_came)
 
     def _command(self, path: Path) -> None:
         try:
@@ -195,8 +233,8 @@ class Control:
             self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
         elif command.get("pipeline") not in (None, self._name):
             self._refuse(path, told, f"It is meant for the pipeline {command['pipeline']}.")
-        elif verb == "redump":
-            self._redump(path, told, arguments)
+        elif verb in ("redump", ADD, REMOVE):
+            self._ask(path, told, arguments)
         elif verb == "throttle" or (verb in ("pause", "resume") and arguments):
             self._set(path, told, arguments)
         elif str(command.get("sent", "")) < self._started:
@@ -228,12 +266,15 @@ class Control:
         if controls is None:
             return
         self._journal.write("command.accepted", **told)
-        save_controls(self._directory, controls)
-        self.controls = controls
+        self._save(controls)
         self.pace.settings = throttled(self._spec_throttle, controls.throttle)
-        self._journal.write("run.controls", **asdict(controls))
         self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
         self._keep(path, "done", str(told["id"]))
+
+    def _save(self, controls: Controls) -> None:
+        save_controls(self._directory, controls)
+        self.controls = controls
+        self._journal.write("run.controls", **asdict(controls))
 
     def _changed(self, verb: str, arguments: Any) -> Controls | None:
         """The controls after a command; None while it cannot be judged. Raises SpecError."""
@@ -247,25 +288,32 @@ class Control:
         if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
             raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
         if tables:
-            if self.tables is None:
+            if self.committed is None:
                 return None
-            if unknown := sorted({str(name) for name in tables} - set(self.tables())):
+            if unknown := sorted({str(name) for name in tables} - set(self.committed().tables)):
                 raise SpecError(f"The pipeline has no table {', '.join(unknown)}.")
         return self.controls.paused(arguments, pause=verb == "pause")
 
-    def _redump(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
-        """Taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
-        identity = str(told["id"])
-        if self.tables is None or identity in {redump.identity for redump in self._redumps}:
+    def _ask(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
+        """About tables; taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
+        identity, verb = str(told["id"]), str(told["verb"])
+        if self.committed is None or identity in {asked.identity for asked in self._asked}:
             return
+        if verb != "redump" and self.change() is not None:
+            return  # it is judged by what that one leaves
+        asked: Redump | Change
         try:
-            redump = redump_from(identity, path, arguments, self.tables(), self._directory.journals)
+            state = self.committed()
+            if verb == "redump":
+                asked = redump_from(identity, path, arguments, state.tables, self._directory.journals)
+            else:
+                asked = change_from(identity, path, verb, arguments, state)
         except SpecError as error:
             self._refuse(path, told, f"{error.message} {error.hint}".strip())
             return
-        self._journal.write("command.accepted", **told, what=redump.told())
-        self._open.append((identity, "redump", clock.monotonic_s()))
-        self._redumps.append(redump)
+        self._journal.write("command.accepted", **told, what=asked.told())
+        self._open.append((identity, verb, clock.monotonic_s()))
+        self._asked.append(asked)
 
     def _refuse(self, path: Path, told: dict[str, Any], message: str) -> None:
         self._keep(path, "refused", str(told["id"]))

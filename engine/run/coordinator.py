@@ -30,7 +30,7 @@ from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
-from engine.ledger.state import Record, State, following, nulled
+from engine.ledger.state import Record, State, TableState, following, nulled
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
@@ -44,6 +44,7 @@ from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.joining import Joining
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
 from engine.run.redumps import Redump
@@ -90,12 +91,8 @@ class Coordinator:
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._connection: Connection = open_connection(source.endpoint)
-        null_dates = spec.source.invalid_dates == "null"  # the spec decides, not what it said when the pipeline began
-        self._plans = {name: plan_from_dict(t.plan) for name, t in ledger.state.tables.items()}
-        self._tables = {
-            name: table_from_dict(t.table).with_null_dates(null_dates).told_apart_by(self._plans[name].chunk_key)
-            for name, t in ledger.state.tables.items()
-        }
+        self._plans: dict[str, Plan] = {}
+        self._tables: dict[str, Table] = {}
         self._gtids = self.position.gtids
         if self._gtids is None and has_gtids(self._connection, source.server):  # it had none when the pipeline began
             mariadb = source.server.flavor == "mariadb"
@@ -119,9 +116,19 @@ class Coordinator:
             lambda group, text: session.run([group], text),
         )
         self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
+        self._joining = Joining(spec, publisher, control, self._snapshot.reading)
         for name, table in ledger.state.tables.items():
-            if not table.stopped and not table.copied:
-                self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
+            self._take(name, table)
+
+    def _take(self, name: str, table: TableState) -> None:
+        """A table as the ledger has it is captured from here on."""
+        # The spec decides, not what it said when the table joined.
+        null_dates = self._spec.source.invalid_dates == "null"
+        self._plans[name] = plan_from_dict(table.plan)
+        described = table_from_dict(table.table).with_null_dates(null_dates)
+        self._tables[name] = described.told_apart_by(self._plans[name].chunk_key)
+        if not table.stopped and not table.copied:
+            self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
 
     def _copying(
         self,
@@ -195,7 +202,8 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        copied = self.state.copied and self._snapshot.idle and not self._frozen and not self._control.redumps()
+        asked = self._control.asked or self._joining.waiting
+        copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         if until == "snapshot":
             return copied
         return until == "caught-up" and copied and self.position.order >= target.order
@@ -210,10 +218,11 @@ class Coordinator:
     def _show_progress(self) -> None:
         """Say what changed: the phase, and the state of each table (`status` has the same words)."""
         self._control.phase = "streaming" if self.state.copied else "snapshot"
-        for name, table in self.state.tables.items():
+        for name, table in (*self.state.tables.items(), *self.state.removed.items()):
             if self._shown.get(name) != table.state:
                 self._shown[name] = table.state
-                reason, hint = (table.stopped["message"], table.stopped["hint"]) if table.stopped else (None, None)
+                stopped = table.stopped if table.state == "stopped" else None
+                reason, hint = (stopped["message"], stopped["hint"]) if stopped else (None, None)
                 self._journal.write("table.state", table=name, state=table.state, reason=reason, hint=hint)
 
     def _prototype(self) -> ChunkGroup:
@@ -276,6 +285,7 @@ class Coordinator:
         self._last_epoch = clock.monotonic_s()
         try:
             self._publisher.check()
+            self._change_tables()
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()
@@ -288,6 +298,25 @@ class Coordinator:
             self._failures = 0
         except TransientError as error:
             self._retry(error)
+
+    def _change_tables(self) -> None:
+        """Tables join and leave (`run.joining`)."""
+        while tables := self._joining.next(self._connection, self.state):
+            record = completed(self.state, following(self.state, self._journal.run, tables))
+            self._ledger.commit(record)
+            for name, change in tables.items():
+                self._drop(name)
+                for known in (self._tables, self._plans, self._stopped):
+                    known.pop(name, None)
+                if name not in self.state.tables:
+                    self._control.forget(name)
+                    continue
+                self._take(name, self.state.tables[name])
+                if "stopped" not in change:
+                    plan = self._plans[name]
+                    self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+            self._publisher.submit(record)
+            self._show_progress()
 
     def _retry(self, error: TransientError) -> None:
         """Wait and say so; raises the error when it stays."""
@@ -339,6 +368,8 @@ class Coordinator:
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
         self._refreshes.committed(again, refreshed, self._mirror)
+        if any(report["defined"] for report in reports):
+            self._joining.defined()
         if alteration is not None:
             self._last_epoch = -math.inf  # there may be more behind it
         self._follow_verdicts(alteration)

@@ -10,7 +10,7 @@ from engine.decode.images import KINDS
 from engine.errors import TidemarkError, from_dict
 from engine.ledger.state import Record, State, apply
 from engine.run.copying import Finished
-from engine.run.machine import TABLE, IllegalEventError, table_events
+from engine.run.machine import START, TABLE, IllegalEventError, table_events
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
@@ -96,12 +96,13 @@ def completed(state: State, record: Record) -> Record:
     """
     after = apply(state, record)
     for name, change in record["tables"].items():
-        before, now = state.tables[name], after.tables[name]
-        if "chunks" in change and now.copied and not before.copied:
+        before, now = state.known(name), after.known(name)
+        was, becomes = before.state if before else START, now.state if now else START
+        if before and now and "chunks" in change and now.copied and not before.copied:
             change["copied"] = True
-        if TABLE.after_all(before.state, table_events(before.state, change)) != now.state:
+        if TABLE.after_all(was, table_events(was, change)) != becomes:
             raise IllegalEventError(
-                f"{name} was {before.state} and would be {now.state} without an event that says so."
+                f"{name} was {was or 'not there'} and would be {becomes} without an event that says so."
             )
     return record
 

@@ -73,18 +73,33 @@ TABLE = Machine(
             "copied again": "copying",
             "followed anew": "streaming",
             "stopped": "stopped",
+            "removed": "removed",
         },
         "streaming": {
             "altered": "streaming",
             "copied again": "copying",
             "followed anew": "streaming",
             "stopped": "stopped",
+            "removed": "removed",
         },
-        "stopped": {"copied again": "copying", "followed anew": "streaming", "stopped": "stopped"},
+        "stopped": {
+            "copied again": "copying",
+            "followed anew": "streaming",
+            "stopped": "stopped",
+            "removed": "removed",
+        },
+        "removed": {
+            "planned": "copying",
+            "followed": "streaming",
+            "copied again": "copying",
+            "followed anew": "streaming",
+            "dropped": "removed",
+        },
     },
 )
 """`table.state` in the journal, `state` in `status`. Followed, and followed anew: by a pipeline that copies nothing
-(`source.startup`). A stopped table is read no more until it is copied again."""
+(`source.startup`). A stopped table is read no more until it is copied again. Dropped: what was published of a
+removed table is gone. A removed table that is added again is planned, or copied again into what was kept of it."""
 
 CHUNK = Machine(
     "chunk",
@@ -118,7 +133,7 @@ def after(state: str, event: str) -> str:
 def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
     """The events that an epoch's record has for one table, in their order. before: its state, START when it is planned here."""
     events = []
-    if before == START:
+    if before == START or "planned" in change:
         if "stopped" in change:
             return ["refused"]
         return ["followed" if change.get("chunks") else "planned"]
@@ -130,7 +145,7 @@ def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
         events.append("copied")
     if "stopped" in change:
         events.append("stopped")
-    return events
+    return events + [event for event in ("removed", "dropped") if event in change]
 
 
 if __name__ == "__main__":

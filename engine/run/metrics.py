@@ -195,7 +195,8 @@ def _log(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
 def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
     known = state.tables if state else {}
     states = [name for name in TABLE.transitions if name != START]
-    count = Counter(table.state for table in known.values())
+    shown = {**known, **(state.removed if state else {})}
+    count = Counter(table.state for table in shown.values())
     yield from make.gauges(
         "tables",
         "Tables by state. Debezium: RemainingTableCount (copying), TotalTableCount (all); Flink CDC: numTablesRemaining, "
@@ -207,7 +208,7 @@ def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric
         "table_state",
         "Each table's state.",
         ("table",),
-        {name: {s: s == table.state for s in states} for name, table in known.items()},
+        {name: {s: s == table.state for s in states} for name, table in shown.items()},
     )
     by_table: tuple[tuple[str, str, dict[str, int]], ...] = (
         ("chunks", "Chunks there are; an estimate while some are not cut.", {n: t.chunks for n, t in known.items()}),

@@ -15,7 +15,7 @@ from engine.capture.carry import moving
 from engine.capture.files import DataFile
 from engine.capture.shape import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TidemarkError
+from engine.errors import SpecError, TableStoppedError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
@@ -60,6 +60,7 @@ class Publisher:
     def __init__(self, root: Path, ledger: Ledger, journal: Journal, merge_interval_s: float) -> None:
         self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
         self._targets: dict[str, _Target] = {}
+        self._leaving: set[str] = set()
         self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._applied = -1
@@ -67,7 +68,10 @@ class Publisher:
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     def open_tables(self, state: State) -> None:
-        """Create the Delta tables that are missing. Raises SpecError when a destination belongs to another ledger."""
+        """Create the Delta tables that are missing. Raises SpecError when a destination belongs to another ledger.
+
+        Of tables that were removed those that are kept and there: they may lack what was committed before.
+        """
         for table in state.tables.values():
             if not table.begun:
                 continue
@@ -75,11 +79,30 @@ class Publisher:
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.shape)
             self._open(shown, plan_from_dict(table.plan), state.ledger, expected)
+        for table in state.removed.values():
+            shown = published_as(table_from_dict(table.table), table.shape)
+            kept = table.removed and not table.removed["drop"]
+            if kept and DeltaTables(self._root, state.ledger, shown).there:
+                self._open(shown, plan_from_dict(table.plan), state.ledger, expected=True)
+
+    def released(self, table: str) -> bool:
+        """Whether nothing is written to a table's destination any more, as it was removed and all of it is applied."""
+        return table not in self._leaving and table not in self._targets
 
     def check_columns(self, before: Table, after: Table) -> None:
         """Raises TableStoppedError when the destination cannot follow a table, as published before and after, to these columns."""
         if target := self._targets.get(before.full_name):
             target.delta.check(before, after)
+            return
+        try:
+            DeltaTables(self._root, self._state.ledger, after).check_free()
+        except SpecError as error:
+            raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
+
+    @property
+    def _state(self) -> State:
+        assert self._ledger.state is not None
+        return self._ledger.state
 
     def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:
         delta = DeltaTables(self._root, ledger, table)
@@ -103,7 +126,8 @@ class Publisher:
 
     def recover(self) -> int:
         """Apply what an earlier run committed and did not apply; returns the number of epochs looked at. Then start."""
-        records = list(self._ledger.kept_epochs())
+        kept = list(self._ledger.kept_epochs())
+        records = [{**record, "tables": part} for record, part in zip(kept, self._of_account(kept), strict=True)]
         for record in reversed(records):
             for name, change in record["tables"].items():
                 for switch in _switches(change):
@@ -113,12 +137,25 @@ class Publisher:
                         self._targets[name].moving = True  # by the plan of then, perhaps; right for every plan
         self._append(records)
         self._merge_all()
+        for name in self._state.removed:
+            self._targets.pop(name, None)
         self._thread.start()
         return len(records)
+
+    def _of_account(self, records: Sequence[Record]) -> list[dict[str, Record]]:
+        """What the records say of tables that have a destination, since it was begun: what was before is gone with another one."""
+        begun = {
+            name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
+        }
+        return [
+            {name: p for name, p in record["tables"].items() if name in self._targets and n >= begun.get(name, 0)}
+            for n, record in enumerate(records)
+        ]
 
     def submit(self, record: Record) -> None:
         """Hand over a committed epoch; waits when the destination is far behind."""
         self.check()
+        self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         while True:
             try:
                 self._queue.put(record, timeout=0.5)
@@ -191,13 +228,14 @@ class Publisher:
             self._applied = records[-1]["epoch"]
 
     def _together(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """The parts that one commit can take: up to one that ends a copy or alters the table."""
+        """The parts that one commit can take: up to one that ends a copy, or in which the table joins, leaves or is altered."""
         some: list[Part] = []
         for part in parts:
             some.append(part)
             target = self._targets.get(name)
             # Where rows move between chunks, what comes before a chunk is merged before it.
-            if "copied" in part[1] or _switches(part[1]) or (target is not None and target.moving):
+            ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
+            if ends or _switches(part[1]) or (target is not None and target.moving):
                 yield some
                 some = []
         if some:
@@ -206,6 +244,11 @@ class Publisher:
     def _append_table(self, name: str, parts: list[Part]) -> None:
         target = self._targets.get(name)
         epoch, last = parts[-1]
+        if target is None and "planned" in last and "stopped" not in last:
+            joined = last["planned"]
+            shown = published_as(table_from_dict(joined["table"]), joined.get("shape"))
+            self._open(shown, plan_from_dict(joined["plan"]), self._state.ledger, expected=False)
+            target = self._targets[name]
         if target is None:
             assert not any(_files(parts)), f"{name} has files and no destination"
         elif target.held is None:
@@ -217,6 +260,11 @@ class Publisher:
                 self._complete(target, target.held, epoch)
         if target is not None and any("stopped" in part for _, part in parts):
             target.held = None  # its mirror stays as it is; another copy begins anew
+        if "removed" in last:
+            if target is not None and not last["removed"]["drop"]:
+                self._merge(target)
+            self._targets.pop(name, None)
+            self._leaving.discard(name)
         for switch in _switches(last):
             self._switch(name, epoch, switch, again="again" in last)
 
@@ -257,9 +305,8 @@ class Publisher:
         table = published_as(table_from_dict(switch["table"]), switch.get("shape"))
         plan = plan_from_dict(switch["plan"])
         target = self._targets.get(name)
-        if target is None:  # it was refused until now
-            assert self._ledger.state is not None
-            self._open(table, plan, self._ledger.state.ledger, expected=False)
+        if target is None:  # it was refused, or removed, until now
+            self._open(table, plan, self._state.ledger, expected=False)
             target = self._targets[name]
         if target.held is None:
             self._merge(target)

@@ -32,6 +32,10 @@ class Redump:
     keys: tuple[Bound, ...] = ()
 
     @property
+    def verb(self) -> str:
+        return "redump"
+
+    @property
     def whole(self) -> bool:
         """Whether it is whole tables."""
         return not self.ranges and not self.keys

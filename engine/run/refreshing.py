@@ -74,18 +74,27 @@ class Refreshes:
                 self._start(work, tables, captured)
             except SpecError as error:
                 self._end(work, error)
+            else:
+                self._end_if_done(work)
         return {name for work in self._works.values() for name in work.again}
 
     def _split(
         self, redump: Redump, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]
     ) -> _Work:
         names = set(redump.tables or tables)
+        if names - set(tables):
+            return _Work(redump, names, set())  # `_start` says why not
         if not redump.tables:  # what cannot be read again and is well may stay as it is
             names = {name for name in names if captured[name][0].key or tables[name].stopped}
         fresh = {n for n in names if not redump.whole or (tables[n].state == "streaming" and _settled(*captured[n]))}
         return _Work(redump, names - fresh, fresh)
 
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
+        for name in sorted((work.again | work.fresh) - set(tables)):
+            if work.redump.tables:
+                raise _refused(name, "it was removed", f"Add it: python -m engine add-table SPEC --table {name}")
+            work.again.discard(name)
+            work.fresh.discard(name)
         for name in work.again:
             if not captured[name][0].key and not tables[name].stopped:
                 raise _refused(name, "it has no key, so its rows cannot be told apart", "Give it a primary key.")
@@ -168,7 +177,7 @@ class Refreshes:
     def _end_if_done(self, work: _Work) -> None:
         if not work.again and not work.fresh:
             del self._works[work.redump.identity]
-            self._control.redumped(work.redump, work.result())
+            self._control.carried_out(work.redump, work.result())
 
     def _end(self, work: _Work, error: TidemarkError) -> None:
         del self._works[work.redump.identity]

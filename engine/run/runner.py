@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -28,7 +28,7 @@ from engine.errors import (
     TransientError,
 )
 from engine.events import Journal
-from engine.ledger.state import Record, State, TableState
+from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run.alarm import Alarm
@@ -38,6 +38,8 @@ from engine.run.control import Control, held
 from engine.run.coordinator import Coordinator, Source
 from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
+from engine.run.joining import drop_removed
+from engine.run.members import members_of, removed_tables
 from engine.run.monitor import Monitor
 from engine.run.publisher import Publisher
 from engine.run.shapes import as_read, check_asked, check_rules, reshaped
@@ -135,13 +137,15 @@ class _Run:
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
             session_to_come = starter.submit(self._start_spark)
             stack.callback(_stop_spark, session_to_come)
-            preflight = self._preflight(endpoint)
+            ledger = Ledger(self._directory.ledger)
+            preflight = self._preflight(endpoint, ledger.state)
             preflight.require()
             endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
-            ledger = Ledger(self._directory.ledger)
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source, state = self._begin(ledger, endpoint, preflight)
+            source = self._begin(ledger, endpoint, preflight)
+            drop_removed(self._spec, ledger, self._journal.run)  # what a runner that was killed may have left
+            state = _committed(ledger)
             publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
             publisher.open_tables(state)
             delete_unpublished(publisher.published(), state, self._spec.sink.path, self._directory.ledger)
@@ -156,6 +160,7 @@ class _Run:
             self._control.event("started")
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
+            self._last_changes(ledger)
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
@@ -211,45 +216,53 @@ class _Run:
 
     def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
-        preflight = self._preflight(endpoint)
+        preflight = self._preflight(endpoint, ledger.state)
         preflight.require()
         before = ledger.state.epoch if ledger.state else -1
-        source, state = self._begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
-        if state.epoch > before:
-            publisher.submit(ledger.epoch(state.epoch))
+        source = self._begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
+        assert ledger.state is not None
+        if ledger.state.epoch > before:
+            publisher.submit(ledger.epoch(ledger.state.epoch))
         return source
 
-    def _preflight(self, endpoint: Endpoint) -> Preflight:
-        return run_preflight(endpoint, self._spec.source, self._spec.first_server_id(), partial(as_read, self._spec))
+    def _last_changes(self, ledger: Ledger) -> None:
+        """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
+        drop_removed(self._spec, ledger, self._journal.run)
+        if (change := self._control.change()) is not None and change.done(_committed(ledger)):
+            self._control.carried_out(change, {})
+
+    def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
+        first, members = self._spec.first_server_id(), members_of(state)
+        return run_preflight(endpoint, self._spec.source, first, partial(as_read, self._spec), members)
 
     def _start_spark(self) -> Any:
         from engine.spark.session import open_session
 
         return open_session(self._spec)
 
-    def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> tuple[Source, State]:
-        """The committed state, made when there is none; the source as the coordinator uses it."""
+    def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
+        """The source as the coordinator uses it; the committed state is made when there is none."""
         connection = open_connection(endpoint)
         try:
             kind = watermark_class(connection, preflight.server)
             source = Source(endpoint, preflight.server, kind)
             if ledger.state is not None:
-                check_tables(ledger.state, preflight.tables)
-                self._control.tables = partial(_tables, ledger)
+                check_tables(self._spec, ledger.state, preflight.tables, self._control.to_add())
+                self._control.committed = partial(_committed, ledger)
                 try:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
                     self._begin_anew(ledger, connection, endpoint, preflight.server, error)
                 self._reshape(ledger, connection, preflight.tables)
-                return source, ledger.state
+                return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
-            state = ledger.commit(begun.record)
-            self._control.tables = partial(_tables, ledger)
+            ledger.commit(begun.record)
+            self._control.committed = partial(_committed, ledger)
         finally:
             connection.close()
         for plan in begun.plans:
             self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
-        return source, state
+        return source
 
     def _begin_anew(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
@@ -268,7 +281,7 @@ class _Run:
         record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
         self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
         for redump in asked:
-            self._control.redumped(redump, {})
+            self._control.carried_out(redump, {})
 
     def _reshape(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Where the spec publishes something else than before, those tables are copied again if that was asked for.
@@ -279,7 +292,7 @@ class _Run:
         names = set(reshaped(self._spec, ledger.state))
         if not names:
             return
-        check_rules(self._spec, tables)
+        check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
         self._control.look()
         asked = [redump for redump in self._control.redumps() if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
@@ -287,7 +300,7 @@ class _Run:
         self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
-                self._control.redumped(redump, {})
+                self._control.carried_out(redump, {})
 
     def _commit_copies(self, ledger: Ledger, record: Record, reason: str) -> None:
         """Commit an epoch that has tables copied again, and tell of it."""
@@ -312,8 +325,9 @@ class _Run:
         self._journal.write("source.followed", **told(state, record))
 
 
-def _tables(ledger: Ledger) -> Mapping[str, TableState]:
-    return ledger.state.tables if ledger.state else {}
+def _committed(ledger: Ledger) -> State:
+    assert ledger.state is not None
+    return ledger.state
 
 
 def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:

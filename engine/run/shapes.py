@@ -110,9 +110,12 @@ def as_read(spec: Spec, table: Table) -> Table:
     return table
 
 
-def check_spec(spec: Spec, tables: Sequence[Table]) -> None:
-    """Raises SpecError when the captured tables cannot have the shapes that the spec gives them."""
-    check_rules(spec, tables)
+def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = ()) -> None:
+    """Raises SpecError when the captured tables cannot have the shapes that the spec gives them.
+
+    removed: tables that were captured, of which the spec may speak still.
+    """
+    check_rules(spec, [*tables, *removed])
     unfit = refused([as_read(spec, table) for table in tables])
     for table in (table for table in tables if table.full_name not in unfit and spec.tables):
         key = chunk_key(table, spec.snapshot)

@@ -141,6 +141,8 @@ class Screen:
             self._cut(bar, event)
         elif kind == "chunk.finished" and bar:
             self._finished(bar, event)
+        elif kind == "table.state" and event["state"] == "removed" and bar:
+            self._progress.remove_task(self._bars.pop(event["table"]).task)
         elif kind == "epoch.committed":
             self._changes += event["changes"]
         elif kind == "source.lag":

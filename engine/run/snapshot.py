@@ -97,6 +97,10 @@ class Snapshot:
             self._tables[table].drop()
             self._cutter.forget(table)
 
+    def reading(self, table: str) -> bool:
+        """Whether a job is under way that reads chunks of a table, though they are of no use any more."""
+        return any(table in group.chunks for group in self._jobs.values())
+
     def refreshed(self, table: str, chunk: int) -> bool:
         """A chunk that was read again is committed; whether that was the last one of its command."""
         copying = self._tables[table]

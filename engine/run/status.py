@@ -12,7 +12,7 @@ from typing import Any
 from engine import clock
 from engine.directory import Directory, read_alerts, read_runner
 from engine.errors import LedgerError
-from engine.ledger.state import State
+from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 
 _TAIL_BYTES = 1 << 20
@@ -107,11 +107,19 @@ def _tables(state: State | None) -> list[dict[str, Any]]:
             "rows_read": table.rows_read,
             "changes_applied": table.changes_applied,
             "dates_nulled": table.nulled,
-            "error": table.stopped["message"] if table.stopped else None,
-            "hint": table.stopped["hint"] if table.stopped else None,
+            "error": table.stopped["message"] if table.stopped and not table.removed else None,
+            "hint": table.stopped["hint"] if table.stopped and not table.removed else None,
+            "destination": _destination(table),
         }
-        for name, table in (state.tables.items() if state else ())
+        for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
     ]
+
+
+def _destination(table: TableState) -> str | None:
+    """What becomes of what was published of a table that was removed: kept, dropping or dropped; None for others."""
+    if not table.removed:
+        return None
+    return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
 
 
 def last_event(directory: Directory, event: str) -> dict[str, Any] | None:

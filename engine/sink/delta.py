@@ -38,6 +38,7 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema, conformed
 from engine.errors import SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
+from engine.sink.dropping import drop
 from engine.sink.evolution import (
     add_columns,
     check_evolution,
@@ -103,7 +104,7 @@ class DeltaTables:
                 DeltaTable.create(
                     str(folder), nullable, mode="error", description=description, configuration=_PROPERTIES
                 )
-            elif self._ledger not in (DeltaTable(str(folder)).metadata().description or ""):
+            elif not self._ours(folder):
                 raise SpecError(
                     f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
                     detail="Adding to it would mix the rows of two pipelines; nothing was written.",
@@ -111,6 +112,41 @@ class DeltaTables:
                 )
             elif folder == self.changes:
                 add_columns(DeltaTable(str(folder)), schema)  # those of an earlier version lack `_tm_refresh`
+
+    def _ours(self, folder: Path) -> bool:
+        return self._ledger in (DeltaTable(str(folder)).metadata().description or "")
+
+    @property
+    def there(self) -> bool:
+        """Whether the tables exist and belong to the ledger: one of them alone is none of them."""
+        folders = [str(folder) for folder, _ in self._folders()]
+        return all(DeltaTable.is_deltatable(folder) and self._ours(Path(folder)) for folder in folders)
+
+    def check_free(self) -> None:
+        """Raises SpecError when there is one already, whosever it is, so that a table cannot join.
+
+        But for those that were created and never written to: a runner was killed before it committed that the table joins.
+        """
+        for folder in (self.mirror, self.changes):
+            if DeltaTable.is_deltatable(str(folder)) and not (
+                self._ours(folder) and DeltaTable(str(folder)).version() == 0
+            ):
+                raise SpecError(
+                    f"The destination {folder} exists already.",
+                    detail="Its rows would be mixed with those of the table; nothing was written.",
+                    hint="Move that folder away, then add the table again.",
+                )
+
+    def begin(self) -> None:
+        """Create both for a table that joins; `check_free` was asked. Raises SpecError when that cannot be done."""
+        self.drop()
+        self.create(expected=False)
+
+    def drop(self) -> None:
+        """Delete both, as far as they are there and belong to the ledger; an attempt that was broken off is completed."""
+        for folder in (self.mirror, self.changes):
+            if not folder.exists() or (DeltaTable.is_deltatable(str(folder)) and self._ours(folder)):
+                drop(folder)
 
     def _folders(self) -> list[tuple[Path, pa.Schema]]:
         """The folders of the tables that there are, with their schemas."""

@@ -50,6 +50,23 @@ class Statistics:
     data_bytes: int
 
 
+@dataclass(frozen=True)
+class Members:
+    """Tables that are captured whatever the globs choose, and those that are not; each as (database, table)."""
+
+    also: frozenset[tuple[str, str]] = frozenset()
+    without: frozenset[tuple[str, str]] = frozenset()
+
+    def chosen(self, globs: Iterable[str], tables: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of the tables that are captured."""
+        matching = {*select_tables(globs, tables)} - self.without
+        return [name for name in tables if name in self.also or name in matching]
+
+
+BY_GLOBS = Members()
+"""The globs alone say it."""
+
+
 def list_tables(connection: Connection) -> list[tuple[str, str]]:
     """All base tables that the user may see, as (database, table), without the server's own."""
     return [(row["d"], row["t"]) for row in query(connection, _TABLES) if row["kind"] == _BASE_TABLE]
@@ -61,9 +78,11 @@ def passed_over(connection: Connection, globs: Sequence[str]) -> dict[str, str]:
     return {f"{database}.{name}": kinds[database, name] for database, name in select_tables(globs, kinds)}
 
 
-def captured_tables(connection: Connection, globs: Sequence[str], *, null_dates: bool = False) -> list[Table]:
-    """The tables that the globs choose, with columns and key. Raises SpecError when they choose none."""
-    chosen = select_tables(globs, list_tables(connection))
+def captured_tables(
+    connection: Connection, globs: Sequence[str], members: Members = BY_GLOBS, *, null_dates: bool = False
+) -> list[Table]:
+    """The tables that the globs and the members choose, with columns and key. Raises SpecError when they choose none."""
+    chosen = members.chosen(globs, list_tables(connection))
     if not chosen:
         raise SpecError(
             f"No table matches source.tables = {list(globs)}.",

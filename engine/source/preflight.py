@@ -13,7 +13,7 @@ from engine.decode.types import fault
 from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
 from engine.layout import folder_fault
 from engine.settings import Source
-from engine.source.catalog import captured_tables, passed_over
+from engine.source.catalog import BY_GLOBS, Members, captured_tables, passed_over
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
@@ -110,9 +110,13 @@ def minimal_grants(user: str, server: Server, globs: Sequence[str]) -> list[str]
 
 
 def run_preflight(
-    endpoint: Endpoint, source: Source, first_server_id: int, as_read: Callable[[Table], Table] = lambda table: table
+    endpoint: Endpoint,
+    source: Source,
+    first_server_id: int,
+    as_read: Callable[[Table], Table] = lambda table: table,
+    members: Members = BY_GLOBS,
 ) -> Preflight:
-    """Run all checks. as_read: a table with the columns marked that are never read (`run.shapes`).
+    """Run all checks. as_read: a table with the columns marked that are never read (`run.shapes`). members: beside the globs.
 
     Raises PreflightError when the login is refused, TransientError when nobody answers, SpecError for no tables.
     """
@@ -123,7 +127,7 @@ def run_preflight(
         variables = {row["Variable_name"]: row["Value"] for row in rows}
         context = Context(endpoint, source, first_server_id, connection, server, variables)
         checks = [check(context) for check in _SERVER_CHECKS]
-        tables = captured_tables(connection, source.tables, null_dates=source.invalid_dates == "null")
+        tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
     finally:

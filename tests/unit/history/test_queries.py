@@ -105,6 +105,16 @@ def test_a_stopped_table_keeps_its_reason(half: Simulation) -> None:
     assert found == {"shop.orders": None, "shop.countries": "no such column"}
 
 
+def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
+    """It is shown as what it is, and its chunks are awaited no more."""
+    half.write("table.state", table="shop.orders", state="removed", reason=None)
+    found = {one.table: one for one in tables.progress(indexed(half), "shop")}
+    orders = found["shop.orders"]
+    assert (orders.state, orders.chunks, orders.expected_chunks, orders.copied) == ("removed", 0, 0, True)
+    assert not orders.planned
+    assert found["shop.countries"].planned
+
+
 def test_a_failed_chunk_is_failed_until_it_is_assigned_again(tmp_path: Path) -> None:
     """The last word counts."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)

@@ -88,6 +88,7 @@ def test_a_stopped_table_is_told_at_once_and_cleared_when_it_streams() -> None:
     assert told(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
     ((_, alert),) = alerts.hear(table(5, "stopped", "no date"))
     assert "redump SPEC --table d.t" in alert.hint
+    assert told(alerts, table(6, "removed"), table(7, "removed")) == [("cleared", "table_stopped", "d.t", 0)]
 
 
 def test_what_stands_is_repeated_seldom() -> None:

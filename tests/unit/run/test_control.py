@@ -5,16 +5,24 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.decode.schema import Table
 from engine.directory import Directory, read_runner, send_command
+from engine.errors import SpecError
 from engine.events import Journal
+from engine.ledger.state import State, TableState
+from engine.plan.coverage import Coverage
+from engine.run.begin import check_tables
 from engine.run.control import Control
 from engine.run.controls import load_controls
+from engine.settings import parse
+from engine.source.catalog import BY_GLOBS, Members
 
 
 @pytest.fixture
@@ -89,7 +97,7 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
 def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path) -> None:
     """Pauses of tables and limits are kept; wrong ones are refused; a reset leads back to the spec."""
     directory = Directory(tmp_path)
-    control.tables = lambda: dict.fromkeys(("d.a", "d.b"))  # type: ignore[arg-type,return-value]
+    control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
 
     def send(verb: str, **arguments: Any) -> dict[str, Any]:
         identity = send_command(directory, verb, arguments=arguments, pipeline=arguments.pop("pipeline", ""))
@@ -114,3 +122,77 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
     assert send("throttle", reset=True)["event"] == "command.done"
     assert load_controls(directory).throttle == {}
     assert control.pace.settings.readers == 0
+
+
+def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tmp_path: Path) -> None:
+    """Each is judged by what the one before has left; what the ledger shows to be impossible is refused at once."""
+    directory = Directory(tmp_path)
+    add, remove = (partial(send_command, directory, verb) for verb in ("add-table", "remove-table"))
+    first = remove(arguments={"tables": ["d.a"]})
+    time.sleep(0.02)
+    second = add(arguments={"tables": ["d.a"]})
+    assert control.to_add() == {"d.a"}
+    table = TableState({}, {}, Coverage())
+    state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
+    control.committed = lambda: state
+    _wait(lambda: control.change() is not None)
+    time.sleep(0.5)
+    change = control.change()
+    assert change is not None
+    assert (change.identity, change.adds, change.drop) == (first, False, False)
+    state = replace(state, tables={"d.b": table}, removed={"d.a": replace(table, removed={"by": first})})
+    control.carried_out(change, {})
+    _wait(lambda: (asked := control.change()) is not None and asked.identity == second)
+    change = control.change()
+    assert change is not None
+    control.refused(change, SpecError("no"))
+    for verb, tables, why in (
+        (add, ["d.b"], "has d.b already"),
+        (add, [], "does not say"),
+        (remove, ["d.a"], "removed already"),
+        (remove, ["d.b"], "No table would be left"),
+        (remove, ["d.c"], "no table d.c"),
+    ):
+        answers = partial(_answers, tmp_path, verb(arguments={"tables": tables}))
+        _wait(answers)
+        assert why in answers()[0]["message"]
+    assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [first, second]
+
+
+def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control, tmp_path: Path) -> None:
+    """A runner was killed between the commit and the answer; what is still to be deleted is still to be done."""
+    directory = Directory(tmp_path)
+    table = TableState({}, {}, Coverage())
+    for verb in ("add-table", "remove-table"):
+        identity = send_command(directory, verb, arguments={"tables": ["d.a"], "drop": True})
+        gone = replace(table, removed={"by": identity, "drop": True, "dropped": False})
+        joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
+        state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
+        control.committed = lambda state=state: state  # type: ignore[misc]
+        _wait(lambda: control.change() is not None)
+        change = control.change()
+        assert change is not None
+        assert change.begun(state)
+        assert change.done(state) == bool(joined)
+        control.carried_out(change, {})
+
+
+def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
+    """As by default; a command that waits, or the setting, is what lets them join."""
+    text = 'name = "shop"\nsource = {{ host = "h", user = "u", tables = ["d.*"], new_tables = "{}" }}\nsink = {{ path = "lake" }}'
+    new = [Table("d", "new", (), ())]
+    refuse, add = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add"))
+    state = State(0, "", "", {}, 0)
+    with pytest.raises(SpecError, match=r"d\.new") as raised:
+        check_tables(refuse, state, new, ())
+    assert "add-table SPEC --table d.new" in raised.value.hint
+    check_tables(refuse, state, new, ("d.new",))
+    check_tables(add, state, new, ())
+
+
+def test_who_is_a_member() -> None:
+    """What was added stays whatever the globs say, what was removed does not come back by them."""
+    tables = [("d", name) for name in ("a", "b", "c")]
+    members = Members(also=frozenset({("d", "c")}), without=frozenset({("d", "a")}))
+    assert members.chosen(["d.a", "d.b"], tables) == [("d", "b"), ("d", "c")]
+    assert BY_GLOBS.chosen(["d.*", "!d.b"], tables) == [("d", "a"), ("d", "c")]

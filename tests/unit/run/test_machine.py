@@ -9,7 +9,7 @@ import pytest
 from engine.decode.schema import Column, Table
 from engine.errors import TableStoppedError
 from engine.history.chunks import STATES
-from engine.ledger.state import State, apply, following
+from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, Chunk, cut_as_dict
 from engine.run.epoch import completed
@@ -23,6 +23,7 @@ WHOLE = cut_as_dict([Chunk(0, Range(None, None))], EMPTY)
 COPIED = {"cut": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
 AGAIN = {"again": {"table": DESCRIBED, "plan": PLAN}}
 ANEW = {"again": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
+REMOVED = {"removed": {"by": "c1", "drop": True}}
 ALTERED = {"altered": {"table": DESCRIBED, "plan": PLAN}}
 
 
@@ -95,6 +96,9 @@ def test_the_console_knows_the_states_of_a_chunk() -> None:
         ({"stopped": ERROR}, "stopped", AGAIN, "copying"),
         ({"stopped": ERROR}, "stopped", ANEW, "streaming"),
         ({"stopped": ERROR}, "stopped", {"stopped": ERROR}, "stopped"),
+        ({}, "copying", REMOVED, "removed"),
+        (COPIED, "streaming", REMOVED, "removed"),
+        ({"stopped": ERROR}, "stopped", REMOVED, "removed"),
         ({"stopped": ERROR}, "stopped", {"changes": {"files": [], "kinds": [0, 0, 0, 0]}}, "stopped"),
     ],
 )
@@ -104,7 +108,9 @@ def test_what_an_epoch_does_to_a_table_is_in_its_table(more: Any, state: str, ch
     assert before.tables["d.t"].state == state
     assert TABLE.after_all(START, table_events(START, more)) == state
     record = completed(before, following(before, "r", {"d.t": dict(change)}))
-    assert apply(before, record).tables["d.t"].state == becomes
+    now = apply(before, record).known("d.t")
+    assert now is not None
+    assert now.state == becomes
     assert record["tables"]["d.t"].get("copied", False) == ("chunks" in change)
 
 
@@ -115,3 +121,35 @@ def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() 
         completed(stopped, following(stopped, "r", {"d.t": dict(COPIED)}))
     with pytest.raises(IllegalEventError, match="would be copying without an event"):
         completed(stopped, following(stopped, "r", {"d.t": {**COPIED, "chunks": [], "stopped": None}}))
+
+
+@pytest.mark.parametrize(
+    ("change", "becomes"),
+    [
+        ({"dropped": True}, "removed"),
+        (AGAIN, "copying"),
+        (ANEW, "streaming"),
+        ({"planned": {"table": DESCRIBED, "plan": PLAN}}, "copying"),
+        ({"planned": {"table": DESCRIBED, "plan": PLAN}, **COPIED}, "streaming"),
+    ],
+)
+def test_what_becomes_of_a_table_that_was_removed(change: Any, becomes: str) -> None:
+    """It is none of the pipeline's, and is remembered, until it joins again."""
+    state = begun(**COPIED)
+    state = apply(state, completed(state, following(state, "r", {"d.t": dict(REMOVED)})))
+    assert not state.tables
+    assert state.copied
+    state = apply(state, completed(state, following(state, "r", {"d.t": dict(change)})))
+    known = state.known("d.t")
+    assert known is not None
+    assert known.state == becomes
+    assert ("d.t" in state.removed, "d.t" in state.tables) == (becomes == "removed", becomes != "removed")
+    assert state_from_dict(state_to_dict(state)) == state
+
+
+def test_a_removed_table_is_not_changed_in_silence() -> None:
+    """Nothing of the log and no chunk is committed for it."""
+    state = begun()
+    state = apply(state, following(state, "r", {"d.t": dict(REMOVED)}))
+    with pytest.raises(IllegalEventError, match="while the table is removed"):
+        completed(state, following(state, "r", {"d.t": dict(COPIED)}))

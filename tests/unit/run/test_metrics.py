@@ -109,7 +109,7 @@ def test_lag_runway_and_position_are_the_last_measured() -> None:
 def test_tables_and_chunks_are_those_of_the_committed_state() -> None:
     """So that they are right after a restart too."""
     found = values(Seen())
-    assert found["tidemark_tables"] == {("copying",): 1, ("streaming",): 0, ("stopped",): 1}
+    assert found["tidemark_tables"] == {("copying",): 1, ("streaming",): 0, ("stopped",): 1, ("removed",): 0}
     assert found["tidemark_table_state"][("d.s", "stopped")] == 1
     assert found["tidemark_table_state"][("d.t", "stopped")] == 0
     assert found["tidemark_chunks"] == {("d.t",): 3, ("d.s",): 5}

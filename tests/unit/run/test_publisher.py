@@ -13,12 +13,16 @@ from deltalake import DeltaTable
 from engine.capture.changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
+from engine.errors import SpecError
 from engine.events import Journal
 from engine.ledger.state import Record
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
+from engine.run.joining import drop_removed
 from engine.run.publisher import Publisher
+from engine.settings import parse
+from engine.sink import dropping
 from engine.sink.delta import DeltaTables
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
@@ -28,6 +32,11 @@ OTHER = replace(OLD, columns=(ID, Column("v", "bigint")))
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 9, 1, "10", "10")
 RANKED = replace(PLAN, chunk_key=("v",))
 WHOLE_CUT = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
+SPEC = """
+name = "shop"
+source = { host = "h", user = "u", tables = ["d.*"] }
+sink = { path = "lake" }
+"""
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -84,11 +93,14 @@ def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Recor
     return {"table": after.as_dict(), "plan": plan.as_dict(), "before": before.as_dict(), **more}
 
 
-def tell(world: World, folder: Path, killed: Sequence[int]) -> None:
-    """Commit and publish the story, with a new publisher from each epoch in `killed` on; the one before never merges again."""
+def tell(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
+    """Commit and publish the story from epoch `since` on.
+
+    With a new publisher from each epoch in `killed` on; the one before never merges again.
+    """
     ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
     publisher = None
-    for record in world.records:
+    for record in world.records[since:]:
         ledger.commit(record)
         if publisher is None or record["epoch"] in killed:
             if publisher is not None:
@@ -204,3 +216,75 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
     tell(world, tmp_path, ())
     assert mirror(tmp_path) == [(1, 1, moment)]
+
+
+@pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
+def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Sequence[int]) -> None:
+    """It is kept as it was when it left, with everything that was committed; a new copy then takes its place."""
+    world = World(tmp_path)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("-D", 1, 1), ("+I", 3, 3)]))
+    world.epoch(removed={"by": "c1", "drop": False})
+    tell(world, tmp_path, killed)
+    assert mirror(tmp_path) == [(2, 2), (3, 3)]
+    world.epoch(again=switch(OLD, OTHER, by="c2"))
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(7, 7)])], copied=True)
+    tell(world, tmp_path, killed, since=4)
+    assert mirror(tmp_path) == [(7, 7)]
+    assert log(tmp_path) == [("-D", 1, 1, None), ("+I", 3, 3, None)]
+
+
+@pytest.mark.parametrize("killed", [(), (2,), (4, 5)])
+@pytest.mark.parametrize("broken_off", [False, True])
+def test_a_table_that_leaves_and_is_dropped_joins_again(
+    tmp_path: Path, killed: Sequence[int], broken_off: bool
+) -> None:
+    """Nothing of its first life is in the second; a deletion that was broken off is completed, and told of once."""
+    world, spec = World(tmp_path), parse(SPEC, tmp_path / "shop.toml")
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(
+        cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], changes=world.changes(OLD, [("+I", 2, 2)]), copied=True
+    )
+    world.epoch(removed={"by": "c1", "drop": True})
+    tell(world, tmp_path, killed)
+    folders = [tmp_path / "lake" / "d" / name for name in ("t", "t__changes")]
+    if broken_off:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(dropping, "_delete", _killed)
+            with pytest.raises(OSError, match="killed"):
+                drop_removed(spec, Ledger(tmp_path / "ledger"), "r")
+        assert not folders[0].exists()
+    for _ in range(2):
+        drop_removed(spec, ledger := Ledger(tmp_path / "ledger"), "r")
+    assert ledger.state is not None
+    assert (ledger.state.epoch, ledger.state.removed["d.t"].removed) == (3, {"by": "c1", "drop": True, "dropped": True})
+    assert list((tmp_path / "lake" / "d").iterdir()) == []
+    world.records.append(ledger.epoch(3))
+    world.epoch(planned={"table": OTHER.as_dict(), "plan": PLAN.as_dict(), "by": "c2"})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(9, 9)])], copied=True)
+    tell(world, tmp_path, killed, since=4)
+    assert mirror(tmp_path) == [(9, 9)]
+    assert log(tmp_path) == []
+
+
+def _killed(folder: Path) -> None:
+    if folder.exists():
+        raise OSError("killed")
+
+
+def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
+    """Unless it is this ledger's own and nothing was ever written to it."""
+    mine, other = (DeltaTables(tmp_path, ledger, OLD) for ledger in ("L", "other"))
+    for _ in range(2):
+        mine.check_free()
+        mine.begin()
+    assert mine.there
+    assert not other.there
+    with pytest.raises(SpecError, match="exists already"):
+        other.check_free()
+    other.drop()
+    assert mine.there, "it is not the other's to delete"
+    mine.evolve(WIDER)
+    with pytest.raises(SpecError, match="exists already"):
+        mine.check_free()

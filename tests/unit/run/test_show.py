@@ -59,6 +59,8 @@ def test_the_bar_of_a_table_that_is_listed_whole_has_its_chunks() -> None:
     """Whatever the estimate was; a split makes it longer, another table's cut does not."""
     listed = planned([[None, "5"], ["5", None]], 9)
     assert bar(listed).total == 2
+    assert bar(_event("table.state", state="removed", reason=None), listed).total == 2
+    assert bar(listed, _event("table.state", state="removed", reason=None)).description == "p: log"
     assert bar(listed, cut(1, 2)).total == 3
     assert bar(listed, cut(1, 2) | {"table": "d.other"}).total == 2
     read = bar(listed, _event("chunk.finished", rows=1500))

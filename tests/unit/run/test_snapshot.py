@@ -97,7 +97,9 @@ def test_a_dropped_table_is_not_queued_again(tmp_path: Path) -> None:
         run.assign()
         run.snapshot.drop("d.t")
         run.snapshot.drop("d.not_there")
+        assert run.snapshot.reading("d.t"), "in vain"
         run.settle()
+        assert not run.snapshot.reading("d.t")
         assert run.snapshot.idle
         assert run.assign() == []
         assert run.events("chunk.failed") == []

@@ -1,0 +1,213 @@
+"""Tables that join a pipeline and tables that leave it, while the others stream on.
+
+Each time by an epoch of its own, which reads nothing of the log and leaves the position P as it is:
+
+    leave   what is published of the table is right at P; nothing behind P is read for it any more
+    join    P was taken before the catalogue is read, so a statement that alters the table afterwards lies behind P, where it is
+            seen. And nothing that lies in front of its chunks' low watermarks is needed of the log: a change is emitted for a
+            chunk only when it is finished, and a chunk that is read later is exact later (`run.coordinator`). So a table may join
+            at any position whatsoever. Where nothing is copied (`source.startup`) it is followed from P on
+
+A table that left and whose destination was kept joins as one that is copied again (`run.altering`): the mirror stays as it was
+until the last chunk is there, and is replaced at once.
+
+What is to be dropped is deleted behind the commit, when no reader and no publisher can write there any more, and another epoch says
+that it is gone. Until that the table cannot join again, so that no rows of its next life are deleted with those of the last. A
+runner that is killed in between leaves a ledger that says what is still to do; the next one does it before anything else.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+
+from engine import clock
+from engine.capture.shape import published_as
+from engine.decode.schema import Table, table_from_dict
+from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
+from engine.ledger.state import Record, State, TableState, following
+from engine.ledger.store import Ledger
+from engine.plan.planner import plan_tables
+from engine.run.begin import finished, followed, unfit_record
+from engine.run.control import Control
+from engine.run.epoch import completed
+from engine.run.members import Change, check_change, members_of
+from engine.run.publisher import Publisher
+from engine.run.shapes import as_read, shape_of, shape_record
+from engine.settings import Spec
+from engine.sink.delta import DeltaTables
+from engine.source.catalog import list_tables, read_tables
+from engine.source.connect import Connection, describe
+from engine.source.positions import current, position_from_dict
+from engine.source.preflight import refused
+
+_LOOK_S = 2.0
+"""A statement is in the log a moment before its table is in the catalogue."""
+Name = tuple[str, str]
+
+
+class Joining:
+    """What is to change in which tables are captured. reading: whether chunks of a table are being read, in vain perhaps."""
+
+    def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
+        self._spec, self._publisher, self._control, self._reading = spec, publisher, control, reading
+        self._looked = spec.source.new_tables != "add"
+        self._look_until_s = 0.0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something may be to change still."""
+        return not self._looked or self._control.change() is not None
+
+    def defined(self) -> None:
+        """The log has a statement that may have made a table."""
+        self._look_until_s = clock.monotonic_s() + _LOOK_S
+
+    def next(self, connection: Connection, state: State) -> dict[str, Record]:
+        """What the next epoch says of tables that join or leave; nothing when there is nothing to change now.
+
+        Answers the commands. state: committed before; the catalogue is read after that.
+        """
+        change = self._control.change()
+        if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
+            self._control.carried_out(change, {})  # what is kept is as it stays from here on
+            change = None
+        if gone := {name: {"dropped": True} for name in self._dropped(state)}:
+            return gone
+        if change is not None and not change.begun(state) and all(map(self._publisher.released, _left(change, state))):
+            try:
+                check_change(change, state)
+                return self._added(connection, state, change) if change.adds else _removed(change)
+            except (SpecError, TableStoppedError, PreflightError) as error:
+                self._control.refused(change, error)
+        return self._found(connection, state)
+
+    def _dropped(self, state: State) -> Iterator[str]:
+        for name in to_drop(state):
+            if self._publisher.released(name) and not self._reading(name):
+                destination(self._spec, state, state.removed[name]).drop()
+                yield name
+
+    def _added(self, connection: Connection, state: State, change: Change) -> dict[str, Record]:
+        if any(name in to_drop(state) for name in change.tables):
+            return {}
+        names = _named(change.tables, list_tables(connection))
+        records, errors = self._joined(connection, state, names, change.identity)
+        for error in errors.values():
+            raise error
+        return records
+
+    def _found(self, connection: Connection, state: State) -> dict[str, Record]:
+        """The tables that the globs choose and the ledger does not know."""
+        if self._spec.source.new_tables != "add" or (self._looked and clock.monotonic_s() > self._look_until_s):
+            return {}
+        chosen = members_of(state).chosen(self._spec.source.tables, list_tables(connection))
+        names = {f"{database}.{table}": (database, table) for database, table in chosen}
+        new = [name for full, name in names.items() if not state.known(full)]
+        records, errors = self._joined(connection, state, new, None) if new else ({}, {})
+        self._looked = True
+        return records | {
+            table.full_name: unfit_record(table, error) for table, error in errors.items() if table.columns
+        }
+
+    def _joined(
+        self, connection: Connection, state: State, names: Sequence[Name], by: str | None
+    ) -> tuple[dict[str, Record], dict[Table, TidemarkError]]:
+        """What an epoch says of tables that join, whose places in the destination are begun, and those that cannot.
+
+        by: a command, of which no place is begun when one of its tables cannot join.
+        """
+        null_dates = self._spec.source.invalid_dates == "null"
+        records: dict[str, Record] = {}
+        errors: dict[Table, TidemarkError] = {}
+        begun: list[DeltaTables] = []
+        for table in read_tables(connection, names, null_dates=null_dates):
+            try:
+                record, fresh = self._record(connection, state, table, by)
+                if fresh is not None and not (by and errors):
+                    begun.append(fresh)
+                    fresh.begin()
+                records[table.full_name] = record
+            except (SpecError, TableStoppedError, PreflightError) as error:
+                errors[table] = error
+        if by and errors:
+            for fresh in begun:
+                fresh.drop()
+        return records, errors
+
+    def _record(
+        self, connection: Connection, state: State, table: Table, by: str | None
+    ) -> tuple[Record, DeltaTables | None]:
+        """What an epoch says of a table that joins, and its destination if that is to be begun."""
+        if not table.columns:
+            raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
+        for error in refused([as_read(self._spec, table)]).values():
+            raise error
+        (plan,) = plan_tables(connection, [table], self._spec.snapshot, exact=self._spec.source.copies)
+        shape_of(self._spec, table, plan.chunk_key)
+        shape = shape_record(self._spec, table)
+        if not self._spec.source.copies:
+            plan = followed(plan)
+        joins = {"table": table.as_dict(), "plan": plan.as_dict(), "shape": shape, "by": by}
+        known = state.removed.get(table.full_name)
+        if known is not None and (kept := destination(self._spec, state, known)).there:
+            before = table_from_dict(known.table)
+            if not table.key:
+                raise _no_key(table)
+            kept.check(published_as(before, known.shape), published_as(table, shape))
+            since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
+            return {"again": {**joins, "before": before.as_dict(), "before_shape": known.shape, "since": since}}, None
+        fresh = DeltaTables(self._spec.sink.path, state.ledger, published_as(table, shape))
+        fresh.check_free()
+        return {"planned": joins, **finished(self._spec, position_from_dict(state.position))}, fresh
+
+
+def to_drop(state: State) -> list[str]:
+    """The tables whose destination is still to be deleted."""
+    facts = {name: table.removed or {} for name, table in state.removed.items()}
+    return [name for name, fact in facts.items() if fact["drop"] and not fact["dropped"]]
+
+
+def drop_removed(spec: Spec, ledger: Ledger, run: str) -> None:
+    """Delete what is still to be deleted, and commit that it is; while no reader and no publisher is at work."""
+    state = ledger.state
+    if state is None or not (names := to_drop(state)):
+        return
+    for name in names:
+        destination(spec, state, state.removed[name]).drop()
+    ledger.commit(completed(state, following(state, run, {name: {"dropped": True} for name in names})))
+
+
+def destination(spec: Spec, state: State, table: TableState) -> DeltaTables:
+    """Where a table is, or was, published."""
+    return DeltaTables(spec.sink.path, state.ledger, published_as(table_from_dict(table.table), table.shape))
+
+
+def _left(change: Change, state: State) -> list[str]:
+    return [name for name in change.tables if name in state.removed]
+
+
+def _removed(change: Change) -> dict[str, Record]:
+    return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
+
+
+def _named(wanted: Sequence[str], there: Sequence[Name]) -> list[Name]:
+    """The tables of these full names. Raises SpecError for one that is not there, or that two tables have."""
+    names = [f"{database}.{table}" for database, table in there]
+    for name in wanted:
+        if names.count(name) > 1:
+            raise SpecError(f"Two tables have the full name {name} (dots in their names are cut in two ways).")
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            raise SpecError(
+                f"The source has no table {name} that the user may read.",
+                detail="Views and sequences are not captured.",
+                hint=f"The nearest is {near[0]}." if near else "Check its name and the user's grants.",
+            )
+    return [there[names.index(name)] for name in wanted]
+
+
+def _no_key(table: Table) -> SpecError:
+    return SpecError(
+        f"{table.full_name} has no key, so it cannot be copied again into the log that was kept of it.",
+        detail="Its rows would stand there twice.",
+        hint="Move its folder in the destination away, or give it a primary key.",
+    )

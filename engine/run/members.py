@@ -1,0 +1,118 @@
+"""Commands to add tables and to remove some, as they come, and what they make of the tables that the spec's globs choose."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.decode.schema import Table, table_from_dict
+from engine.directory import Directory
+from engine.errors import SpecError
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.source.catalog import BY_GLOBS, Members
+
+ADD, REMOVE = "add-table", "remove-table"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A wish to add tables, or to remove some: all that it names, or none. drop: what is published of them goes too.
+
+    path: its file, which stays in the inbox until it is carried out.
+    """
+
+    identity: str
+    path: Path
+    verb: str
+    tables: tuple[str, ...]
+    drop: bool = False
+
+    @property
+    def adds(self) -> bool:
+        return self.verb == ADD
+
+    def told(self) -> str:
+        """What is added or removed, in words."""
+        return ", ".join(self.tables) + (" and what is published of it" if self.drop else "")
+
+    def done(self, state: State) -> bool:
+        """Whether the ledger says that this very command was carried out: by a runner that was killed before it could say so."""
+        if self.adds:
+            return all(name in state.tables and state.tables[name].by == self.identity for name in self.tables)
+        facts = [state.removed[name].removed or {} for name in self.tables if name in state.removed]
+        ours = [fact for fact in facts if fact["by"] == self.identity and fact["dropped"] == self.drop]
+        return len(ours) == len(self.tables)
+
+    def begun(self, state: State) -> bool:
+        """Whether the ledger has it, though perhaps not all that it asks for is done."""
+        return self.done(state) or all(
+            name in state.removed and (state.removed[name].removed or {})["by"] == self.identity for name in self.tables
+        )
+
+
+def check(directory: Directory, verb: str, arguments: dict[str, Any]) -> None:
+    """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""
+    change_from("", directory.inbox, verb, arguments, Ledger(directory.ledger).state)
+
+
+def change_from(identity: str, path: Path, verb: str, arguments: Any, state: State | None) -> Change:
+    """A command's arguments: "tables", full names, and "drop". Raises SpecError as `check_change`."""
+    names = arguments.get("tables") if isinstance(arguments, Mapping) else None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise _wrong("It does not say which tables: a list of full names (database.table).")
+    change = Change(identity, path, verb, tuple(dict.fromkeys(names)), bool(arguments.get("drop")))
+    if state is None or not change.begun(state):
+        check_change(change, state)
+    return change
+
+
+def check_change(change: Change, state: State | None) -> None:
+    """Raises SpecError for a change that the ledger alone shows to be impossible."""
+    (_check_added if change.adds else _check_removed)(change, state)
+
+
+def _check_added(change: Change, state: State | None) -> None:
+    if captured := [name for name in change.tables if state and name in state.tables]:
+        raise _wrong(
+            f"The pipeline has {', '.join(captured)} already.",
+            f"To read it again: python -m engine redump SPEC --table {captured[0]}",
+        )
+
+
+def _check_removed(change: Change, state: State | None) -> None:
+    tables = state.tables if state else {}
+    if gone := [name for name in change.tables if state and name in state.removed]:
+        raise _wrong(f"{', '.join(gone)} was removed already.", "What was kept of it can be deleted by hand.")
+    if unknown := [name for name in change.tables if name not in tables]:
+        raise _wrong(
+            f"The pipeline has no table {', '.join(unknown)}.", f"It has {', '.join(sorted(tables)) or 'none'}."
+        )
+    if not set(tables) - set(change.tables):
+        raise _wrong("No table would be left.", "Stop the pipeline instead: python -m engine stop SPEC")
+
+
+def members_of(state: State | None) -> Members:
+    """What a pipeline's ledger says beside its spec's globs."""
+    if state is None:
+        return BY_GLOBS
+    also, without = (
+        frozenset((table.database, table.name) for table in (table_from_dict(t.table) for t in tables.values()))
+        for tables in (state.tables, state.removed)
+    )
+    return Members(also, without)
+
+
+def removed_tables(state: State | None) -> list[Table]:
+    """The tables that were removed, as they were then."""
+    return [table_from_dict(table.table) for table in state.removed.values()] if state else []
+
+
+def members_in(directory: Directory) -> tuple[Members, list[Table]]:
+    """Both of the pipeline in a directory."""
+    state = Ledger(directory.ledger).state
+    return members_of(state), removed_tables(state)
+
+
+def _wrong(message: str, hint: str = "") -> SpecError:
+    return SpecError(message, detail="Nothing was added or removed.", hint=hint)

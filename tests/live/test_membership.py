@@ -1,0 +1,237 @@
+"""Tables that join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from subprocess import Popen
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from engine.directory import Directory, send_command
+from engine.run.status import status
+from tests.live.altered import CREATE, Writer
+from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.live.source import numbers
+from tests.servers import Server
+
+ROWS, CHUNK_ROWS = 1000, 200
+Runner = Popen[bytes]
+
+
+def _fill(server: Server, *names: str) -> None:
+    for name in names:
+        server.execute(CREATE.format(t=name))
+        server.execute(f"INSERT INTO {name} (id, v, name) {numbers(0, ROWS - 1)} k, k % 9, 'x' FROM n")
+
+
+def _send(pipeline: Pipeline, verb: str, *tables: str, **arguments: Any) -> None:
+    """As the command line and the console do."""
+    send_command(Directory(pipeline.home), verb, arguments={"tables": list(tables), **arguments} if tables else {})
+
+
+def _told(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
+    """State and destination of each table in `status`."""
+    return {t["table"]: (t["state"], t["destination"]) for t in status(Directory(pipeline.home), "shop")["tables"]}
+
+
+def _answers(pipeline: Pipeline) -> list[dict[str, Any]]:
+    return pipeline.events("command.done", "command.refused")
+
+
+def _answered(pipeline: Pipeline, runner: Runner, verb: str, *tables: str) -> dict[str, Any]:
+    """Send a command and wait for its answer."""
+    before = len(_answers(pipeline))
+    _send(pipeline, verb, *tables)
+    pipeline.wait_for(lambda: len(_answers(pipeline)) > before, runner)
+    return _answers(pipeline)[-1]
+
+
+def _state(pipeline: Pipeline, table: str) -> str:
+    states = [e["state"] for e in pipeline.events("table.state") if e["table"] == table]
+    return states[-1] if states else ""
+
+
+def _await(pipeline: Pipeline, runner: Runner, table: str, state: str = "streaming") -> None:
+    pipeline.wait_for(lambda: _state(pipeline, table) == state, runner)
+
+
+def _started(pipeline: Pipeline) -> Runner:
+    runs = len(pipeline.events("run.connected"))
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("run.connected")) > runs, runner)
+    return runner
+
+
+def _version(pipeline: Pipeline, table: str) -> int:
+    return DeltaTable(str(pipeline.mirror(table))).version()
+
+
+def test_tables_join_and_leave_while_the_others_stream_on(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Added, removed and added again, kept and dropped, by a runner that is killed at each: equal to the source in the end."""
+    server = private_server(flavor)
+    for database in ("d", "x"):
+        server.execute(f"CREATE DATABASE {database}")
+    _fill(server, "d.a", "d.b", "d.c", "x.o")
+    server.execute("CREATE TABLE x.keyless (v INT)")
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, tables=["d.a", "d.b"])
+    runner = pipeline.follow()
+    with Writer(server, "d", ("a", "b", "c"), ROWS) as writer:
+        _await(pipeline, runner, "d.b")
+        _answered(pipeline, runner, "pause")
+        _send(pipeline, "add-table", "d.c")
+        pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["verb"] == "add-table", runner)
+        runner.kill()
+        runner.wait()
+        runner = _started(pipeline)
+        _await(pipeline, runner, "d.c")
+        assert [(e["event"], e["verb"]) for e in _answers(pipeline)[1:]] == [("command.done", "add-table")]
+        _refusals(server, pipeline, runner)
+
+        assert _answered(pipeline, runner, "remove-table", "d.c")["event"] == "command.done"
+        assert _told(pipeline)["d.c"] == ("removed", "kept")
+        _streams_on(server, pipeline, runner)
+        left = _version(pipeline, "c")
+        assert _answered(pipeline, runner, "add-table", "d.c", "x.o")["event"] == "command.done"
+        for name in ("d.c", "x.o"):
+            _await(pipeline, runner, name)
+        pipeline.wait_for(lambda: _version(pipeline, "c") > left, runner)
+        commits = {commit["version"]: commit for commit in DeltaTable(str(pipeline.mirror("c"))).history()}
+        assert "overwrite" in str(commits[left + 1]).lower(), "replaced at once, by the new copy"
+
+        _send(pipeline, "remove-table", "d.b", drop=True)
+        pipeline.wait_for(lambda: any("removed" in e["tables"].get("d.b", {}) for e in pipeline.epochs()), runner)
+        runner.kill()
+        runner.wait()
+        runner = _started(pipeline)
+        pipeline.wait_for(lambda: _answers(pipeline)[-1]["verb"] == "remove-table", runner)
+        _gone(pipeline, "b")
+        assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
+        pipeline.wait_for(lambda: pipeline.events("chunk.assigned")[-1]["table"] == "d.b", runner)
+        before = len(_answers(pipeline))
+        _send(pipeline, "remove-table", "d.b", drop=True)
+        pipeline.wait_for(lambda: len(_answers(pipeline)) > before, runner)
+        _gone(pipeline, "b")
+        assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
+        _await(pipeline, runner, "d.b")
+        writer.stop()
+    server.execute("UPDATE x.o SET v = v + 1 WHERE id < 50")
+    pipeline.finish(runner)
+    for name in ("a", "b", "c"):
+        assert writer.written[name] > 0
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    assert_equal(source_table(server, "x", "o"), pipeline.folder / "lake" / "x" / "o")
+    assert not list((pipeline.home / "inbox").glob("*.json"))
+
+
+def _gone(pipeline: Pipeline, table: str) -> None:
+    """Dropped, and nothing is left."""
+    assert not pipeline.mirror(table).exists()
+    assert not pipeline.changes(table).exists()
+    assert _told(pipeline)[f"d.{table}"] == ("removed", "dropped")
+
+
+def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
+    """What the ledger shows is refused at once, what the source and the destination show by the runner; none of it in part."""
+    for verb, name in (("add-table", "d.a"), ("remove-table", "d.zzz")):
+        assert pipeline.command(verb, "--table", name).returncode == 2
+    server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
+    server.execute("CREATE TABLE d.fine (id INT PRIMARY KEY)")
+    server.execute("CREATE TABLE d.taken (id INT PRIMARY KEY)")
+    server.execute("CREATE TABLE d.odd (id INT PRIMARY KEY, _tm_x INT)")
+    write_deltalake(str(pipeline.mirror("taken")), pa.table({"id": [1]}))
+    for name, why in (
+        ("d.nothing", "no table d.nothing"),
+        ("d.seen", "no table d.seen"),
+        ("d.taken", "exists already"),
+        ("d.odd", "_tm_"),
+    ):
+        answer = _answered(pipeline, runner, "add-table", "d.fine", name)
+        assert answer["event"] == "command.refused"
+        assert why in answer["message"], answer
+    assert not pipeline.mirror("fine").exists()
+    assert set(_told(pipeline)) == {"d.a", "d.b", "d.c"}
+    server.execute("DROP TABLE d.taken, d.odd, d.fine")
+    answers = [_answered(pipeline, runner, f"{verb}-table", "x.keyless") for verb in ("add", "remove", "add")]
+    assert [answer["event"] for answer in answers] == ["command.done", "command.done", "command.refused"]
+    assert "no key" in answers[-1]["message"]
+
+
+def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
+    """The mirror of a removed table stays as it is, while that of another one gets what is written now."""
+    kept = _version(pipeline, "c")
+    server.execute("INSERT INTO d.a (id, v) VALUES (-1, 1)")
+    server.execute("INSERT INTO d.c (id, v) VALUES (-1, 1)")
+
+    def there() -> bool:
+        with suppress(FileNotFoundError, OSError):
+            return -1 in lake_table(pipeline.mirror("a"))["id"].to_pylist()
+        return False
+
+    pipeline.wait_for(there, runner)
+    assert -1 not in lake_table(pipeline.mirror("c"))["id"].to_pylist()
+    assert _version(pipeline, "c") == kept
+
+
+def test_tables_that_begin_to_match_are_added(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Created, renamed and filled while the pipeline runs, and while it does not; one that was removed stays away."""
+    server = private_server(flavor)
+    for database in ("d", "x"):
+        server.execute(f"CREATE DATABASE {database}")
+    _fill(server, "d.a", "x.moved")
+    settings = {"tables": ["d.*", "!d.not_*"], "source": 'new_tables = "add"'}
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, **settings)
+    runner = pipeline.follow()
+    _fill(server, "d.made", "d.not_this")
+    server.execute("RENAME TABLE x.moved TO d.moved")
+    server.execute("CREATE TABLE d.keyless (v INT)")
+    server.execute("INSERT INTO d.keyless VALUES (1), (2)")
+    with Writer(server, "d", ("a", "made", "moved"), ROWS) as writer:
+        for name in ("d.made", "d.moved", "d.keyless"):
+            _await(pipeline, runner, name)
+        writer.stop()
+    pipeline.finish(runner)
+    for name in ("a", "made", "moved"):
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    assert sorted(lake_table(pipeline.changes("keyless"))["v"].to_pylist()) == [1, 2]
+
+    _fill(server, "d.late")
+    server.execute("UPDATE d.moved SET v = v + 1")
+    assert pipeline.command("remove-table", "--table", "d.made", "--table", "d.keyless").returncode == 0
+    pipeline.run("caught-up")
+    for name in ("late", "moved"):
+        assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+    expected = dict.fromkeys(("d.a", "d.late", "d.moved"), ("streaming", None))
+    assert _told(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
+
+
+def test_a_pipeline_that_copies_nothing_follows_what_is_added(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """From then on; when it was removed and kept, anew."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    _fill(server, "d.a", "d.b")
+    pipeline = new_pipeline(server, "d", poll=0.3, merge=0.5, tables=["d.a"], source='startup = "latest"')
+    runner = pipeline.follow()
+    assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
+    server.execute("INSERT INTO d.b (id, v) VALUES (-1, 1)")
+    pipeline.wait_for(lambda: _ids(pipeline) == [-1], runner)
+    assert _answered(pipeline, runner, "remove-table", "d.b")["event"] == "command.done"
+    server.execute("INSERT INTO d.b (id, v) VALUES (-2, 1)")
+    assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
+    server.execute("INSERT INTO d.b (id, v) VALUES (-3, 1)")
+    pipeline.wait_for(lambda: _ids(pipeline) in ([-3], [-3, -2]), runner)
+    pipeline.finish(runner)
+
+
+def _ids(pipeline: Pipeline) -> list[int]:
+    with suppress(OSError):
+        return sorted(lake_table(pipeline.mirror("b"))["id"].to_pylist())
+    return []
