@@ -16,7 +16,7 @@ from datetime import datetime
 
 from engine.history.fetch import Cursor, fetch, fetch_one
 
-STATES = ("waiting", "reading", "failed", "finished", "published")
+STATES = ("waiting", "reading", "failed", "parked", "finished", "published")
 """The states of a chunk, least done first."""
 
 
@@ -135,12 +135,17 @@ taken AS (
 bad AS (
     SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max((ts, seq)) AS at FROM failed
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+put_by AS (
+    SELECT tbl, (body->>'$.chunk')::BIGINT AS chunk, max((ts, seq)) AS at FROM event
+    WHERE pipeline = $pipeline AND event = 'chunk.parked' AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table)
+    GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
            CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR EXISTS (
                     FROM resumed r WHERE r.pipeline = $pipeline AND r.tbl = plan.tbl AND r.ts >= plan.planned_at
                     AND plan.chunk BETWEEN r.first AND r.last) THEN 'published'
                 WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
+                WHEN put_by.at >= coalesce(taken.at, put_by.at) THEN 'parked'
                 WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
                 WHEN taken.at IS NOT NULL THEN 'reading'
                 ELSE 'waiting' END AS state
@@ -149,7 +154,8 @@ progress AS (
         AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
     LEFT JOIN followed ON followed.tbl = plan.tbl AND followed.ts >= plan.planned_at
     LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
-    LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk)
+    LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk
+    LEFT JOIN put_by ON put_by.tbl = plan.tbl AND put_by.chunk = plan.chunk)
 """
 )
 """`PLAN` and more, which end in `progress`: a row a chunk with its state."""

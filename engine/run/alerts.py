@@ -2,6 +2,7 @@
 
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
     table_stopped             at once; cleared when the table streams again
+    chunk_parked              at once, for the first of a table; cleared when none of it is parked any more
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -74,6 +75,12 @@ class Alerts:
                 return [*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"])]
             case "table.state":
                 return list(self._table(line))
+            case "chunk.parked":
+                return list(self._parked(line))
+            case "chunk.unparked" if not line["parked"]:
+                return list(
+                    self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
+                )
             case "run.state":
                 self._running_since = line["ts"] if line["state"] == "running" else None
             case "run.ended":
@@ -123,9 +130,20 @@ class Alerts:
         name = ("table_stopped", line["table"])
         if line["state"] == "streaming":
             yield from self._clear(name, f"{line['table']} is copied and followed again.", None)
+            yield from self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
         elif line["state"] == "stopped" and name not in self.standing:
             hint = line.get("hint") or f"Copy it again: python -m engine redump SPEC --table {line['table']}"
             message = f"{line['table']} stopped: {line['reason']}"
+            yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
+
+    def _parked(self, line: Line) -> Iterator[Notice]:
+        name = ("chunk_parked", line["table"])
+        if name not in self.standing:
+            message = (
+                f"Chunk {line['chunk']} of {line['table']} is parked after {line['attempts']} attempts: {line['message']} "
+                "The rest goes on without it."
+            )
+            hint = f"{line['hint']} Then: python -m engine resume SPEC --table {line['table']}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
 
     def _ended(self, line: Line) -> Iterator[Notice]:

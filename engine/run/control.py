@@ -23,6 +23,7 @@ from engine.layout import folder_name
 from engine.ledger.state import TableState
 from engine.run.controls import Controls, load_controls, save_controls
 from engine.run.machine import IllegalEventError, after
+from engine.run.parking import Parking
 from engine.run.redumps import Redump, redump_from
 from engine.run.throttle import Pace
 from engine.settings import Throttle, throttled
@@ -63,6 +64,9 @@ class Control:
         self.controls = load_controls(directory)
         self.pace = Pace(throttled(self._spec_throttle, self.controls.throttle))
         self.waiting_for = ""  # why no table is read now, in words
+        self.parking = Parking(directory, journal)
+        # By table, what is being read of it for the longest time: {"chunks": numbers, "since": UTC text}.
+        self.reading: Mapping[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -231,6 +235,8 @@ class Control:
         save_controls(self._directory, controls)
         self.controls = controls
         self.pace.settings = throttled(self._spec_throttle, controls.throttle)
+        if told["verb"] == "resume":
+            self.parking.ask(None if arguments.get("snapshot") else arguments["tables"])
         self._journal.write("run.controls", **asdict(controls))
         self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
         self._keep(path, "done", str(told["id"]))
@@ -294,6 +300,7 @@ class Control:
             "started": self._started,
             "spark_ui": self.spark_ui,
             "waiting_for": self.waiting_for,
+            "reading": self.reading,
             "controls": asdict(self.controls),
             "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             "error": self._error,

@@ -117,6 +117,7 @@ class Coordinator:
             journal,
             Cutter(source.endpoint),
             lambda group, text: session.run([group], text),
+            spec.snapshot.chunk_attempts,
         )
         self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
         for name, table in ledger.state.tables.items():
@@ -172,7 +173,10 @@ class Coordinator:
         return Committed(self.position, self._last_ts)
 
     def run(self, until: str | None) -> bool:
-        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed."""
+        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed.
+
+        What is parked does not keep a run from its goal: who runs it looks at `Control.parking`.
+        """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
         self._show_resumed()
@@ -196,9 +200,15 @@ class Coordinator:
 
     def _reached(self, until: str | None, target: Position) -> bool:
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not self._control.redumps()
+        there = copied or self._only_parked()
         if until == "snapshot":
-            return copied
-        return until == "caught-up" and copied and self.position.order >= target.order
+            return there
+        return until == "caught-up" and there and self.position.order >= target.order
+
+    def _only_parked(self) -> bool:
+        """Whether parked chunks are all that is left, and all that commands wait for."""
+        busy = self._frozen or self._stopped or not self._snapshot.idle
+        return bool(self._control.parking) and not busy and self._refreshes.waits(self.state.tables)
 
     def _show_resumed(self) -> None:
         """Say what earlier runs committed: one that was killed may not have written its last epoch to the journal."""
