@@ -77,6 +77,7 @@ class Control:
         self._signal: int | None = None
         self._started = clock.utc_text()
         self._open: list[tuple[str, str, float]] = []
+        self._files: dict[str, Path] = {}  # of open commands that change the state
         self._redumps: list[Redump] = []
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
@@ -138,10 +139,11 @@ class Control:
         with self._lock:
             finished = [command for command in self._open if command[1] == verb]
             self._open = [command for command in self._open if command[1] != verb]
-        for identity, name, since in finished:
-            self._journal.write(
-                "command.done", id=identity, verb=name, duration_s=round(clock.monotonic_s() - since, 3)
-            )
+            for identity, name, since in finished:
+                took_s = round(clock.monotonic_s() - since, 3)
+                self._journal.write("command.done", id=identity, verb=name, duration_s=took_s)
+                with suppress(OSError):  # the next run refuses it
+                    self._keep(self._files.pop(identity), "done", identity)
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not through a change of state."""
@@ -179,7 +181,7 @@ class Control:
     def look(self) -> None:
         """Take what is in the inbox."""
         with self._lock:
-            for path in sorted(self._directory.inbox.glob("*.json")):
+            for path in _in_order(self._directory.inbox):
                 with suppress(OSError):  # a file that cannot be read or moved now may be so next time
                     self._command(path)
 
@@ -205,11 +207,14 @@ class Control:
             self._set(path, told, arguments)
         elif str(command.get("sent", "")) < self._started:
             self._refuse(path, told, "It was sent before this run began.")
-        else:
+        elif identity not in self._files:
             self._change(path, told)
 
     def _change(self, path: Path, told: dict[str, Any]) -> None:
-        """What changes the state of this runner."""
+        """What changes the state of this runner.
+
+        Its file waits in the inbox until it is done; if that is never, the next run refuses it.
+        """
         identity, verb = str(told["id"]), str(told["verb"])
         with self._lock:
             try:
@@ -219,7 +224,7 @@ class Control:
                 return
             self._journal.write("command.accepted", **told)
             self._open.append((identity, verb, clock.monotonic_s()))
-            self._keep(path, "done", identity)
+            self._files[identity] = path
             self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
 
     def _set(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
@@ -306,3 +311,8 @@ class Control:
             "error": self._error,
         }
         write_atomically(self._directory.runner, json.dumps(record, indent=1))
+
+
+def _in_order(inbox: Path) -> list[Path]:
+    """The commands that wait, in the order in which they came."""
+    return sorted(inbox.glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))

@@ -237,6 +237,7 @@ class Coordinator:
             self._control.done("pause")
         self._control.wait(0.2)
         if not self._control.paused:
+            self._control.done("pause")  # what was being read meanwhile may still be
             self._control.done("resume")
 
     def _wind_up(self) -> None:

@@ -17,8 +17,8 @@ from tests.servers import USER, Server
 
 ROWS, CHUNK_ROWS, CHUNKS = 3000, 100, 30
 FIRST, SECOND = 15, 20
-PATIENCE_S = 1.5
-_REPEATS = 25_000_000
+PATIENCE_S = 0.3
+_REPEATS = 14_000_000
 
 
 class Watchdog(Background):
@@ -30,10 +30,10 @@ class Watchdog(Background):
         self.spared: set[int] = set()
 
     def work(self, _number: int) -> None:
-        """Look ten times a second."""
+        """Look twenty times a second."""
         seen: dict[tuple[int, str], float] = {}
         with closing(self._server.connect()) as connection, connection.cursor() as cursor:
-            while not self.stopping.wait(0.1):
+            while not self.stopping.wait(0.05):
                 cursor.execute("SHOW FULL PROCESSLIST")
                 rows = [(row[0], row[7] or "") for row in cursor.fetchall() if row[1] == USER]
                 now = time.monotonic()
@@ -52,7 +52,7 @@ def _create(server: Server) -> None:
     server.execute("CREATE DATABASE d")
     for name in ("slow", "other"):
         server.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT, n INT)")
-        long = [chunk * CHUNK_ROWS + n for chunk in (FIRST, SECOND) for n in range(30, 70)] if name == "slow" else []
+        long = [chunk * CHUNK_ROWS + n for chunk in (FIRST, SECOND) for n in range(40, 66)] if name == "slow" else []
         with closing(server.connect(database="d")) as connection, connection.cursor() as cursor:
             rows = [(n, 0, _REPEATS if n in long else 1) for n in range(ROWS)]
             cursor.executemany(f"INSERT INTO {name} VALUES (%s, %s, %s)", rows)
@@ -77,7 +77,6 @@ def test_a_chunk_that_fails_is_parked_and_the_rest_goes_on(
         watchdog.spared = {FIRST}
         for _ in range(2):  # asked twice, done once
             assert pipeline.command("resume", "--table", "d.slow").returncode == 0
-        pipeline.wait_for(lambda: (_table(pipeline)["reading"] or {}).get("seconds", 0) > 0, runner)
         pipeline.wait_for(lambda: [e["chunk"] for e in pipeline.events("chunk.unparked")] == [FIRST], runner)
         pipeline.wait_for(lambda: len(pipeline.events("chunk.parked")) == 3, runner)
         pipeline.wait_for(lambda: _table(pipeline)["chunks_done"] == CHUNKS - 1, runner)
