@@ -57,5 +57,6 @@ def go_on(replica: Server, delay_s: int = 0) -> None:
         replica.execute(f"CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {delay_s}")
         replica.execute("START REPLICA SQL_THREAD")
     else:
+        replica.execute("STOP SLAVE")
         replica.execute(f"CHANGE MASTER TO MASTER_DELAY = {delay_s}")
-        replica.execute("START SLAVE SQL_THREAD")
+        replica.execute("START SLAVE")
