@@ -130,8 +130,9 @@ class Alerts:
         name = ("table_stopped", line["table"])
         if line["state"] == "streaming":
             yield from self._clear(name, f"{line['table']} is copied and followed again.", None)
-            yield from self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
-        elif line["state"] == "stopped" and name not in self.standing:
+        if line["state"] != "copying":
+            yield from self._clear(("chunk_parked", line["table"]), f"{line['table']} is {line['state']}.", None)
+        if line["state"] == "stopped" and name not in self.standing:
             hint = line.get("hint") or f"Copy it again: python -m engine redump SPEC --table {line['table']}"
             message = f"{line['table']} stopped: {line['reason']}"
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))

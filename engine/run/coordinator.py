@@ -120,6 +120,7 @@ class Coordinator:
             spec.snapshot.chunk_attempts,
         )
         self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
+        control.parking.keep_of(ledger.state.tables)
         for name, table in ledger.state.tables.items():
             if not table.stopped and not table.copied:
                 self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
@@ -208,7 +209,8 @@ class Coordinator:
     def _only_parked(self) -> bool:
         """Whether parked chunks are all that is left, and all that commands wait for."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
-        return bool(self._control.parking) and not busy and self._refreshes.waits(self.state.tables)
+        left = self._control.parking.left(self.state.tables)
+        return bool(left) and not busy and self._refreshes.waits(self.state.tables)
 
     def _show_resumed(self) -> None:
         """Say what earlier runs committed: one that was killed may not have written its last epoch to the journal."""

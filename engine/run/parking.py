@@ -6,7 +6,7 @@ run (`directory.parked`), for `status` and for the next run; the ledger knows no
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from engine import clock
 from engine.directory import Directory, read_parked, write_atomically
 from engine.errors import ChunksParkedError, TidemarkError
 from engine.events import Journal
+from engine.ledger.state import TableState
 from engine.plan.chunks import Range, text
 
 _NAMED = 5
@@ -50,8 +51,17 @@ class Parking:
         with suppress(ValueError, OSError, TypeError):  # what cannot be read is tried like any other chunk
             self._chunks = {(p.table, p.chunk): p for p in (Parked(**record) for record in read_parked(directory))}
 
-    def __bool__(self) -> bool:
-        return bool(self._chunks)
+    def left(self, tables: Mapping[str, TableState]) -> list[Parked]:
+        """What is parked of chunks that are still to be read: of no table that stopped, or is not there any more."""
+        pending = {name: table.coverage.pending for name, table in tables.items() if not table.stopped}
+        parked = self._chunks.values()
+        return [p for p in parked if (now := pending.get(p.table, {}).get(p.chunk)) and now.as_list() == p.limits]
+
+    def keep_of(self, tables: Container[str]) -> None:
+        """Forget what is parked of all other tables."""
+        for name, number in list(self._chunks):
+            if name not in tables:
+                self.free(name, number, "the table is not there any more")
 
     def of(self, table: str) -> dict[int, Parked]:
         """What is parked of a table, by number."""
@@ -91,9 +101,9 @@ class Parking:
         asked, self._asked = self._asked, []
         return [name for name in tables if any(names is None or name in names for names in asked)]
 
-    def require_none(self) -> None:
-        """Raises ChunksParkedError when something is parked."""
-        chunks = list(self._chunks.values())
+    def require_none(self, tables: Mapping[str, TableState]) -> None:
+        """Raises ChunksParkedError when something of the tables is parked."""
+        chunks = self.left(tables)
         if not chunks:
             return
         more = f" and {len(chunks) - _NAMED} more" if len(chunks) > _NAMED else ""

@@ -164,7 +164,7 @@ class _Run:
                 )
             assert ledger.state is not None
             if self._until is not None:
-                self._control.parking.require_none()
+                self._control.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":

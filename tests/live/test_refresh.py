@@ -24,7 +24,7 @@ NAMES = ("general", "bin", "falling", "tenant")
 INVENTED = 10_000_000
 
 
-RATE = 800.0
+RATE = 1000.0
 """Transactions a second that are tried; those that change nothing do not count."""
 
 

@@ -1,6 +1,7 @@
 """Chunks that fail by themselves: they alone wait, are found among others, and are parked; the rest goes on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from engine.capture.tasks import ChunkGroup, Report
 from engine.directory import Directory, read_parked
 from engine.errors import ChunksParkedError, TransientError
 from engine.events import Journal
+from engine.ledger.state import TableState
 from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
 from engine.run.copying import PARKED_IN_ROW, Copying
@@ -47,6 +49,11 @@ def deadly(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
         return [report(request) for request in group.requests]
 
     return read
+
+
+def state(one: Copying) -> dict[str, TableState]:
+    """As the ledger has it."""
+    return {one.table.full_name: TableState({}, {}, one.coverage)}
 
 
 def until_idle(run: Copies, *tables: Copying) -> list[dict[str, list[int]]]:
@@ -95,9 +102,9 @@ def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path)
         run.assign()
         run.settle()
         assert [(e["chunk"], e["reason"], e["parked"]) for e in run.events("chunk.unparked")] == [(5, "it was read", 0)]
-        assert not parking
+        assert not parking.of("d.t")
         assert one.states[5] == "finished"
-        parking.require_none()
+        parking.require_none(state(one))
 
 
 def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
@@ -110,7 +117,7 @@ def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
         first, second = run.events("chunk.parked")
         assert (first["attempts"], second["attempts"], second["since"]) == (8, 9, first["since"])
         with pytest.raises(ChunksParkedError, match=r"d\.t chunk 5 \[5, 6\)\. no 5") as raised:
-            run.snapshot._control.parking.require_none()
+            run.snapshot._control.parking.require_none(state(again))
         assert "resume SPEC --table d.t" in raised.value.hint
     with copies(tmp_path, anew, answer=poisoned()) as run:
         assert run.events("chunk.unparked")[0]["reason"] == "the table is cut anew"
@@ -178,9 +185,26 @@ def test_what_is_read_for_long_is_shown(tmp_path: Path) -> None:
         assert run.snapshot._control.reading == {}
 
 
+def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_path: Path) -> None:
+    """A bounded run has other reasons to fail then, or none."""
+    one = table()
+    with copies(tmp_path, one, answer=poisoned(5)) as run:
+        until_idle(run, one)
+        parking = run.snapshot._control.parking
+        known = state(one)
+        assert [p.chunk for p in parking.left(known)] == [5]
+        parking.require_none({})
+        parking.require_none({"d.t": replace(known["d.t"], stopped={"message": "no"})})
+        parking.require_none({"d.t": replace(known["d.t"], coverage=one.coverage.finish([5]))})
+        parking.keep_of({"d.t"})
+        assert parking.of("d.t")
+        parking.keep_of(())
+        assert run.events("chunk.unparked")[0]["reason"] == "the table is not there any more"
+
+
 def test_a_file_that_says_nothing_is_as_good_as_none(tmp_path: Path) -> None:
     """What it held is tried like any other chunk."""
     (tmp_path / "parked.json").write_text("[{]")
     journal = Journal(tmp_path / "j.jsonl", "r")
-    assert not Parking(Directory(tmp_path), journal)
+    assert not Parking(Directory(tmp_path), journal).of("d.t")
     journal.close()
