@@ -175,10 +175,23 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
     for t in (t for t in now["tables"] if t["error"]):
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
+    _print_chunks(now["tables"])
     for alert in now["alerts"]:
         out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _print_chunks(tables: list[dict[str, Any]]) -> None:
+    """What has been read for the longest time of each table, and what is parked."""
+    for t in tables:
+        if t["reading"]:
+            chunks = ", ".join(map(str, t["reading"]["chunks"]))
+            out.print(f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s", markup=False)
+        for p in t["parked"]:
+            place = f"{t['table']} chunk {p['chunk']} [{p['lower'] or '…'}, {p['upper'] or '…'})"
+            told = f"{place} is parked after {p['attempts']} attempts: {p['message']} {p['hint']}"
+            out.print(told, style="red", markup=False)
 
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:

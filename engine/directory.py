@@ -9,6 +9,7 @@
                 runner.lock            held by the runner for as long as it lives
                 runner.log             its output, when the console or a service started it
                 alerts.json            the alerts that stand, there while there are any; they outlive a run
+                parked.json            the chunks that are parked, there while there are any; they outlive a run
 
 A spec file that is called `pipeline.toml` lives in its pipeline's directory; any other spec file has it beside itself,
 under the pipeline's name. Files appear by an atomic rename, so a reader never sees half of one.
@@ -75,6 +76,10 @@ class Directory:
     @property
     def alerts(self) -> Path:
         return self.root / "alerts.json"
+
+    @property
+    def parked(self) -> Path:
+        return self.root / "parked.json"
 
     def journal(self, run: str) -> Path:
         return self.journals / f"{run}.jsonl"
@@ -145,8 +150,17 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
     """The alerts that stand, oldest first: the fields of the journal's `alert.raised`, and `told`, when each was last told."""
+    return _read_list(directory.alerts)
+
+
+def read_parked(directory: Directory) -> list[dict[str, Any]]:
+    """The chunks that are parked, the fields of `run.parking.Parked`; some may have been read, or cut anew, since."""
+    return _read_list(directory.parked)
+
+
+def _read_list(path: Path) -> list[dict[str, Any]]:
     try:
-        found: list[dict[str, Any]] = json.loads(directory.alerts.read_text(encoding="utf-8"))
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     return found

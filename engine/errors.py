@@ -13,6 +13,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── TableStoppedError             1   one table cannot go on; the others do
     │   ├── TableGoneError            1   the table is no longer there; it may come again
     │   └── DecodeError               1   a value or a packet is not what its type promises
+    ├── ChunksParkedError             1   some chunks could not be read; all else is copied
     ├── SparkLostError                1   Spark cannot be reached, or has ended the session
     ├── SourceChangedError            1   another server answers at the source's address
     └── TransientError                1   worth another try: connections, timeouts, deadlocks
@@ -106,6 +107,10 @@ class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
 
 
+class ChunksParkedError(TidemarkError):
+    """A run ends with chunks that could not be read, however often they were tried; all else is copied and followed."""
+
+
 class SparkLostError(TidemarkError):
     """Spark cannot be reached, or has ended the session; another run goes on from the last commit."""
 
@@ -135,6 +140,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TableStoppedError,
         TableGoneError,
         DecodeError,
+        ChunksParkedError,
         SparkLostError,
         SourceChangedError,
         TransientError,

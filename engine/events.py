@@ -70,6 +70,21 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "group",
     ),
     "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
+    # A chunk that failed `attempts` times in a row by itself is not tried again in this run, unless its table is resumed. Unparked:
+    # it was read after all, or the table was cut anew (`reason`). `parked`: how many of the table are now.
+    "chunk.parked": (
+        "table",
+        "chunk",
+        "lower",
+        "upper",
+        "error",
+        "message",
+        "hint",
+        "attempts",
+        "since",
+        "parked",
+    ),
+    "chunk.unparked": ("table", "chunk", "reason", "parked"),
     # The log. `events`: of every table, by type; `unknown`: those passed over that this version does not know;
     # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null without.
     # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `table_kinds`: {table: [changes of +I, -U, +U, -D]};
@@ -112,8 +127,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "command.done": ("id", "verb", "duration_s", "result"),
     # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
     "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
-    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, run_failed; `value`, `threshold`: seconds, bytes,
-    # or the exit code of a failed run; `since`: UTC text, when it began; `repeat`: 0 when it is raised, then how often repeated.
+    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, run_failed; `value`, `threshold`:
+    # seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it began; `repeat`: 0 when it is raised, then how
+    # often repeated.
     "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
     "alert.cleared": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
 }

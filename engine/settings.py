@@ -166,6 +166,8 @@ class Snapshot(_Section):
     """Globs over database.table: tables of the first one are copied first, and so on; all others after them."""
     max_chunk_memory_bytes: int = Field(192 << 20, ge=1 << 20)
     """A chunk whose rows need more than this in memory is spilled to the reader's disk."""
+    chunk_attempts: int = Field(8, ge=1)
+    """So often is a chunk that fails by itself tried before it is parked and the rest goes on without it."""
 
     @field_validator("tables", "priority")
     @classmethod

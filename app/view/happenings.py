@@ -13,7 +13,7 @@ from engine.history.log import Event
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
     "Alerts": ("alert.raised", "alert.cleared"),
-    "Errors": ("error", "chunk.failed"),
+    "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked"),
     "Commands": ("command.accepted", "command.refused", "command.done", "redump.chunk"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished"),
@@ -158,6 +158,9 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if event == "alert.raised":
         again = f" (told again, {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
         return f"Alert: {body.get('message')}{again} {body.get('hint') or ''}".rstrip(), "red"
+    if event == "chunk.parked":
+        what = f"Chunk {body.get('chunk')} is parked after {words.plural(body.get('attempts') or 0, 'attempt')}"
+        return f"{what}: {body.get('message')} {body.get('hint') or ''}".rstrip(), "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)
@@ -231,6 +234,7 @@ _PLAIN: dict[str, Any] = {
         f"{str(b.get('sink') or 'Sink').capitalize()} {b.get('kind')} through epoch {b.get('through_epoch')}: "
         f"{words.count(b.get('rows'))} rows"
     ),
+    "chunk.unparked": lambda b: f"Chunk {b.get('chunk')} is parked no more{_reason(b)}",
     "alert.cleared": lambda b: f"Alert is over: {b.get('message')}",
     "source.event": lambda b: (
         f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"

@@ -18,6 +18,7 @@ CHUNK = {
     "waiting": Look("waiting", "W", "gray", ":material/schedule:", "planned, not yet given to a reader"),
     "reading": Look("reading", "R", "blue", ":material/download:", "given to a reader"),
     "failed": Look("retrying", "!", "orange", ":material/refresh:", "the last attempt failed; it is tried again"),
+    "parked": Look("parked", "X", "red", ":material/block:", "it failed too often; resume the table to try it again"),
     "finished": Look("finished", "F", "violet", ":material/task_alt:", "read and exact, not yet committed"),
     "published": Look("published", "P", "green", ":material/done_all:", "committed; a restart will not read it again"),
 }

@@ -14,7 +14,7 @@ from engine.history.chunks import STATES, ChunkState
 
 MOST_TILES = 500
 _SIZES = (1, 2, 3, 4, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000)
-_URGENT = ("failed", "reading", "finished", "waiting", "published")
+_URGENT = ("parked", "failed", "reading", "finished", "waiting", "published")
 _DONE = ("finished", "published")
 
 
@@ -80,4 +80,4 @@ def payload(shown: Sequence[Tile]) -> list[list[int | float]]:
 def legend(states: Sequence[ChunkState]) -> list[tuple[str, int]]:
     """(state, chunks) for every state, in the order of a chunk's life."""
     counted = Counter(chunk.state for chunk in states)
-    return [(state, counted[state]) for state in ("waiting", "reading", "failed", "finished", "published")]
+    return [(state, counted[state]) for state in STATES]

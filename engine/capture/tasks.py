@@ -1,12 +1,14 @@
 """The kinds of Spark task: a group of chunks, a segment of the binlog (and `carry`, `refresh`); each yields reports, JSON objects.
 
 Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
-becomes a report, so that the coordinator sees its three parts; any other is a failure of the task, which Spark retries.
+becomes a report, so that the coordinator sees its three parts. Any other does too where it concerns one chunk; elsewhere it is a
+failure of the task, which Spark retries.
 """
 
 import json
 import os
 import socket
+import traceback
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,7 +30,15 @@ from engine.capture.refresh import Refresh, read_again
 from engine.capture.segment import read_stretch
 from engine.capture.shape import AS_IT_IS, Shape
 from engine.decode.schema import Table, arrow_schema, same_columns
-from engine.errors import DecodeError, TableStoppedError, TidemarkError
+from engine.errors import (
+    DecodeError,
+    PreflightError,
+    SchemaChangedError,
+    SourceChangedError,
+    TableStoppedError,
+    TidemarkError,
+    TransientError,
+)
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
 from engine.source.catalog import read_table
@@ -62,7 +72,10 @@ class ChunkGroup:
     requests: tuple[ChunkRequest, ...]
 
     def run(self) -> Iterator[Report]:
-        """A report a chunk; after an error no more, but for other tables when it concerns one alone."""
+        """A report a chunk; after an error no more, but for other tables when it concerns one alone.
+
+        That of a failure says whether it is the chunk's `own`: the source could be reached right after it.
+        """
         stopped: set[str] = set()
         for request in self.requests:
             name = request.table.full_name
@@ -70,10 +83,11 @@ class ChunkGroup:
                 continue
             try:
                 yield {"table": name, **self._read(request)}
-            except TidemarkError as raised:
+            except Exception as raised:  # noqa: BLE001 - one chunk that cannot be read holds nothing else up
                 sessions.drop(self.endpoint, self.watermarks)
-                error = self._explained(request.table, raised)
-                yield {"table": name, "chunk": request.number, **_reader(), "failure": error.as_dict()}
+                error, own = self._explained(request, raised)
+                failure = {"failure": error.as_dict(), "own": own}
+                yield {"table": name, "chunk": request.number, **_reader(), **failure}
                 if not isinstance(error, TableStoppedError):
                     return
                 stopped.add(name)
@@ -81,16 +95,20 @@ class ChunkGroup:
                 sessions.drop(self.endpoint, self.watermarks)
                 raise
 
-    def _explained(self, table: Table, error: TidemarkError) -> TidemarkError:
-        """The error; what stops a table is something else when the table is no longer what it was."""
-        if not isinstance(error, TableStoppedError):
-            return error
+    def _explained(self, request: ChunkRequest, raised: Exception) -> tuple[TidemarkError, bool]:
+        """The error, and whether it is the chunk's own; what stops a table is something else when the table has changed."""
+        error, table = raised if isinstance(raised, TidemarkError) else _unforeseen(request, raised), request.table
+        stops, retried = isinstance(error, TableStoppedError), isinstance(error, TransientError | PreflightError)
+        if isinstance(error, SchemaChangedError) or not (stops or retried):
+            return error, False
         try:
             with closing(open_connection(self.endpoint)) as connection:
+                if not stops:
+                    return error, True
                 now = read_table(connection, table.database, table.name)
         except TidemarkError as another:
-            return another
-        return error if same_columns(now, table) else changed(table, str(error))
+            return (another if stops or isinstance(another, SourceChangedError) else error), False
+        return (error if same_columns(now, table) else changed(table, str(error))), False
 
     def _read(self, request: ChunkRequest) -> Report:
         started = clock.utc_text()
@@ -218,6 +236,16 @@ class _Log:
 
     def close(self) -> Report:
         return {"files": [file.as_dict() for file in self.writer.close()], "kinds": self._kinds, "next_seq": self._seq}
+
+
+def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
+    """An error that is not ours: a fault of Tidemark's, no memory, a full disk."""
+    *_, place = traceback.extract_tb(error.__traceback__)
+    return TransientError(
+        f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",
+        detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
+        hint="It is tried again. If it stays: has the reader enough memory and disk (smaller chunks need less)? Else report it.",
+    )
 
 
 def _reader() -> Report:

@@ -16,7 +16,7 @@ from datetime import datetime
 
 from engine.history.fetch import Cursor, fetch, fetch_one
 
-STATES = ("waiting", "reading", "failed", "finished", "published")
+STATES = ("waiting", "reading", "failed", "parked", "finished", "published")
 """The states of a chunk, least done first."""
 
 
@@ -141,10 +141,15 @@ known AS (
     SELECT tbl, chunk, max(ts) AS ts FROM (
         SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
         WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
+put_by AS (
+    SELECT tbl, (body->>'$.chunk')::BIGINT AS chunk, max((ts, seq)) AS at FROM event
+    WHERE pipeline = $pipeline AND event = 'chunk.parked' AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table)
+    GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
            CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
                 WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
+                WHEN put_by.at >= coalesce(taken.at, put_by.at) THEN 'parked'
                 WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
                 WHEN taken.at IS NOT NULL THEN 'reading'
                 ELSE 'waiting' END AS state
@@ -154,7 +159,8 @@ progress AS (
     LEFT JOIN followed ON followed.tbl = plan.tbl AND followed.ts >= plan.planned_at
     LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
     LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
-    LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk)
+    LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk
+    LEFT JOIN put_by ON put_by.tbl = plan.tbl AND put_by.chunk = plan.chunk)
 """
 )
 """`PLAN` and more, which end in `progress`: a row a chunk with its state."""

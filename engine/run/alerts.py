@@ -2,6 +2,7 @@
 
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
     table_stopped             at once; cleared when the table streams again, or is removed
+    chunk_parked              at once, for the first of a table; cleared when none of it is parked any more
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -74,6 +75,12 @@ class Alerts:
                 return [*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"])]
             case "table.state":
                 return list(self._table(line))
+            case "chunk.parked":
+                return list(self._parked(line))
+            case "chunk.unparked" if not line["parked"]:
+                return list(
+                    self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
+                )
             case "run.state":
                 self._running_since = line["ts"] if line["state"] == "running" else None
             case "run.ended":
@@ -125,9 +132,21 @@ class Alerts:
             yield from self._clear(name, f"{line['table']} is copied and followed again.", None)
         elif line["state"] == "removed":
             yield from self._clear(name, f"{line['table']} was removed from the pipeline.", None)
-        elif line["state"] == "stopped" and name not in self.standing:
+        if line["state"] != "copying":
+            yield from self._clear(("chunk_parked", line["table"]), f"{line['table']} is {line['state']}.", None)
+        if line["state"] == "stopped" and name not in self.standing:
             hint = line.get("hint") or f"Copy it again: python -m engine redump SPEC --table {line['table']}"
             message = f"{line['table']} stopped: {line['reason']}"
+            yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
+
+    def _parked(self, line: Line) -> Iterator[Notice]:
+        name = ("chunk_parked", line["table"])
+        if name not in self.standing:
+            message = (
+                f"Chunk {line['chunk']} of {line['table']} is parked after {line['attempts']} attempts: {line['message']} "
+                "The rest goes on without it."
+            )
+            hint = f"{line['hint']} Then: python -m engine resume SPEC --table {line['table']}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
 
     def _ended(self, line: Line) -> Iterator[Notice]:

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from engine.ledger.state import State
 from engine.run.controls import Controls, load_controls, save_controls
 from engine.run.machine import IllegalEventError, after
 from engine.run.members import ADD, REMOVE, Change, change_from
+from engine.run.parking import Parking
 from engine.run.redumps import Redump, redump_from
 from engine.run.throttle import Pace
 from engine.settings import Throttle, throttled
@@ -71,6 +72,9 @@ class Control:
         self.controls = load_controls(directory)
         self.pace = Pace(throttled(self._spec_throttle, self.controls.throttle))
         self.waiting_for = ""  # why no table is read now, in words
+        self.parking = Parking(directory, journal)
+        # By table, what is being read of it for the longest time: {"chunks": numbers, "since": UTC text}.
+        self.reading: Mapping[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -82,6 +86,7 @@ class Control:
         self._started = clock.utc_text()
         self._open: list[tuple[str, str, float]] = []
         self._asked: list[Redump | Change] = []
+        self._files: dict[str, Path] = {}  # of open commands that change the state
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
     def start(self) -> None:
@@ -168,10 +173,11 @@ class Control:
         with self._lock:
             finished = [command for command in self._open if command[1] == verb]
             self._open = [command for command in self._open if command[1] != verb]
-        for identity, name, since in finished:
-            self._journal.write(
-                "command.done", id=identity, verb=name, duration_s=round(clock.monotonic_s() - since, 3)
-            )
+            for identity, name, since in finished:
+                took_s = round(clock.monotonic_s() - since, 3)
+                self._journal.write("command.done", id=identity, verb=name, duration_s=took_s)
+                with suppress(OSError):  # the next run refuses it
+                    self._keep(self._files.pop(identity), "done", identity)
 
     def wait(self, seconds: float) -> None:
         """Sleep, but not through a change of state."""
@@ -239,11 +245,14 @@ class Control:
             self._set(path, told, arguments)
         elif str(command.get("sent", "")) < self._started:
             self._refuse(path, told, "It was sent before this run began.")
-        else:
+        elif identity not in self._files:
             self._change(path, told)
 
     def _change(self, path: Path, told: dict[str, Any]) -> None:
-        """What changes the state of this runner."""
+        """What changes the state of this runner.
+
+        Its file waits in the inbox until it is done; if that is never, the next run refuses it.
+        """
         identity, verb = str(told["id"]), str(told["verb"])
         with self._lock:
             try:
@@ -253,7 +262,7 @@ class Control:
                 return
             self._journal.write("command.accepted", **told)
             self._open.append((identity, verb, clock.monotonic_s()))
-            self._keep(path, "done", identity)
+            self._files[identity] = path
             self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
 
     def _set(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
@@ -268,6 +277,8 @@ class Control:
         self._journal.write("command.accepted", **told)
         self._save(controls)
         self.pace.settings = throttled(self._spec_throttle, controls.throttle)
+        if told["verb"] == "resume":
+            self.parking.ask(None if arguments.get("snapshot") else arguments["tables"])
         self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
         self._keep(path, "done", str(told["id"]))
 
@@ -342,6 +353,7 @@ class Control:
             "started": self._started,
             "spark_ui": self.spark_ui,
             "waiting_for": self.waiting_for,
+            "reading": self.reading,
             "controls": asdict(self.controls),
             "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             "error": self._error,

@@ -114,9 +114,11 @@ class Coordinator:
             journal,
             Cutter(source.endpoint),
             lambda group, text: session.run([group], text),
+            spec.snapshot.chunk_attempts,
         )
         self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
         self._joining = Joining(spec, publisher, control, self._snapshot.reading)
+        control.parking.keep_of(ledger.state.tables)
         for name, table in ledger.state.tables.items():
             self._take(name, table)
 
@@ -179,7 +181,10 @@ class Coordinator:
         return Committed(self.position, self._last_ts)
 
     def run(self, until: str | None) -> bool:
-        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed."""
+        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed.
+
+        What is parked does not keep a run from its goal: who runs it looks at `Control.parking`.
+        """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
         self._show_resumed()
@@ -204,9 +209,16 @@ class Coordinator:
     def _reached(self, until: str | None, target: Position) -> bool:
         asked = self._control.asked or self._joining.waiting
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
+        there = copied or self._only_parked()
         if until == "snapshot":
-            return copied
-        return until == "caught-up" and copied and self.position.order >= target.order
+            return there
+        return until == "caught-up" and there and self.position.order >= target.order
+
+    def _only_parked(self) -> bool:
+        """Whether parked chunks are all that is left, and all that commands wait for."""
+        busy = self._frozen or self._stopped or not self._snapshot.idle
+        left = self._control.parking.left(self.state.tables)
+        return bool(left) and not busy and self._refreshes.waits(self.state.tables)
 
     def _show_resumed(self) -> None:
         """Say what earlier runs committed: one that was killed may not have written its last epoch to the journal."""
@@ -236,6 +248,7 @@ class Coordinator:
             self._control.done("pause")
         self._control.wait(0.2)
         if not self._control.paused:
+            self._control.done("pause")  # what was being read meanwhile may still be
             self._control.done("resume")
 
     def _wind_up(self) -> None:
@@ -315,6 +328,7 @@ class Coordinator:
                 if "stopped" not in change:
                     plan = self._plans[name]
                     self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+            self._control.parking.keep_of(self.state.tables)
             self._publisher.submit(record)
             self._show_progress()
 

@@ -17,6 +17,8 @@ from engine.plan.keys import Bound, ChunkKey
 from engine.run.machine import CHUNK, START
 
 KEYS_A_CHUNK = 2000
+PARKED_IN_ROW = 8
+"""A table of which so many chunks were parked, with none read in between, is at fault itself."""
 LISTED_CHUNKS = 10_000
 """An even plan of so many chunks is told to the journal whole, when it is made."""
 ROWS_PER_S = 400_000
@@ -36,12 +38,23 @@ def planned_chunks(plan: Plan) -> list[list[str | None]]:
 
 
 @dataclass
+class Trial:
+    """A chunk that failed. failures: its own, in a row. among: with how many it may be read the next time. known: parked before."""
+
+    failures: int = 0
+    among: int = 1
+    known: bool = False
+
+
+@dataclass
 class Copying:
     """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number.
 
     shape: what of the table is published. refresh: the command that asked for these ranges of a published table to be read again,
     or for `keys` of it, `KEYS_A_CHUNK` a chunk.
     states: of the chunks that are cut and not committed, by number (`machine.CHUNK`).
+    trials: the chunks that failed, by number; resting: those that wait for their next try, with its time (`clock.monotonic_s`);
+    parked: those that are not tried again.
     """
 
     table: Table
@@ -57,6 +70,10 @@ class Copying:
     states: dict[int, str] = field(default_factory=dict)
     changed: bool = False
     told_complete: bool = field(init=False)
+    trials: dict[int, Trial] = field(default_factory=dict)
+    resting: dict[int, float] = field(default_factory=dict)
+    parked: set[int] = field(default_factory=set)
+    parked_in_row: int = 0
     under_way: int = 0
     failures: int = 0
     retry_at: float = 0.0
@@ -84,7 +101,17 @@ class Copying:
 
     @property
     def ready(self) -> bool:
-        return not self.dropped and self.retry_at <= clock.monotonic_s()
+        return not self.dropped and not self.stuck and self.retry_at <= clock.monotonic_s()
+
+    @property
+    def stuck(self) -> bool:
+        """Whether one chunk after the other was parked, so that no more of it is tried."""
+        return self.parked_in_row >= PARKED_IN_ROW
+
+    @property
+    def to_do(self) -> bool:
+        """Whether something of it waits to be read or cut."""
+        return not self.dropped and not self.stuck and bool(self.waiting or self.resting or self.coverage.uncut)
 
     @property
     def fresh(self) -> bool:
@@ -110,11 +137,45 @@ class Copying:
     def next_chunks(self, budget_s: float, readers: int, *, share: bool) -> list[Chunk]:
         """The next chunks, worth `budget_s`. share: leave some for the other readers, fewer to each towards the end."""
         fair = max(1, len(self.waiting) // (2 * readers)) if share else len(self.waiting)
-        count = min(max(1, round(budget_s / self.each_s)), fair)
+        count = self._together(min(max(1, round(budget_s / self.each_s)), fair))
         chunks = [self.waiting.popleft() for _ in range(count)]
         self.under_way += count
         self.on("assigned", [chunk.number for chunk in chunks])
         return chunks
+
+    def _together(self, count: int) -> int:
+        """How many of the next chunks may be read in one group: those that failed only among few others."""
+        for before, chunk in enumerate(self.waiting):
+            if before >= count:
+                break
+            if trial := self.trials.get(chunk.number):
+                count = min(count, max(trial.among, before))
+        return count
+
+    def rest(self, number: int, until_s: float) -> None:
+        """A chunk that failed is not to be tried before that time."""
+        self.resting[number] = until_s
+
+    def wake(self) -> None:
+        """What has rested for long enough comes next."""
+        now_s = clock.monotonic_s()
+        due = sorted((n for n, until_s in self.resting.items() if until_s <= now_s), reverse=True)
+        for number in due:
+            del self.resting[number]
+            self.waiting.appendleft(Chunk(number, self.coverage.pending[number]))
+
+    def park(self, number: int) -> None:
+        """A chunk that failed is tried no more."""
+        self.on("parked", [number])
+        self.parked.add(number)
+
+    def try_again(self) -> None:
+        """What is parked is a chunk like any other again."""
+        self.on("tried again", self.parked)
+        self.waiting.extend(Chunk(number, self.coverage.pending[number]) for number in sorted(self.parked))
+        for number in self.parked:
+            self.trials[number] = Trial(known=True)
+        self.parked, self.parked_in_row = set(), 0
 
     def turn(self) -> tuple[int, int, float]:
         """Whose turn it is, smallest first: priority, then the fewest chunks under way, then the most to do."""
@@ -153,7 +214,7 @@ class Copying:
         self.on("finished", [report["chunk"]])
         self.seconds += sum(report["timings"].values())
         self.read += 1
-        self.failures = 0
+        self.failures = self.parked_in_row = 0
 
     def committed(self, coverage: Coverage) -> None:
         """An epoch was committed, with everything that was cut and the chunks that are no longer pending."""
@@ -168,6 +229,8 @@ class Copying:
         self.states.clear()
         self.dropped = True
         self.waiting.clear()
+        self.resting.clear()
+        self.parked.clear()
 
 
 @dataclass(frozen=True)

@@ -113,14 +113,16 @@ CHUNK = Machine(
             "put back": "waiting",
             "dropped": "dropped",
         },
-        "failed": {"assigned": "reading", "dropped": "dropped"},
+        "failed": {"assigned": "reading", "parked": "parked", "dropped": "dropped"},
+        "parked": {"tried again": "waiting", "dropped": "dropped"},
         "finished": {"committed": "published", "dropped": "dropped"},
         "published": {},
         "dropped": {},
     },
 )
-"""As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up to a
-nearer bound; the rest is cut anew. Dropped: its table stopped, or is copied again."""
+"""As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up
+to a nearer bound; the rest is cut anew. Parked: it failed too often by itself (`run.parking`), until it is tried again.
+Dropped: its table stopped, or is copied again."""
 
 MACHINES = (PIPELINE, TABLE, CHUNK)
 

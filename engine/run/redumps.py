@@ -153,7 +153,8 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
     if unknown := sorted(wanted - set(found)):
         raise _wrong(
             f"The journals tell of no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
-            "`plan --json` and the console show its chunks; --range reads any range again.",
+            "`plan --json` and the console show its chunks; --range reads any range again. One that is parked, and so was never "
+            "read, is tried again by `resume --table`.",
         )
     return tuple(found[number] for number in dict.fromkeys(numbers))
 

@@ -168,6 +168,8 @@ class _Run:
                     hint="Run it again: it goes on from there.",
                 )
             assert ledger.state is not None
+            if self._until is not None:
+                self._control.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":

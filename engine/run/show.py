@@ -59,6 +59,10 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
     "table.state": lambda e: f"{e['table']}: {e['state']}" + (f": {e['reason']}" if e["reason"] else ""),
     "chunk.finished": _chunk,
     "chunk.failed": _chunk_failed,
+    "chunk.parked": lambda e: (
+        f"{e['table']} chunk {e['chunk']} is parked after {e['attempts']} attempts: {e['message']}"
+    ),
+    "chunk.unparked": lambda e: f"{e['table']} chunk {e['chunk']} is parked no more: {e['reason']}",
     "epoch.committed": _epoch,
     "sink.applied": _applied,
     "source.followed": lambda e: (

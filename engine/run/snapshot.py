@@ -6,62 +6,48 @@ under way, so that a segment of the log waits for one task at the most. Spark's 
 whichever slot is free; towards the end groups get smaller, so that the readers end together.
 """
 
-import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from engine import clock
 from engine.capture.chunk import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
-from engine.errors import SchemaChangedError, TableStoppedError, TidemarkError, TransientError, from_dict
+from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import Journal
 from engine.plan.chunks import range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.run.control import Control
 from engine.run.copying import ROWS_PER_S, Copying, Finished
 from engine.run.cutter import Cutter
+from engine.run.failing import ATTEMPTS, Batch, Failing
 from engine.source.positions import bytes_between, position_from_dict
 
 GROUP_S = 1.0
 """Seconds of work that a group of chunks should be worth."""
 AHEAD = 256
 """So many chunks of a table are cut ahead of its readers at the most."""
-_ATTEMPTS = 8
 _MOST_READERS = 1024
 """Each is a thread here that waits for its job."""
-_FIRST_RETRY_S = 0.5
-
-
-@dataclass
-class Batch:
-    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and tables of which a refresh failed."""
-
-    finished: list[Finished] = field(default_factory=list)
-    stopped: dict[str, TidemarkError] = field(default_factory=dict)
-    failed: dict[str, TidemarkError] = field(default_factory=dict)
-
-    def stop(self, copying: Copying, error: TidemarkError) -> None:
-        """Its copy, or what is read again of it, cannot go on."""
-        (self.failed if copying.refresh else self.stopped)[copying.table.full_name] = error
-        copying.drop()
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks that one job reads: their numbers by table, and the copies that they are of."""
+    """Chunks that one job reads: their numbers by table, and the copies that they are of. since: UTC text."""
 
     number: int
     chunks: dict[str, list[int]]
     copies: dict[str, Copying]
+    since: str
 
 
 class Snapshot:
     """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others.
 
     readers: how many read at once; executors come and go. run: runs one group as a Spark job and returns its reports.
+    attempts: of a chunk, before it is parked.
     """
 
     def __init__(
@@ -72,6 +58,7 @@ class Snapshot:
         journal: Journal,
         cutter: Cutter,
         run: Callable[[ChunkGroup, str], list[Report]],
+        attempts: int = ATTEMPTS,
     ) -> None:
         self._usual_readers, self._control = readers, control
         self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
@@ -79,7 +66,7 @@ class Snapshot:
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
-        self._log_read_s = 0.0
+        self._failing = Failing(journal, control.parking, attempts)
 
     def _readers(self) -> int:
         """Groups that are read at once; it may be changed at any time."""
@@ -88,6 +75,7 @@ class Snapshot:
     def add(self, copying: Copying) -> None:
         """Copy what is not finished of a table."""
         self._tables[copying.table.full_name] = copying
+        self._failing.add(copying)
         # An earlier run that was killed may not have told all that it had committed.
         self._tell_cut(copying, list(copying.waiting))
 
@@ -127,12 +115,12 @@ class Snapshot:
 
     def log_read(self, asked_s: float) -> None:
         """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
-        self._log_read_s = asked_s
+        self._failing.log_read_s = asked_s
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is under way."""
-        return not self._jobs and not any(c.waiting or c.coverage.uncut for c in self._tables.values() if not c.dropped)
+        """Nothing waits and nothing is under way; what is parked does not wait."""
+        return not self._jobs and not any(copying.to_do for copying in self._tables.values())
 
     @property
     def under_way(self) -> bool:
@@ -143,7 +131,9 @@ class Snapshot:
 
         hold: why none may start now.
         """
+        self._failing.resume(self._tables)
         for name, copying in self._tables.items():
+            copying.wake()
             if self._control.controls.pausing(name):
                 continue
             if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
@@ -154,7 +144,9 @@ class Snapshot:
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
             ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=Copying.turn)
             stopped = any(paused(copying.table.full_name) for copying in wanted)
-            held = hold() if ready else "paused by command" if stopped else ""
+            stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
+            still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
+            held = hold() if ready else still
             self._control.waiting_for = held
             if held or not ready:
                 return
@@ -162,7 +154,7 @@ class Snapshot:
 
     def _start(self, ready: list[Copying], prototype: ChunkGroup) -> None:
         """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
-        small = [copying for copying in ready if copying.worth_s <= GROUP_S and not copying.coverage.uncut]
+        small = [c for c in ready if c.worth_s <= GROUP_S and not c.coverage.uncut and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
         budget_s = GROUP_S * self._control.pace.share(ROWS_PER_S)
@@ -182,8 +174,18 @@ class Snapshot:
         told = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
         self._jobs[self._pool.submit(self._run, group, told)] = _Group(
-            self._groups, chosen, {copying.table.full_name: copying for copying in tables}
+            self._groups, chosen, {copying.table.full_name: copying for copying in tables}, clock.utc_text()
         )
+        self._show_reading()
+
+    def _show_reading(self) -> None:
+        """Say what has been read for the longest time, of each table: `status` tells."""
+        oldest: dict[str, dict[str, Any]] = {}
+        for group in self._jobs.values():  # in the order in which they began
+            for name, numbers in group.chunks.items():
+                if not group.copies[name].dropped:
+                    oldest.setdefault(name, {"chunks": numbers, "since": group.since})
+        self._control.reading = oldest
 
     def _request(self, copying: Copying, chunk: Chunk) -> ChunkRequest:
         return ChunkRequest(
@@ -212,20 +214,25 @@ class Snapshot:
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
             for name, numbers in group.chunks.items():
                 group.copies[name].under_way -= len(numbers)
-            for report in self._reports(job, group, batch):
+            for report in self._reports(job, group, batch, left):
                 self._take_report(group.copies[report["table"]], report, group, batch, left)
             for name, unread in left.items():
                 group.copies[name].put_back(unread)
+            self._show_reading()
         return batch
 
-    def _reports(self, job: Future[list[Report]], group: _Group, batch: Batch) -> list[Report]:
+    def _reports(
+        self, job: Future[list[Report]], group: _Group, batch: Batch, left: dict[str, set[int]]
+    ) -> list[Report]:
         """The job's reports; none when it was lost with its worker."""
         try:
             return job.result()
         except TransientError as error:
+            among = sum(map(len, group.chunks.values()))
             for name, numbers in group.chunks.items():
-                if not group.copies[name].dropped:
-                    self._retry(group.copies[name], numbers, group.number, error, batch)
+                copying = group.copies[name]
+                if not copying.dropped:
+                    left[name] -= self._failing.lost(copying, numbers, among, group.number, error, batch)
             return []
 
     def _take_cut(self, copying: Copying, job: Future[Cut], batch: Batch) -> None:
@@ -236,7 +243,7 @@ class Snapshot:
         except TableStoppedError as error:
             batch.stop(copying, error)
         except TransientError as error:
-            self._retry(copying, [], 0, error, batch)
+            self._failing.retry(copying, [], 0, error, batch)
         else:
             copying.failures = 0
             self._tell_cut(copying, chunks)
@@ -260,69 +267,19 @@ class Snapshot:
         if copying.dropped:
             return
         if "failure" in report:
-            error, unread = from_dict(report["failure"]), sorted(left[report["table"]])
-            if isinstance(error, TableStoppedError):
-                self._tell_failed(copying, unread, group.number, error, None)
-                batch.stop(copying, error)
-            else:
-                self._retry(copying, unread, group.number, error, batch)
+            unread = sorted(left[report["table"]])
+            left[report["table"]] -= self._failing.reported(copying, report, unread, group.number, batch)
             return
         left[report["table"]].discard(report["chunk"])
         limits = range_from(report["limits"])
         if limits != copying.coverage.pending[report["chunk"]]:
             self._tell_cut(copying, copying.shorten(report["chunk"], limits))
         copying.read_one(report)
+        self._failing.read(copying, report["chunk"])
         self._control.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
         if not copying.refresh:
             self._journal.write("chunk.finished", **_event(report, group.number))
         batch.finished.append(Finished(report["table"], report, copying.refresh, copying.named(report["chunk"])))
-
-    def _retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, batch: Batch) -> None:
-        """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
-
-        A table that changes and of which the log says nothing stops alone.
-        """
-        # The groups that fail together, when a connection is lost, are one failure.
-        copying.failures += clock.monotonic_s() >= copying.retry_at
-        retry_s = min(_FIRST_RETRY_S * 2**copying.failures, 30.0)
-        if not isinstance(error, SchemaChangedError):
-            copying.changed_s = math.inf
-        elif copying.changed_s == math.inf:
-            copying.changed_s = clock.monotonic_s()
-        # The log will tell what became of a table that changes, however far behind the pipeline is.
-        awaited = isinstance(error, SchemaChangedError) and self._log_read_s <= copying.changed_s
-        retried = isinstance(error, TransientError) and (copying.failures < _ATTEMPTS or awaited)
-        self._tell_failed(copying, chunks, group, error, retry_s if retried else None)
-        if isinstance(error, SchemaChangedError) and not retried:
-            stopped = TableStoppedError(
-                error.message,
-                detail="The log, read to its end since, has not told of it; what is published of the table is right.",
-                hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
-            )
-            batch.stop(copying, stopped)
-        elif copying.refresh and isinstance(error, TransientError) and not retried:
-            batch.stop(copying, error)
-        elif not retried:
-            raise error
-        copying.retry_at = clock.monotonic_s() + retry_s
-
-    def _tell_failed(
-        self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, retry_in_s: float | None
-    ) -> None:
-        copying.on("failed", chunks)
-        if copying.refresh:
-            self._journal.write("error", **error.as_dict(), attempt=copying.failures, retry_in_s=retry_in_s)
-            return
-        self._journal.write(
-            "chunk.failed",
-            table=copying.table.full_name,
-            chunks=chunks,
-            group=group,
-            error=type(error).__name__,
-            message=str(error),
-            attempt=copying.failures,
-            retry_in_s=retry_in_s,
-        )
 
     def close(self) -> None:
         """Wait for the jobs that are under way; their unread reports are lost, their files never published."""

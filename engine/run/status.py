@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
-from engine.directory import Directory, read_alerts, read_runner
+from engine.directory import Directory, read_alerts, read_parked, read_runner
 from engine.errors import LedgerError
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
@@ -45,7 +45,7 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": read_alerts(directory),
         "log": _log(directory, state, lag if live else {}),
-        "tables": _tables(state),
+        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}),
     }
 
 
@@ -97,7 +97,9 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
     return "streaming" if state.copied else "snapshot"
 
 
-def _tables(state: State | None) -> list[dict[str, Any]]:
+def _tables(directory: Directory, state: State | None, runner: dict[str, Any]) -> list[dict[str, Any]]:
+    """parked: chunks that failed too often. reading: what has been read for the longest time, and for how long."""
+    reading = {name: {**told, "seconds": _age_s(told["since"])} for name, told in runner.get("reading", {}).items()}
     return [
         {
             "table": name,
@@ -110,6 +112,8 @@ def _tables(state: State | None) -> list[dict[str, Any]]:
             "error": table.stopped["message"] if table.stopped and not table.removed else None,
             "hint": table.stopped["hint"] if table.stopped and not table.removed else None,
             "destination": _destination(table),
+            "parked": _parked(directory, name, table),
+            "reading": reading.get(name),
         }
         for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
     ]
@@ -120,6 +124,18 @@ def _destination(table: TableState) -> str | None:
     if not table.removed:
         return None
     return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
+
+
+def _parked(directory: Directory, name: str, table: TableState) -> list[dict[str, Any]]:
+    """Those that are still to be read."""
+    pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
+    told = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
+    names = ("chunk", "lower", "upper", "error", "message", "hint", "attempts", "since")
+    return [{field: parked[field] for field in names} for parked in told]
+
+
+def _age_s(since: str) -> float:
+    return round((clock.utc_now() - clock.parse_utc(since)).total_seconds(), 1)
 
 
 def last_event(directory: Directory, event: str) -> dict[str, Any] | None:

@@ -134,7 +134,7 @@ def open_connection(endpoint: Endpoint) -> Connection:
             cursor.execute("SET net_write_timeout = 600, net_read_timeout = 600")
             # A limit on queries is for applications; a chunk takes as long as it takes.
             limit = "max_statement_time" if "mariadb" in connection.get_server_info().lower() else "max_execution_time"
-            cursor.execute(f"SET SESSION {limit} = 0")
+            cursor.execute(f"SET SESSION {limit} = 0, sql_big_selects = 1")
             if "mariadb" not in connection.get_server_info().lower():
                 # Statistics as they are now: by default they are up to a day old, and asking for them writes them down.
                 cursor.execute("SET SESSION information_schema_stats_expiry = 0")

@@ -6,19 +6,23 @@ the order that the server gives them is not that of their bytes.
 
 import hashlib
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from multiprocessing import get_context
+from queue import Empty
+from typing import Any, Self
 
 import pymysql
+from pymysql.constants import CLIENT
 
-from tests.live.background import Background
 from tests.live.traffic import CONFLICTS
 from tests.servers import Server
 
 Key = tuple[Any, ...]
+_LANES, _A_PACKET = 2, 8
 
 
 @dataclass(frozen=True)
@@ -159,37 +163,124 @@ def _row(kind: Keyed, n: int, v: int) -> tuple[Any, ...]:
     return (*kind.key(n), *([kind.chunk(n)] if kind.moves else []), v, f"row {n}")
 
 
-class KeyedWriter(Background):
-    """Writes to the tables; `committed` counts transactions by table. Conflicts are what concurrent writers have."""
+class KeyedWriter:
+    """Writes to the tables; `committed` counts the transactions that changed something, by table.
 
-    def __init__(self, server: Server, database: str, names: list[str], rows: int) -> None:
-        super().__init__(threads=2)
-        self._server, self._database, self._names, self._rows = server, database, names, rows
-        self.committed: dict[str, int] = dict.fromkeys(names, 0)
+    rate: transactions a second, as far as the server can. Written by processes of their own, several transactions a packet: threads
+    of the test, with a round trip a statement, came to a hundred.
+    """
 
-    def work(self, number: int) -> None:
-        """Random transactions on random tables."""
-        chance = random.Random(number)
-        with closing(self._server.connect(database=self._database, charset="utf8mb4", autocommit=False)) as connection:
-            with connection.cursor() as cursor:
-                cursor.execute("SET time_zone = '+00:00'")
-            while not self.stopping.wait(0.001):
-                name = chance.choice(self._names)
-                with suppress(_ConflictError):
-                    self._transaction(connection, KEYED[name], name, chance)
-                    self.committed[name] += 1
+    def __init__(self, server: Server, database: str, names: list[str], rows: int, rate: float = 200.0) -> None:
+        there = (server.host, server.port, database)
+        self._names, spawn = names, get_context("spawn")
+        self._stopping, self._failures = spawn.Event(), spawn.Queue()
+        self._counts = [spawn.Array("L", len(names)) for _ in range(_LANES)]
+        self._lanes = [
+            spawn.Process(
+                target=_write,
+                args=(there, names, rows, rate / _LANES, number, counts, self._stopping, self._failures),
+                daemon=True,
+            )
+            for number, counts in enumerate(self._counts)
+        ]
 
-    def _transaction(self, connection: Any, kind: Keyed, name: str, chance: random.Random) -> None:
-        try:
-            with connection.cursor() as cursor:
-                for _ in range(chance.randrange(1, 4)):
-                    cursor.execute(*self._statement(kind, name, chance))
-            connection.commit()
-        except pymysql.err.MySQLError as error:
-            connection.rollback()
-            if error.args[0] not in CONFLICTS:
-                raise
-            raise _ConflictError from error
+    @property
+    def committed(self) -> dict[str, int]:
+        """Transactions so far, by table."""
+        return dict(zip(self._names, map(sum, zip(*self._counts, strict=True)), strict=True))
+
+    @property
+    def total(self) -> int:
+        """Transactions so far."""
+        return sum(self.committed.values())
+
+    def __enter__(self) -> Self:
+        for lane in self._lanes:
+            lane.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it; raises what failed first."""
+        self._stopping.set()
+        for lane in self._lanes:
+            lane.join()
+        with suppress(Empty):
+            raise AssertionError(self._failures.get(block=any(lane.exitcode for lane in self._lanes), timeout=5.0))
+
+
+def _write(
+    there: tuple[str, int, str],
+    names: list[str],
+    rows: int,
+    rate: float,
+    number: int,
+    counts: Any,
+    stopping: Any,
+    failures: Any,
+) -> None:
+    """One process's random transactions on random tables, `rate` a second of them."""
+    try:
+        _Lane(there, names, rows, random.Random(number)).run(rate, counts, stopping)
+    except BaseException as error:
+        failures.put(repr(error))
+        raise
+
+
+class _Lane:
+    """One connection that writes."""
+
+    def __init__(self, there: tuple[str, int, str], names: list[str], rows: int, chance: random.Random) -> None:
+        self._names, self._rows, self._chance = names, rows, chance
+        host, port, database = there
+        self._connection = pymysql.connect(
+            host=host,
+            port=port,
+            user="root",
+            database=database,
+            autocommit=True,
+            charset="utf8mb4",
+            client_flag=CLIENT.MULTI_STATEMENTS,
+            init_command="SET time_zone = '+00:00'",
+        )
+
+    def run(self, rate: float, counts: Any, stopping: Any) -> None:
+        """Write until told to stop."""
+        with closing(self._connection):
+            due = time.monotonic()
+            while not stopping.is_set():
+                for at in self._packet():
+                    counts[at] += 1
+                due = max(due + _A_PACKET / rate, time.monotonic() - 1.0)
+                time.sleep(max(0.0, due - time.monotonic()))
+
+    def _packet(self) -> Iterator[int]:
+        """Some transactions of up to three statements in one packet; gives the tables of those that changed something.
+
+        What follows a deadlock is not done.
+        """
+        words, ends = [], {}
+        with self._connection.cursor() as cursor:
+            for _ in range(_A_PACKET):
+                at = self._chance.randrange(len(self._names))
+                name = self._names[at]
+                made = [self._statement(KEYED[name], name, self._chance) for _ in range(self._chance.randrange(1, 4))]
+                words += ["BEGIN", *(cursor.mogrify(sql, values) for sql, values in made), "COMMIT"]
+                ends[len(words)] = at
+            try:
+                changed, done = cursor.execute("; ".join(words)), 1
+                while cursor.nextset():
+                    changed, done = changed + cursor.rowcount, done + 1
+                    if done in ends:
+                        if changed:
+                            yield ends[done]
+                        changed = 0
+            except pymysql.err.MySQLError as error:
+                self._connection.rollback()
+                if error.args[0] not in CONFLICTS:
+                    raise
 
     def _statement(self, kind: Keyed, name: str, chance: random.Random) -> tuple[str, tuple[Any, ...]]:
         n, other = chance.randrange(self._rows), chance.randrange(self._rows * 2)
@@ -198,16 +289,12 @@ class KeyedWriter(Background):
         if what < 0.25:
             columns = _values(kind)
             marks = ", ".join(["%s"] * (columns.count(",") + 1))
-            return f"INSERT INTO `{name}` ({columns}) VALUES ({marks})", _row(kind, other, 1)
+            return f"INSERT IGNORE INTO `{name}` ({columns}) VALUES ({marks})", _row(kind, other, 1)
         if what < 0.45:
             return f"DELETE FROM `{name}` WHERE {same}", kind.key(n)
         if what < 0.65 and kind.moves:
             return f"UPDATE `{name}` SET {kind.moves} = %s, v = v + 1 WHERE {same}", (kind.chunk(other), *kind.key(n))
         if what < 0.65:
             new = ", ".join(f"{column} = %s" for column in kind.names)
-            return f"UPDATE `{name}` SET {new} WHERE {same}", (*kind.key(other), *kind.key(n))
+            return f"UPDATE IGNORE `{name}` SET {new} WHERE {same}", (*kind.key(other), *kind.key(n))
         return f"UPDATE `{name}` SET v = v + 1 WHERE {same}", kind.key(n)
-
-
-class _ConflictError(Exception):
-    """Another writer was faster."""

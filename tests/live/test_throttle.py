@@ -10,7 +10,8 @@ from tests.live.background import Background
 from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
-from tests.servers import Server
+from tests.servers import USER, Server
+from tests.servers.replica import go_on, hold, replicate
 
 ROWS, CHUNK_ROWS = 4000, 100
 
@@ -94,6 +95,46 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline.finish(runner)
     for name in ("a", "b"):
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
+
+
+def test_a_lagging_replica_holds_the_reading_of_tables(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """One that cannot be asked, does not apply, or is behind: each is named, and the log goes on. Then the snapshot does too."""
+    server, replica = private_server(flavor), private_server(flavor)
+    replicate(replica, server)
+    _create(server, "a")
+    name = f"{replica.host}:{replica.port}"
+    limits = f'[throttle]\nmax_rows_per_s = {ROWS // 10}\nreplicas = ["{name}"]\nmax_replica_lag_s = 2.0\n'
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, more=limits)
+    runner = pipeline.start()
+    if flavor == "mariadb":  # the grant that MySQL's user has there already
+        _held(pipeline, runner, server, f"replica {name} cannot be asked: ")
+        replica.execute(f"GRANT SLAVE MONITOR ON *.* TO {USER}")
+    pipeline.wait_for(lambda: _chunks(pipeline, "a") > 3, runner)
+    hold(replica)
+    _held(pipeline, runner, server, f"replica {name} does not replicate")
+    go_on(replica, delay_s=3600)
+    server.execute("UPDATE d.a SET v = v + 1 WHERE id = 1")
+    _held(pipeline, runner, server, f"replica {name} is ")
+    assert " s behind (limit 2 s)" in pipeline.status()["waiting_for"]
+    held = _chunks(pipeline, "a")
+    assert held < ROWS // CHUNK_ROWS
+    hold(replica)
+    go_on(replica)
+    _told(pipeline, runner, "throttle", "max_rows_per_s=100000")
+    pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "a"), pipeline.mirror("a"))
+
+
+def _held(pipeline: Pipeline, runner: "Popen[bytes]", server: Server, reason: str) -> None:
+    """Wait until nothing is read for this reason; see that it stays so while the log goes on."""
+    pipeline.wait_for(lambda: (pipeline.status()["waiting_for"] or "").startswith(reason), runner)
+    before, since = _chunks(pipeline, "a"), len(pipeline.events("epoch.committed"))
+    server.execute("INSERT INTO d.n SELECT COALESCE(MAX(n), 0) + 1 FROM d.n")
+    pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")[since:]) > 0, runner)
+    assert _chunks(pipeline, "a") == before
 
 
 def _states(pipeline: Pipeline) -> dict[str, Any]:

@@ -44,3 +44,19 @@ def promote(replica: Server) -> None:
     else:
         replica.execute("STOP SLAVE")
         replica.execute("RESET SLAVE ALL")
+
+
+def hold(replica: Server) -> None:
+    """Let it apply nothing more."""
+    replica.execute("STOP REPLICA SQL_THREAD" if replica.flavor == "mysql" else "STOP SLAVE SQL_THREAD")
+
+
+def go_on(replica: Server, delay_s: int = 0) -> None:
+    """Let it apply again, each transaction so many seconds after it was made."""
+    if replica.flavor == "mysql":
+        replica.execute(f"CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {delay_s}")
+        replica.execute("START REPLICA SQL_THREAD")
+    else:
+        replica.execute("STOP SLAVE")
+        replica.execute(f"CHANGE MASTER TO MASTER_DELAY = {delay_s}")
+        replica.execute("START SLAVE")

@@ -12,7 +12,15 @@ from engine.capture.carry import moving
 from engine.capture.chunk import ChunkRequest, ChunkResult
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Table
-from engine.errors import DecodeError, SourceLostError, TableStoppedError, TransientError
+from engine.errors import (
+    DecodeError,
+    PreflightError,
+    SchemaChangedError,
+    SourceChangedError,
+    SourceLostError,
+    TableStoppedError,
+    TransientError,
+)
 from engine.plan.chunks import WHOLE, Range, range_from
 from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint
@@ -105,12 +113,40 @@ def test_a_lost_source_ends_the_task(readers: Readers, error: TransientError) ->
     assert readers.dropped == 1
 
 
-def test_any_other_error_is_a_failure_of_the_task(readers: Readers) -> None:
+def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> None:
     """Spark retries it, in a process whose session is not left in the middle of a response."""
-    readers.errors["b", 1] = ZeroDivisionError()
-    with pytest.raises(ZeroDivisionError):
+    readers.errors["b", 1] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
         list(group(*MIXED).run())
     assert readers.dropped == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "away", "own", "told"),
+    [
+        (TransientError("interrupted"), None, True, "TransientError"),
+        (PreflightError("denied"), None, True, "PreflightError"),
+        (MemoryError("no"), None, True, "TransientError"),
+        (TransientError("gone"), TransientError("refused"), False, "TransientError"),
+        (TransientError("gone"), SourceChangedError("another"), False, "SourceChangedError"),
+        (SchemaChangedError("altered"), None, False, "SchemaChangedError"),
+        (SourceLostError("purged"), None, False, "SourceLostError"),
+    ],
+)
+def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
+    readers: Readers, monkeypatch: pytest.MonkeyPatch, error: Exception, away: Exception | None, own: bool, told: str
+) -> None:
+    """Whatever it is, it is reported; another server at the source's address comes before all else."""
+
+    def connect(_: Endpoint) -> Any:
+        if away:
+            raise away
+        return nullcontext(readers)
+
+    monkeypatch.setattr(tasks, "open_connection", connect)
+    readers.errors["b", 1] = error
+    last = list(group(*MIXED).run())[-1]
+    assert (last["table"], last["chunk"], last["own"], last["failure"]["error"]) == ("d.b", 1, own, told)
 
 
 def test_a_table_without_identity_is_read_in_its_own_way(readers: Readers) -> None:

@@ -115,7 +115,7 @@ def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
     assert found["shop.countries"].planned
 
 
-def test_a_failed_chunk_is_failed_until_it_is_assigned_again(tmp_path: Path) -> None:
+def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path: Path) -> None:
     """The last word counts."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
@@ -133,6 +133,9 @@ def test_a_failed_chunk_is_failed_until_it_is_assigned_again(tmp_path: Path) -> 
     found = chunks.chunk(indexed(run), "shop", "shop.orders", 0)
     assert found is not None
     assert (found.error, found.retry_in_s, found.rows) == ("E: lost", 4.0, None)
+    run.now += timedelta(seconds=1)
+    run.write("chunk.parked", table="shop.orders", chunk=0, error="E", message="lost", attempts=8, parked=1)
+    assert state() == "parked"
     run.now += timedelta(seconds=1)
     run.write("chunk.assigned", table="shop.orders", chunks=[0], group="g")
     assert state() == "reading"

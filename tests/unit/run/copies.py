@@ -19,7 +19,8 @@ from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
 from engine.run.control import Control
 from engine.run.copying import Copying
-from engine.run.snapshot import Batch, Snapshot
+from engine.run.failing import Batch
+from engine.run.snapshot import Snapshot
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate

@@ -163,3 +163,31 @@ def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]],
             else:
                 assert open_.pop(alert.name) == alert.repeat
     assert set(alerts.standing) == set(open_)
+
+
+def parked(at_s: float, chunk: int) -> dict[str, Any]:
+    """A chunk that failed too often."""
+    facts = {"table": "d.t", "chunk": chunk, "attempts": 8, "message": "It was interrupted.", "hint": "Mend it."}
+    return line("chunk.parked", at_s, **facts, parked=1)
+
+
+def unparked(at_s: float, left: int) -> dict[str, Any]:
+    """One that was read after all."""
+    return line("chunk.unparked", at_s, table="d.t", chunk=3, reason="it was read", parked=left)
+
+
+def test_a_parked_chunk_is_told_once_a_table_until_none_is_left() -> None:
+    """The first with its error and the way to try it again; the others are in `status`."""
+    alerts = Alerts(Settings())
+    ((event, alert),) = alerts.hear(parked(0, 3))
+    assert event == "alert.raised"
+    assert alert.message == (
+        "Chunk 3 of d.t is parked after 8 attempts: It was interrupted. The rest goes on without it."
+    )
+    assert alert.hint == "Mend it. Then: python -m engine resume SPEC --table d.t"
+    assert told(alerts, parked(1, 4), unparked(2, 1)) == []
+    assert told(alerts, unparked(3, 0), unparked(4, 0)) == [("cleared", "chunk_parked", "d.t", 0)]
+    assert told(alerts, parked(5, 3), table(6, "streaming")) == [
+        ("raised", "chunk_parked", "d.t", 0),
+        ("cleared", "chunk_parked", "d.t", 0),
+    ]

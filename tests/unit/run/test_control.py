@@ -85,6 +85,8 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
     directory = Directory(tmp_path)
     identity = send_command(directory, "pause", reason="once")
     _wait(lambda: control.paused)
+    assert (directory.inbox / f"{identity}.json").exists(), "the next run refuses what was not done"
+    control.done("pause")
     send_command(directory, "resume")
     _wait(lambda: not control.paused)
     kept = directory.inbox / "done" / f"{identity}.json"

@@ -51,24 +51,6 @@ def test_a_table_that_fails_too_often_ends_the_run(tmp_path: Path) -> None:
         assert again.failures == 0
 
 
-def test_a_job_that_lost_its_worker_is_tried_again(tmp_path: Path) -> None:
-    """As often as a connection; what it had read is not known, so all of it is read again."""
-
-    def lost(group: ChunkGroup) -> list[Report]:
-        raise TransientError("A task lost its worker")
-
-    table = copying("t", 4, "even")
-    with copies(tmp_path, table, answer=lost) as run:
-        run.assign()
-        run.settle()
-        assert (table.failures, table.under_way) == (1, 0)
-        assert [chunk.number for chunk in sorted(table.waiting, key=lambda c: c.number)] == [0, 1, 2, 3]
-        assert "lost its worker" in run.events("chunk.failed")[0]["message"]
-        run.answer, table.retry_at = read_all, 0.0
-        run.assign()
-        assert run.settle().finished
-
-
 def test_readers_that_join_get_work(tmp_path: Path) -> None:
     """One group more than there are readers is under way, however many those are now."""
     with copies(tmp_path, copying("t", 64), readers=2) as run:

@@ -1,0 +1,168 @@
+"""What becomes of reads that fail: whose fault it was, when it is tried again, and when that is given up.
+
+    the table changed     `SchemaChangedError`: the log will tell how; the whole table waits for it
+    the source was away   the reader could not connect right after: the table waits; the 8th time ends the run
+    the chunk itself      the reader could connect right after. That chunk alone waits; failed too often in a row, it is parked
+                          (`run.parking`), and everything else goes on
+    a worker was lost     with all that its group had read. Any of its chunks may be what killed it: they are read again in groups
+                          of half as many, until one that fails is alone; then it is that chunk's own fault
+
+A table of which many chunks were parked in a row, with none read in between, is at fault itself: what is left of it rests until the
+table is resumed, or the next run. What is read again on command is not parked: the command is refused instead.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from engine import clock
+from engine.capture.tasks import Report
+from engine.errors import SchemaChangedError, TableStoppedError, TidemarkError, TransientError, from_dict
+from engine.events import Journal
+from engine.run.copying import Copying, Finished, Trial
+from engine.run.parking import Parking
+
+ATTEMPTS = 8
+"""Of a table, while the source is away; a read or a cut in between begins the count anew."""
+_FIRST_RETRY_S = 0.5
+_LONGEST_RETRY_S = 30.0
+
+
+@dataclass
+class Batch:
+    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and tables of which a refresh failed."""
+
+    finished: list[Finished] = field(default_factory=list)
+    stopped: dict[str, TidemarkError] = field(default_factory=dict)
+    failed: dict[str, TidemarkError] = field(default_factory=dict)
+
+    def stop(self, copying: Copying, error: TidemarkError) -> None:
+        """Its copy, or what is read again of it, cannot go on."""
+        (self.failed if copying.refresh else self.stopped)[copying.table.full_name] = error
+        copying.drop()
+
+
+class Failing:
+    """Judges failures. attempts: of a chunk, before it is parked. Used by one thread."""
+
+    def __init__(self, journal: Journal, parking: Parking, attempts: int) -> None:
+        self._journal, self._parking, self._attempts = journal, parking, attempts
+        self.log_read_s = 0.0
+
+    def add(self, copying: Copying) -> None:
+        """A table begins to be copied, or goes on: what is parked of it is tried once more."""
+        if copying.refresh:
+            return
+        for number, parked in self._parking.known(copying.table.full_name, copying.coverage.pending).items():
+            copying.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
+
+    def resume(self, tables: dict[str, Copying]) -> None:
+        """Try again what is parked of the tables for which that was asked."""
+        for name in self._parking.asked(tables):
+            if not tables[name].dropped and not tables[name].refresh:
+                tables[name].try_again()
+
+    def read(self, copying: Copying, number: int) -> None:
+        """A chunk was read after all."""
+        if copying.trials.pop(number, None) is not None and not copying.refresh:
+            self._parking.free(copying.table.full_name, number, "it was read")
+
+    def reported(self, copying: Copying, report: Report, unread: list[int], group: int, batch: Batch) -> set[int]:
+        """A reader failed at one chunk and read no further. unread: of the table. Returns those that are not to be put back now."""
+        error = from_dict(report["failure"])
+        if isinstance(error, TableStoppedError):
+            self._tell(copying, unread, group, error, None, copying.failures)
+            batch.stop(copying, error)
+        elif report.get("own") and not copying.refresh:
+            return self._own(copying, report["chunk"], group, error)
+        else:
+            self.retry(copying, unread, group, error, batch)
+        return set()
+
+    def lost(
+        self, copying: Copying, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
+    ) -> set[int]:
+        """A worker was lost with a group of `among` chunks. chunks: of the table. Returns those that are not to be put back now."""
+        if copying.refresh:
+            self.retry(copying, chunks, group, error, batch)
+            return set()
+        if among == 1:
+            return self._own(copying, chunks[0], group, error)
+        self._tell(copying, chunks, group, error, _pause_s(1), 1)
+        for number in chunks:
+            copying.trials.setdefault(number, Trial()).among = max(1, min(len(chunks), among // 2))
+            copying.rest(number, clock.monotonic_s() + _pause_s(1))
+        return set(chunks)
+
+    def _own(self, copying: Copying, number: int, group: int, error: TidemarkError) -> set[int]:
+        """A failure of the chunk itself."""
+        trial = copying.trials.setdefault(number, Trial())
+        trial.failures += 1
+        if trial.failures < self._attempts:
+            pause_s = _pause_s(trial.failures)
+            self._tell(copying, [number], group, error, pause_s, trial.failures)
+            copying.rest(number, clock.monotonic_s() + pause_s)
+        else:
+            self._tell(copying, [number], group, error, None, trial.failures)
+            limits, known = copying.coverage.pending[number], trial.known
+            copying.park(number)
+            copying.parked_in_row += not known
+            self._parking.park(copying.table.full_name, number, limits, error, trial.failures)
+        return {number}
+
+    def retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, batch: Batch) -> None:
+        """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
+
+        A table that changes and of which the log says nothing stops alone.
+        """
+        # The groups that fail together, when a connection is lost, are one failure.
+        copying.failures += clock.monotonic_s() >= copying.retry_at
+        retry_s = _pause_s(copying.failures)
+        if not isinstance(error, SchemaChangedError):
+            copying.changed_s = math.inf
+        elif copying.changed_s == math.inf:
+            copying.changed_s = clock.monotonic_s()
+        # The log will tell what became of a table that changes, however far behind the pipeline is.
+        awaited = isinstance(error, SchemaChangedError) and self.log_read_s <= copying.changed_s
+        retried = isinstance(error, TransientError) and (copying.failures < ATTEMPTS or awaited)
+        self._tell(copying, chunks, group, error, retry_s if retried else None, copying.failures)
+        if isinstance(error, SchemaChangedError) and not retried:
+            stopped = TableStoppedError(
+                error.message,
+                detail="The log, read to its end since, has not told of it; what is published of the table is right.",
+                hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
+            )
+            batch.stop(copying, stopped)
+        elif copying.refresh and isinstance(error, TransientError) and not retried:
+            batch.stop(copying, error)
+        elif not retried:
+            raise error
+        copying.retry_at = clock.monotonic_s() + retry_s
+
+    def _tell(
+        self,
+        copying: Copying,
+        chunks: list[int],
+        group: int,
+        error: TidemarkError,
+        retry_in_s: float | None,
+        attempt: int,
+    ) -> None:
+        copying.on("failed", chunks)
+        if copying.refresh:
+            self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=retry_in_s)
+            return
+        self._journal.write(
+            "chunk.failed",
+            table=copying.table.full_name,
+            chunks=chunks,
+            group=group,
+            error=type(error).__name__,
+            message=str(error),
+            attempt=attempt,
+            retry_in_s=retry_in_s,
+        )
+
+
+def _pause_s(failures: int) -> float:
+    """Seconds before the next try after so many failures in a row."""
+    return float(min(_FIRST_RETRY_S * 2**failures, _LONGEST_RETRY_S))
