@@ -17,7 +17,7 @@ from engine.history import series, tables
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table
-    from engine.lake.explore import Answer
+    from engine.explore.queries import Answer
 
 _SQL, _ANSWER = "sql", "answer"
 WAYS = ("SQL", "One key through time", "As the source was at")
@@ -25,7 +25,7 @@ WAYS = ("SQL", "One key through time", "As the source was at")
 
 def ask(where: Directory, known: list["Table"], sql: str) -> None:
     """Run a query and keep its answer for this page."""
-    from engine.lake.explore import answer
+    from engine.explore.queries import answer
 
     try:
         with st.spinner("Reading the lake", show_time=True):
@@ -98,7 +98,7 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
 
 def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
     """Every change of one row."""
-    from engine.lake.explore import history_sql
+    from engine.explore.queries import history_sql
 
     if not published.key:
         messages.nothing("This table has no key", "Its rows cannot be told apart; the change log has them all.")
@@ -115,7 +115,7 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
 
 def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
     """The table at a time."""
-    from engine.lake.explore import as_of_sql, await_published
+    from engine.explore.queries import as_of_sql, await_published
 
     if not published.key:
         messages.nothing("This table has no key", "What it was at a time cannot be told from its change log alone.")
@@ -161,7 +161,7 @@ def page() -> None:
         return
     with choice:
         where = found[home.choose(list(found))]
-    from engine.lake.explore import published_tables, quoted
+    from engine.explore.queries import published_tables, quoted
 
     try:
         known = published_tables(where)

@@ -1,19 +1,29 @@
 """The rows that a mirror holds, read back."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 
 class Mirror:
-    """A mirror as it is now: one version of it, whatever is committed meanwhile. Raises deltalake's TableNotFoundError."""
+    """A mirror as it is now: one version of it, whatever is committed meanwhile."""
 
     def __init__(self, folder: Path) -> None:
         self._delta = DeltaTable(str(folder))
         self._rows = self._delta.to_pyarrow_dataset()
+
+    @classmethod
+    def if_there(cls, folder: Path) -> Self | None:
+        """The mirror, or None before its first commit."""
+        with suppress(TableNotFoundError):
+            return cls(folder)
+        return None
 
     def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
         """The rows that fulfil the condition, some at a time; columns that the mirror lacks are left out."""

@@ -1,7 +1,6 @@
 """What a redump would reach, told before it is sent: tables, rows, bytes, and in which way each is read again."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import and_, or_
@@ -10,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake.exceptions import TableNotFoundError
 
 from engine.capture.backfill import among
 from engine.capture.carry import moving
@@ -83,9 +81,7 @@ def _reached(name: str, redump: Redump, known: TableState, sink: Path) -> Reache
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
     way, why = way_of(redump, known, table, plan)
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
-    mirror = None
-    with suppress(TableNotFoundError):
-        mirror = Mirror(mirror_folder(sink, table.database, table.name))
+    mirror = Mirror.if_there(mirror_folder(sink, table.database, table.name))
     if mirror is None:
         return Reached(name, way, why, 0, 0, 0, ranges, len(redump.keys))
     of_rows, of_bytes = mirror.size()

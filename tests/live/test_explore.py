@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from engine.directory import Directory
-from engine.lake.explore import answer, as_of_sql, await_published, history_sql, published_tables
+from engine.explore.queries import answer, as_of_sql, await_published, history_sql, published_tables
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline

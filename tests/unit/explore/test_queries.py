@@ -8,8 +8,8 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.decode.schema import Column, Table
-from engine.lake import explore
-from engine.lake.explore import QueryError, answer, as_of_sql, history_sql, quoted
+from engine.explore import queries
+from engine.explore.queries import QueryError, answer, as_of_sql, history_sql, quoted
 from engine.layout import make_readable, mirror_folder
 
 TABLE = Table(
@@ -65,7 +65,7 @@ def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyP
             "SELECT count(*) FROM range(1000000000000) a, range(9) b WHERE a.range % 7 = b.range",
             timeout_s=0.2,
         )
-    monkeypatch.setattr(explore, "MOST_ROWS", 10)
+    monkeypatch.setattr(queries, "MOST_ROWS", 10)
     found = answer(lake, [TABLE], "SELECT * FROM range(11)")
     assert (found.rows.num_rows, found.more) == (10, True)
 
