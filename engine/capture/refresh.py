@@ -10,7 +10,8 @@ changes like any other, for the ledger, for the log and for the mirror's merge. 
     before   all that is published of the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
     after    every change behind P(k) has larger ones, as the epoch's segments begin to count behind the part;
     at P(k)  the rows are those of the source, and a ghost is no row of it: it was none at H, and no change up to P(k) touched it. A
-             key that one did touch is no ghost: either it is among the rows then, or the log itself has told that it is gone.
+             key that one did touch is no ghost: either it is among the rows then, or the log itself has told that it is gone
+             (which the mirror may not have heard yet when it was read: the newest files of the log are asked).
 
 A row of a range stays in it for as long as it keeps its identity; where it need not (`capture.carry.moving`) only named rows can
 be read again, for a row that had left the range would look like a ghost of it. Nothing waits for any of this: the log is read
@@ -29,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.capture.backfill import Within, among, without
+from engine.capture.backfill import Within, among, last_of_each, without
 from engine.capture.carry import Carry
 from engine.capture.changes import dumped, log_schema
 from engine.capture.chunk import (
@@ -43,7 +44,7 @@ from engine.capture.chunk import (
 )
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.session import ReaderSession
-from engine.decode.images import DELETE, INSERT, KINDS
+from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table, arrow_schema, conformed, image_schema
 from engine.errors import TidemarkError
 from engine.lake.mirror import Mirror
@@ -156,12 +157,13 @@ def _condition(request: ChunkRequest) -> pc.Expression | None:
 class Refresh:
     """A task: carry a part that was read again to `carry.end`, and write it as changes of there.
 
-    ghosts: the file of the rows that the mirror holds beside its own. folder: of the change log. first_seq: `_tm_seq` of the
-    first change. command: the id that marks them.
+    ghosts: the file of the rows that the mirror holds beside its own. log: files of the change log that the mirror may not have had
+    then. folder: of the change log. first_seq: `_tm_seq` of the first change. command: the id that marks them.
     """
 
     carry: Carry
     ghosts: tuple[DataFile, ...]
+    log: tuple[str, ...]
     folder: Path
     first_seq: int
     command: str
@@ -203,8 +205,21 @@ class Refresh:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.carry.files)):
             for file in files:
                 for batch in pq.ParquetFile(self.carry.request.folder / file.name).iter_batches():
-                    yield kind, without(conformed(pa.Table.from_batches([batch]), schema), touched)
+                    rows = without(conformed(pa.Table.from_batches([batch]), schema), touched)
+                    yield kind, without(rows, self._told_gone(rows)) if kind == DELETE else rows
         yield INSERT, conformed(upserts, schema)
+
+    def _told_gone(self, ghosts: pa.Table) -> pa.Table:
+        """The identities of those ghosts that the log has told to be gone already."""
+        wanted = ghosts.select(self.carry.request.table.key)
+        parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
+        for name in self.log if ghosts.num_rows else ():
+            part = pq.read_table(self.folder / name, columns=parts[0].column_names, partitioning=None)
+            rows = conformed(part, parts[0].schema)
+            parts.append(rows.filter(pa.array(among(rows, wanted))))
+        told = pa.concat_tables(parts)
+        newest = told.take(pa.array(last_of_each(told.select(wanted.column_names))))
+        return newest.filter(pc.is_in(newest["_tm_kind"], pa.array(GONE))).select(wanted.column_names)
 
 
 def _texts(keys: tuple[Bound, ...], table: Table, some: pa.Table) -> list[list[str]]:

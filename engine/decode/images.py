@@ -35,6 +35,8 @@ from engine.errors import DecodeError, TableStoppedError
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
 KINDS = ("+I", "-U", "+U", "-D")
 """The text of each kind of change, by its number."""
+GONE = ("-U", "-D")
+"""Those that leave no row under their image's key."""
 
 
 @dataclass(frozen=True)

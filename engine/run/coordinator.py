@@ -116,7 +116,9 @@ class Coordinator:
             lambda group, text: session.run([group], text),
             spec.snapshot.chunk_attempts,
         )
-        self._refreshes = Refreshes(self._snapshot, control, journal, self._reading_again, self._check_ranges)
+        self._refreshes = Refreshes(
+            self._snapshot, control, journal, self._reading_again, self._check_ranges, publisher.unmerged
+        )
         self._joining = Joining(spec, publisher, control, self._snapshot.reading)
         control.parking.keep_of(ledger.state.tables)
         for name, table in ledger.state.tables.items():
@@ -372,6 +374,7 @@ class Coordinator:
         self._judge(alteration, asked, max([end, known], key=lambda p: p.order))
         record = self._record(known, end, frozen, reports, refreshed)
         self._ledger.commit(record)
+        self._refreshes.logged(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
         for path in (path for identity in published for path in self._replaced.pop(identity, ())):
@@ -473,7 +476,8 @@ class Coordinator:
         table = self._tables[finished.table]
         folder = changes_folder(self._spec.sink.path, table.database, table.name)
         assert finished.refresh is not None
-        return Refresh(self._carry(finished, known), finished.ghosts, folder, first_seq, finished.refresh)
+        log = self._refreshes.log_of(finished.table)
+        return Refresh(self._carry(finished, known), finished.ghosts, log, folder, first_seq, finished.refresh)
 
     def _read_log(
         self,

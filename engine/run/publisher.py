@@ -124,6 +124,13 @@ class Publisher:
         names = {file["name"] for files in lists for file in files}
         return names.union(*(target.delta.file_names() for target in self._targets.values()))
 
+    def unmerged(self, table: str) -> list[str]:
+        """The files of a table's change log that its mirror may not have, in their order: of all that is committed."""
+        merged = self._targets[table].applied["merge"]
+        later = (record for record in self._ledger.kept_epochs() if record["epoch"] > merged)
+        changes = (record["tables"].get(table, {}).get("changes", {}) for record in later)
+        return [file["name"] for part in changes for file in part.get("files", [])]
+
     def recover(self) -> int:
         """Apply what an earlier run committed and did not apply; returns the number of epochs looked at. Then start."""
         kept = list(self._ledger.kept_epochs())

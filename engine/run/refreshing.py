@@ -43,7 +43,11 @@ class _Work:
 
 
 class Refreshes:
-    """The commands of one runner. copying: makes the work on a table, for its coverage, a command and keys."""
+    """The commands of one runner.
+
+    copying: makes the work on a table, for its coverage, a command and keys. unmerged: the files of a table's change log that its
+    mirror may not have yet.
+    """
 
     def __init__(
         self,
@@ -52,11 +56,13 @@ class Refreshes:
         journal: Journal,
         copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], Copying],
         check: Callable[[str, Redump], None],
+        unmerged: Callable[[str], list[str]],
     ) -> None:
         self._snapshot, self._control, self._journal = snapshot, control, journal
-        self._copying, self._check = copying, check
+        self._copying, self._check, self._unmerged = copying, check, unmerged
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
+        self._logs: dict[str, list[str]] = {}
         self._read: list[Finished] = []
 
     @property
@@ -117,9 +123,19 @@ class Refreshes:
             if not tables[name].copied:
                 continue  # its turn comes when it is
             self._check(name, work.redump)
-            self._active[name] = work.redump.identity
+            self._active[name], self._logs[name] = work.redump.identity, self._unmerged(name)
             coverage = _coverage(work.redump, plan)
             self._snapshot.add(self._copying(name, coverage, work.redump.identity, work.redump.keys))
+
+    def logged(self, record: Record) -> None:
+        """An epoch was committed; its changes may not be in the mirror yet that a part is compared with."""
+        for name in self._active:
+            changes = record["tables"].get(name, {}).get("changes", {})
+            self._logs[name] += [file["name"] for file in changes.get("files", [])]
+
+    def log_of(self, table: str) -> tuple[str, ...]:
+        """The files of its change log, in their order, that its mirror may have lacked since it began to be read again."""
+        return tuple(self._logs[table])
 
     def take(self, finished: Finished) -> None:
         """A chunk was read again."""

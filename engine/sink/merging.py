@@ -11,10 +11,10 @@ from deltalake import DeltaTable
 
 from engine.capture.backfill import last_of_each
 from engine.capture.files import DataFile
+from engine.decode.images import GONE
 from engine.decode.schema import Table, conformed
 from engine.sink.evolution import mirror_schema
 
-_DELETES = ("-U", "-D")
 _MERGE_ROWS, _MERGE_BYTES = 64 << 10, 24 << 20
 _RANGE_ROWS = 1_000_000
 Limits = tuple[int, int] | None
@@ -76,7 +76,7 @@ def _touches(file: pq.ParquetFile, group: int, key: str, limits: tuple[int, int]
 
 
 def _marked(newest: pa.Table) -> pa.Table:
-    gone = pc.is_in(newest["_tm_kind"], pa.array(_DELETES))
+    gone = pc.is_in(newest["_tm_kind"], pa.array(GONE))
     return newest.drop_columns("_tm_kind").append_column("_tm_gone", gone)
 
 
