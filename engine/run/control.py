@@ -179,6 +179,13 @@ class Control:
                 with suppress(OSError):  # the next run refuses it
                     self._keep(self._files.pop(identity), "done", identity)
 
+    def settle(self) -> None:
+        """Nothing is paused: pauses and resumes are done, those too that were lifted before anybody saw them."""
+        with self._lock:
+            if self.state == "running":
+                self.done("pause")
+                self.done("resume")
+
     def wait(self, seconds: float) -> None:
         """Sleep, but not through a change of state."""
         self._wake.wait(seconds)

@@ -201,6 +201,7 @@ class Coordinator:
                 if self._control.paused:
                     self._pause()
                     continue
+                self._control.settle()
                 self._epoch()
             return True
         finally:
@@ -249,9 +250,6 @@ class Coordinator:
         if not self._snapshot.under_way:
             self._control.done("pause")
         self._control.wait(0.2)
-        if not self._control.paused:
-            self._control.done("pause")  # what was being read meanwhile may still be
-            self._control.done("resume")
 
     def _wind_up(self) -> None:
         """A graceful stop: what is under way is awaited and committed, so that nothing of it is read again."""

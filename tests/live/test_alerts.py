@@ -26,6 +26,10 @@ port = {port}
 Found = dict[str, dict[tuple[str, ...], float]]
 
 
+def _counts(**tables: int) -> dict[tuple[str, ...], int]:
+    return {(state,): tables.get(state, 0) for state in ("copying", "streaming", "stopped", "removed")}
+
+
 def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
 ) -> None:
@@ -51,7 +55,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
         pipeline.wait_for(lambda: found(_scrape(port)), runner)
 
     pipeline.wait_for(lambda: pipeline.events("run.connected"), runner)
-    scraped(lambda now: now["tidemark_tables"] == {("streaming",): 2, ("copying",): 0, ("stopped",): 0})
+    scraped(lambda now: now["tidemark_tables"] == _counts(streaming=2))
     server.execute(f"UPDATE `{database}`.a SET v = v + 1 WHERE id < 7")
     server.execute(f"DELETE FROM `{database}`.b WHERE id < 5")
     scraped(lambda now: now.get("tidemark_changes_total", {}).get((b, "-D")) == 5)
