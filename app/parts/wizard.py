@@ -1,0 +1,140 @@
+"""What all steps of a new pipeline share: the way through them, fields that are kept at once, and the foot of the page."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from app.parts import drafts, home, places
+from app.view import words
+from app.view.draft import STEPS, Draft, Outcome, state_of
+from engine import clock
+
+LOOKS = {
+    "ok": ("green", ":material/check_circle:", "done"),
+    "warn": ("orange", ":material/warning:", "done, with something to know"),
+    "fail": ("red", ":material/error:", "in the way of a launch"),
+    "open": ("gray", ":material/radio_button_unchecked:", "not done yet"),
+}
+
+
+def taken() -> list[str]:
+    """The names of the pipelines that are there."""
+    return [where.root.name for where in home.directories()]
+
+
+def go(draft: Draft, step: str) -> None:
+    """Leave for a step; its address can be kept."""
+    st.switch_page(places.NEW, query_params={"draft": draft.id, "step": step})
+
+
+def states(draft: Draft) -> list[str]:
+    """The state of each step."""
+    return [state_of(draft, step) for step in STEPS]
+
+
+def way(draft: Draft, current: str) -> None:
+    """All steps in one row, each with its state, each a button that goes there."""
+    for number, (step, column) in enumerate(zip(STEPS, st.columns(len(STEPS), gap="xsmall"), strict=True), 1):
+        colour, icon, meaning = LOOKS[state_of(draft, step)]
+        chosen = step == current
+        if column.button(
+            f"{icon} {step}" if chosen else f":{colour}[{icon}] {step}",
+            key=f"step-{step}",
+            type="primary" if chosen else "secondary",
+            width="stretch",
+            help=f"Step {number} of {len(STEPS)}: {meaning}",
+        ):
+            go(draft, step)
+    st.space("xsmall")
+
+
+def found_at(at: str) -> str:
+    """When a step found out what it did."""
+    return words.date_time(clock.parse_utc(at))
+
+
+def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
+    """Back and on, and where the draft is kept. why: what the next step would miss."""
+    st.space("small")
+    number = STEPS.index(step)
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key="foot"):
+        back = st.button("Back", icon=":material/arrow_back:", key="back", disabled=number == 0)
+        kept = (
+            f"Draft kept {words.date_time(clock.parse_utc(draft.changed))}" if draft.changed else "Nothing to keep yet"
+        )
+        st.caption(f"{kept}. Leave whenever you like: it goes on from here.", width="content", text_alignment="center")
+        on = False
+        if number + 1 < len(STEPS):
+            following = STEPS[number + 1]
+            on = st.button(
+                f"Continue to {following.lower() if following != 'Spark' else following}",
+                type="primary",
+                icon=":material/arrow_forward:",
+                icon_position="right",
+                key="continue",
+                disabled=not ready,
+                help=why or None,
+            )
+    if back:
+        go(draft, STEPS[number - 1])
+    if on:
+        go(draft, STEPS[number + 1])
+
+
+def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
+    """Keep what a step found out, unless it is known already."""
+    found = draft.finding(step)
+    if found and (found.outcome, found.text) == (outcome, text):
+        return draft
+    at = clock.utc_text()
+    return drafts.change(draft.id, lambda now: now.note(step, outcome, text, at))
+
+
+def field_key(draft: Draft, *path: str) -> str:
+    """The key of a field's widget."""
+    return f"{draft.id} {'.'.join(path)}"
+
+
+def controlled(draft: Draft, path: Sequence[str], value: Any) -> dict[str, Any]:
+    """The key and the callback of a widget that shows a value of the spec and keeps each change on disk at once.
+
+    The draft is the truth: a change that came from elsewhere (a saved connection, another browser) is shown too.
+    """
+    key = field_key(draft, *path)
+    if key not in st.session_state or st.session_state[key] != value:
+        st.session_state[key] = value
+    return {"key": key, "on_change": _keep, "args": (draft.id, tuple(path), key)}
+
+
+def _keep(identity: str, path: tuple[str, ...], key: str) -> None:
+    value = st.session_state[key]
+    if isinstance(value, str):
+        value = value.strip() or None
+    drafts.change(identity, lambda draft: draft.put(*path, value=value))
+
+
+def text(label: str, draft: Draft, *path: str, **more: Any) -> str:
+    """A text of the spec; empty removes it."""
+    value = draft.get(*path, default="")
+    return st.text_input(label, **controlled(draft, path, str(value)), **more) or ""
+
+
+def number(label: str, draft: Draft, *path: str, default: float, **more: Any) -> float:
+    """A number of the spec; floats stay floats, whole numbers whole."""
+    value = type(default)(draft.get(*path, default=default))
+    return st.number_input(label, **controlled(draft, path, value), **more)
+
+
+def choice(label: str, draft: Draft, options: dict[str, str], *path: str, default: str, **more: Any) -> str:
+    """One of several values of the spec, each with a sentence."""
+    value = draft.get(*path, default=default)
+    shown = options if value in options else {**options, value: value}
+    return st.selectbox(
+        label, list(shown), format_func=lambda one: shown[one], **controlled(draft, path, value), **more
+    )
+
+
+def changed(identity: str, how: Callable[[Draft], Draft]) -> None:
+    """For callbacks: change the draft."""
+    drafts.change(identity, how)
