@@ -5,7 +5,7 @@ import streamlit as st
 from app.parts import drafts, home, messages, places, reach, wizard, wizard_preflight
 from app.view import words
 from app.view.checks import headline, outcome
-from app.view.draft import Draft, blockers, unknowns
+from app.view.draft import Draft, blockers, missing, unknowns
 from app.view.summary import facts, happens
 from app.view.template import toml
 from engine import settings
@@ -27,7 +27,7 @@ def page(draft: Draft) -> None:
         draft = _checked(draft)
         stands = blockers(draft, wizard.taken())
         _open_ends(draft, stands)
-        _buttons(draft, text, ready=not stands)
+        _buttons(draft, text, whole=not missing(draft, wizard.taken()), ready=not stands)
     with right:
         st.markdown("**What happens then**")
         st.markdown("\n".join(f"{n}. {words.escape(line)}" for n, line in enumerate(happens(draft), 1)))
@@ -67,11 +67,11 @@ def _open_ends(draft: Draft, stands: list[tuple[str, str]]) -> None:
                     wizard.go(draft, step)
 
 
-def _buttons(draft: Draft, text: str, *, ready: bool) -> None:
+def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
     with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         if not ready:
-            st.caption("What is red stands in the way.", width="content")
-        saving = st.button("Save without starting", key="save", icon=":material/save:", disabled=not ready)
+            st.caption("What is red stands in the way of a launch.", width="content")
+        saving = st.button("Save without starting", key="save", icon=":material/save:", disabled=not whole)
         launching = st.button(
             "Launch", type="primary", icon=":material/rocket_launch:", key="launch", disabled=not ready
         )

@@ -6,23 +6,37 @@ from app.view import words
 from app.view.draft import Outcome
 from engine.source.preflight import Check, Preflight
 
+_NAMED = 12
+
 
 def shown(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
-    """Failed, warned and passed checks; of passed ones those of tables are one line a kind."""
-    passed = [check for check in checks if check.outcome == "ok"]
+    """Failed, warned and passed checks; what is the same of several tables is said once."""
+    failed, warned, passed = ([c for c in checks if c.outcome == outcome] for outcome in ("fail", "warn", "ok"))
+    return _together(failed), _together(warned), _together(passed)
+
+
+def _together(checks: Sequence[Check]) -> list[Check]:
+    """The server's checks, then those of tables: more than one of a kind become one."""
     kinds: dict[str, list[Check]] = {}
-    for check in passed:
+    for check in checks:
         if check.table:
             kinds.setdefault(check.name.rpartition(": ")[2], []).append(check)
-    of_tables = [
-        Check(f"tables: {kind}", "ok", some[0].expected, f"so in {words.plural(len(some), 'table')}", some[0].why)
-        for kind, some in kinds.items()
-    ]
-    return (
-        [check for check in checks if check.outcome == "fail"],
-        [check for check in checks if check.outcome == "warn"],
-        [*(check for check in passed if not check.table), *of_tables],
-    )
+    return [*(check for check in checks if not check.table), *(_one(kind, some) for kind, some in kinds.items())]
+
+
+def _one(kind: str, some: Sequence[Check]) -> Check:
+    if len(some) == 1:
+        return some[0]
+    first = some[0]
+    actual = f"so in {words.plural(len(some), 'table')}"
+    if first.outcome != "ok":
+        names = ", ".join(check.table for check in some[:_NAMED])
+        actual = names + (f" and {len(some) - _NAMED:,} more" if len(some) > _NAMED else "")
+        told = {check.actual for check in some}
+        actual = f"{told.pop()}, in {actual}" if len(told) == 1 else actual
+    fixes = dict.fromkeys(check.fix for check in some if check.fix)
+    name = f"{words.plural(len(some), 'table')}: {kind}"
+    return Check(name, first.outcome, first.expected, actual, first.why, "\n".join(fixes), first.table)
 
 
 def outcome(found: Preflight) -> Outcome:

@@ -151,23 +151,29 @@ def variable_fault(name: str) -> str:
     )
 
 
-def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
-    """(step, why) for each thing that stands in the way of a launch."""
+def missing(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
+    """(step, why) for each thing without which there is no pipeline to save."""
     found = []
     if fault := name_fault(draft.name, taken):
         found.append(("Connect", fault))
     if not draft.get("source", "tables"):
         found.append(("Tables", "No table is chosen."))
+    return found
+
+
+def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
+    """(step, why) for each thing that stands in the way of a launch."""
+    found = missing(draft, taken)
     for step in STEPS:
         finding = draft.finding(step)
-        if finding and finding.outcome == "fail":
+        if finding and finding.outcome == "fail" and finding.text not in {why for _, why in found}:
             found.append((step, finding.text))
     return found
 
 
 def unknowns(draft: Draft) -> list[tuple[str, str]]:
     """(step, what) for each thing that was not looked at, or must be known, though it can be launched so."""
-    missing = {
+    unseen = {
         "Connect": "The connection was not tested.",
         "Preflight": "Preflight has not seen these settings; the run does it before it reads anything.",
         "Plan": "The plan was not looked at.",
@@ -176,8 +182,8 @@ def unknowns(draft: Draft) -> list[tuple[str, str]]:
     found = []
     for step in STEPS:
         finding = draft.finding(step)
-        if finding is None and step in missing:
-            found.append((step, missing[step]))
+        if finding is None and step in unseen:
+            found.append((step, unseen[step]))
         elif finding is not None and finding.outcome == "warn":
             found.append((step, finding.text))
     return found

@@ -65,7 +65,7 @@ def happens(draft: Draft) -> list[str]:
 
 def _told(draft: Draft, step: str) -> str:
     found = draft.finding(step)
-    return found.text if found else ""
+    return found.text if found and found.outcome != "fail" else ""
 
 
 def _password(draft: Draft) -> str:

@@ -16,6 +16,7 @@ from app.view.draft import (
     blockers,
     first_spec,
     from_dict,
+    missing,
     name_fault,
     state_of,
     unknowns,
@@ -111,6 +112,8 @@ def test_a_launch_needs_a_name_and_tables() -> None:
     assert [step for step, _ in blockers(empty, [])] == ["Connect", "Tables"]
     assert blockers(draft(), []) == []
     assert blockers(draft(), ["shop"])[0][0] == "Connect"
+    unreachable = draft().note("Preflight", "fail", "nobody answers", AT)
+    assert (missing(unreachable, []), blockers(unreachable, [])) == ([], [("Preflight", "nobody answers")])
 
 
 @pytest.mark.parametrize(
@@ -162,12 +165,12 @@ def test_a_preflight_fails_when_nothing_could_be_captured() -> None:
     assert (checks.outcome(good), checks.headline(good)) == ("ok", "All 1 check passed")
 
 
-def test_what_passed_is_one_line_a_kind() -> None:
+def test_what_is_the_same_of_tables_is_said_once() -> None:
     """Five checks of a thousand tables are five lines."""
     passed = [check("ok", "d.a", "d.a: key"), check("ok", "d.b", "d.b: key"), check("ok")]
     assert [(c.name, c.actual) for c in checks.shown(passed)[2]] == [
         ("log_bin", "that"),
-        ("tables: key", "so in 2 tables"),
+        ("2 tables: key", "so in 2 tables"),
     ]
 
 
