@@ -48,6 +48,17 @@ function build(root) {
     button.type = "button"
     button.onclick = () => view.emit("tables", view.seen, on)
   }
+  const glob = add(root, "div", "glob")
+  add(glob, "span", "", "Keep the search as a glob, which holds for tables made later too:")
+  for (const [on, text] of [[1, "Include glob"], [0, "Exclude glob"]]) {
+    const button = add(glob, "button", "", text)
+    button.type = "button"
+    button.onclick = () => {
+      view.emit("glob", globOf(view.search), on)
+      view.search = search.value = ""
+      draw(root)
+    }
+  }
   const head = add(root, "div", "row head")
   for (const [key, title] of HEADS) {
     const cell = add(head, "button", key, title)
@@ -67,6 +78,7 @@ function chosenOf(view) {
   for (const [database, tables] of view.data.databases)
     for (const [table, is] of tables) if (is) chosen.add(id(database, table))
   for (const [, kind, names, on] of view.log) {
+    if (kind === "glob") continue
     const some = kind === "database"
       ? (view.data.databases.find(([name]) => name === names)?.[1] ?? []).map(([table]) => [names, table])
       : names
@@ -77,12 +89,22 @@ function chosenOf(view) {
 
 const id = (database, table) => JSON.stringify([database, table])
 
+const isGlob = text => /[*?]/.test(text)
+
+// The form that the spec takes: a search without a dot is for tables of any database.
+const globOf = text => (text.includes(".") ? text : `*.${text}`)
+
 function matcher(text) {
-  const low = text.toLowerCase()
-  if (!/[*?]/.test(low)) return (database, table) => `${database}.${table}`.toLowerCase().includes(low)
-  const source = low.replace(/[.+^${}()|[\]\\]/g, "\\$&").replace(/\*/g, ".*").replace(/\?/g, ".")
-  const pattern = new RegExp(`^${source}$`)
-  return (database, table) => pattern.test(`${database}.${table}`.toLowerCase()) || pattern.test(table.toLowerCase())
+  // A glob as the engine reads it, case and all; anything else is looked for within the names.
+  if (!isGlob(text)) return (database, table) => `${database}.${table}`.toLowerCase().includes(text.toLowerCase())
+  const source = globOf(text)
+    .replace(/[.+^${}()|\\]/g, "\\$&").replace(/\[!/g, "[^").replace(/\*/g, ".*").replace(/\?/g, ".")
+  try {
+    const pattern = new RegExp(`^${source}$`)
+    return (database, table) => pattern.test(`${database}.${table}`)
+  } catch {
+    return () => false
+  }
 }
 
 const ORDER = {
@@ -132,6 +154,7 @@ function draw(root) {
   list.replaceChildren(parts)
   list.scrollTop = top
   for (const head of root.querySelectorAll(".head button")) head.classList.toggle("sorted", head.classList.contains(view.sort))
+  root.querySelector(".glob").hidden = !isGlob(view.search)
   const word = narrowed ? "shown" : "tables"
   const [take, drop] = ["take", "drop"].map(name => root.querySelector(`button.${name}`))
   take.textContent = `Choose ${view.seen.length.toLocaleString("en")} ${word}`

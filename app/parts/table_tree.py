@@ -14,7 +14,7 @@ _TREE = st.components.v2.component(
     js=(_HERE / "table_tree.js").read_text(encoding="utf-8"),
 )
 Click = tuple[str, Any, bool]
-"""`("tables", [[database, table], …], chosen)` or `("database", name, chosen)`."""
+"""`("tables", [[database, table], …], chosen)`, `("database", name, chosen)` or `("glob", glob, included)`."""
 
 
 def table_tree(

@@ -39,7 +39,8 @@ def way(draft: Draft, current: str) -> None:
         colour, icon, meaning = LOOKS[state_of(draft, step)]
         chosen = step == current
         if column.button(
-            f"{icon} {step}" if chosen else f":{colour}[{icon}] {step}",
+            step if chosen or colour == "gray" else f":{colour}[{step}]",
+            icon=icon,
             key=f"step-{step}",
             type="primary" if chosen else "secondary",
             width="stretch",

@@ -31,8 +31,9 @@ def page(draft: Draft) -> None:
             help="Letters, digits, - and _; also the name of the pipeline's folder",
         )
         fault = name_fault(name, wizard.taken()) if name else ""
-        if fault:
-            st.markdown(f":red[:material/error:] {words.escape(fault)}")
+        with st.container():  # its place is kept: nothing below is drawn anew when it comes and goes
+            if fault:
+                st.markdown(f":red[:material/error:] {words.escape(fault)}")
         _saved(draft)
         _address(draft)
         _password(draft)

@@ -11,7 +11,7 @@ from app.view import picking, words
 from app.view.draft import Draft
 from app.view.planning import readers_of
 from engine.errors import TidemarkError
-from engine.settings import Shaping, Spec, select_tables
+from engine.settings import Shaping, Spec
 from engine.source.survey import Surveyed
 
 _GLOBS, _DETAILS = "Globs", "Columns and risks"
@@ -93,7 +93,9 @@ def _clicked(identity: str, everything: list[picking.Name], clicks: list[Click])
     def carried_out(draft: Draft) -> Draft:
         globs = draft.get("source", "tables", default=[])
         for kind, what, on in clicks:
-            if kind == "database":
+            if kind == "glob":
+                globs = picking.with_glob(globs, what, on=on)
+            elif kind == "database":
                 globs = picking.database_toggled(globs, everything, what, on=on)
             else:
                 globs = picking.toggled(globs, everything, {(d, t) for d, t in what}, on=on)
@@ -107,7 +109,7 @@ def _rules(draft: Draft, globs: list[str], everything: list[picking.Name]) -> No
         "What the spec says: globs over database.table; ! excludes, a later one wins. Clicks in the tree edit them."
     )
     found = picking.rules(globs, everything)
-    with st.container(height=252 if len(found) > 6 else "content", border=bool(found), gap=None, key="rules"):
+    with st.container(height=420 if len(found) > 8 else "content", border=bool(found), gap=None, key="rules"):
         for number, rule in enumerate(found):
             left, right = st.columns([5, 1], vertical_alignment="center")
             verb = "leaves out" if rule.glob.startswith("!") else "takes"
@@ -122,7 +124,6 @@ def _rules(draft: Draft, globs: list[str], everything: list[picking.Name]) -> No
                 on_click=_removed,
                 args=(draft.id, rule.glob),
             )
-    _new_glob(draft.id, everything)
 
 
 def _removed(identity: str, glob: str) -> None:
@@ -130,43 +131,6 @@ def _removed(identity: str, glob: str) -> None:
         return draft.put("source", "tables", value=[g for g in draft.get("source", "tables", default=[]) if g != glob])
 
     drafts.change(identity, without)
-
-
-@st.fragment
-def _new_glob(identity: str, everything: list[picking.Name]) -> None:
-    key = f"{identity} new-glob"
-    glob = st.text_input("Add a glob", key=key, placeholder="shop.*", live=True).strip().removeprefix("!")
-    fault = picking.glob_fault(glob) if glob else ""
-    hits = [] if not glob or fault else select_tables([glob], everything)
-    if fault:
-        st.caption(words.escape(fault))
-    elif glob:
-        some = ", ".join(f"{database}.{table}" for database, table in hits[:6])
-        more = f" and {len(hits) - 6:,} more" if len(hits) > 6 else ""
-        st.caption(words.escape(f"Matches {words.plural(len(hits), 'table')}{': ' if hits else ' now'}{some}{more}"))
-    ready = bool(glob) and not fault
-    with st.container(horizontal=True):
-        for label, icon, sign in (("Include", ":material/add:", ""), ("Exclude", ":material/remove:", "!")):
-            if st.button(
-                label,
-                icon=icon,
-                key=f"{identity} {label}",
-                disabled=not ready,
-                on_click=_added,
-                args=(identity, key, sign),
-            ):
-                st.rerun()
-
-
-def _added(identity: str, key: str, sign: str) -> None:
-    glob = sign + (st.session_state.get(key) or "").strip().removeprefix("!")
-    st.session_state[key] = ""
-
-    def added(draft: Draft) -> Draft:
-        globs = [g for g in draft.get("source", "tables", default=[]) if g != glob]
-        return draft.put("source", "tables", value=[*globs, glob])
-
-    drafts.change(identity, added)
 
 
 def _details(

@@ -1,5 +1,6 @@
 """Choosing tables: the globs of the spec are the choice, a click is an edit of them, and each table says what speaks against it."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -109,12 +110,13 @@ def rules(globs: Sequence[str], everything: Sequence[Name]) -> list[Rule]:
     return [Rule(glob, counts[number], words_of.count(number)) for number, glob in enumerate(globs)]
 
 
-def glob_fault(glob: str) -> str:
-    """Why a glob is none; empty when it is one."""
-    database, dot, table = glob.removeprefix("!").partition(".")
-    if not dot or not database or not table or " " in database:
-        return "A glob is database.table; * stands for any text, ? for one character: shop.*, *.orders, shop.log_20??"
-    return ""
+def with_glob(globs: Sequence[str], glob: str, *, on: bool) -> list[str]:
+    """The globs with one that has the last word; unchanged when it is not of the form database.table."""
+    database, dot, table = glob.partition(".")
+    if not (database and dot and table) or table.startswith(".") or re.search(r"[\s!]", database):
+        return list(globs)
+    added = glob if on else f"!{glob}"
+    return [*(one for one in globs if one.removeprefix("!") != glob), added]
 
 
 def shaped(table: Table, shaping: Shaping) -> Table:

@@ -72,12 +72,17 @@ def test_rules_say_who_has_the_last_word() -> None:
     assert [(rule.glob, rule.tables, rule.decides) for rule in found] == [("shop.*", 3, 2), ("!shop.audit", 1, 1)]
 
 
-@pytest.mark.parametrize(
-    ("glob", "good"), [("shop.*", True), ("*.*", True), ("shop", False), ("shop.", False), (".x", False)]
-)
-def test_a_glob_is_of_two_names(glob: str, good: bool) -> None:
-    """What the spec would refuse is said while it is typed."""
-    assert bool(picking.glob_fault(glob)) != good
+@pytest.mark.parametrize("glob", ["shop", "shop.", ".x", "a b.c", "!a.b", "a..b"])
+def test_what_is_no_glob_of_the_spec_is_not_kept(glob: str) -> None:
+    """The spec would refuse it."""
+    assert picking.with_glob(["shop.*"], glob, on=True) == ["shop.*"]
+
+
+def test_a_glob_that_is_kept_has_the_last_word() -> None:
+    """Also when it, or its opposite, was there already."""
+    assert picking.with_glob(["a.*", "b.*"], "a.*", on=True) == ["b.*", "a.*"]
+    assert picking.with_glob(["a.*", "b.*"], "a.*", on=False) == ["b.*", "!a.*"]
+    assert picking.with_glob([], "*.*_20??", on=True) == ["*.*_20??"]
 
 
 def surveyed(key: Column | None, *more: Column, rows: int = 1000, **facts: object) -> Surveyed:
