@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -15,6 +16,8 @@ import streamlit as st
 
 from app.parts.refresh import refreshing
 from app.view import words
+from engine import clock
+from engine.errors import TidemarkError
 
 T = TypeVar("T")
 _PATIENCE_S = 0.3
@@ -26,6 +29,10 @@ _MOST = 60
 class _Job:
     future: "Future[Any]"
     started: float = field(default_factory=time.monotonic)
+    ended: datetime | None = None
+
+    def end(self, _: object) -> None:
+        self.ended = clock.utc_now()
 
 
 class _Jobs:
@@ -42,7 +49,8 @@ class _Jobs:
     def start(self, key: str, work: Callable[[], Any]) -> _Job:
         with self._lock:
             if key not in self._jobs:
-                self._jobs[key] = _Job(self._pool.submit(work))
+                job = self._jobs[key] = _Job(self._pool.submit(work))
+                job.future.add_done_callback(job.end)
                 for old in [k for k, job in self._jobs.items() if job.future.done()][: len(self._jobs) - _MOST]:
                     del self._jobs[old]
             return self._jobs[key]
@@ -58,11 +66,23 @@ def _jobs() -> _Jobs:
 
 
 def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | None:
-    """What the work returned, or raises what it raised. None while it runs: then its progress stands where this is called."""
+    """What the work returned. None while it runs: then its progress stands where this is called.
+
+    Raises the TidemarkError that it raised, and one that names whatever else it raised.
+    """
     job = _jobs().start(key, work)
     wait([job.future], _PATIENCE_S)
     if job.future.done():
-        found: T = job.future.result()
+        try:
+            found: T = job.future.result()
+        except TidemarkError:
+            raise
+        except Exception as error:
+            raise TidemarkError(
+                f"{label} failed: {type(error).__name__}: {error}",
+                detail="Nothing was changed, here or on the source.",
+                hint="Correct what is named and try again.",
+            ) from error
         return found
     _progress(key, label, note)
     return None
@@ -76,6 +96,12 @@ def start(key: str, work: Callable[[], object]) -> None:
 def known(key: str) -> bool:
     """Whether there is such a job, done or not."""
     return _jobs().get(key) is not None
+
+
+def ended(key: str) -> str:
+    """When it was done: a time of day in UTC, `—` while it is not."""
+    job = _jobs().get(key)
+    return words.time_of_day(job.ended if job else None)
 
 
 def running(key: str) -> bool:

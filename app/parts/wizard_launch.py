@@ -93,6 +93,7 @@ def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
         )
     else:
         drafts.discard(draft.id)
+        st.session_state.pop("fresh draft", None)
         places.go_live(draft.name)
 
 

@@ -68,6 +68,7 @@ def page(draft: Draft) -> None:
         )
         if found is not None:
             draft = _shown(draft, spec, found)
+            st.caption(f"Planned {jobs.ended(key)}")
     except TidemarkError as problem:
         messages.error(problem)
         draft = wizard.note(draft, "Plan", "fail", problem.message)

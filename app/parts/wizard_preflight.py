@@ -65,6 +65,7 @@ def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
             _trouble(check, "red", ":material/error:")
         for check in warned:
             _trouble(check, "orange", ":material/warning:")
+        st.caption(f"Checked {jobs.ended(_key(draft))}")
         _passed(passed, opened=not failed and not warned)
     with right:
         _rights(draft, result, chosen=chosen)

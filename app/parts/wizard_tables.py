@@ -47,10 +47,9 @@ def page(draft: Draft) -> None:
 def _head(key: str, found: list[Surveyed]) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     databases = len({one.table.database for one in found})
-    left.markdown(
-        f"**Tables** :gray[{words.plural(len(found), 'table')} in {words.plural(databases, 'database')}; rows and sizes are the "
-        "server's estimates]"
-    )
+    many = f"{words.plural(len(found), 'table')} in {words.plural(databases, 'database')}"
+    told = f"{many}; rows and sizes are the server's estimates, read {jobs.ended(key)}"
+    left.markdown(f"**Tables** :gray[{words.escape(told)}]")
     with right, st.container(horizontal_alignment="right"):
         if st.button("Read again", icon=":material/refresh:", key="read-again", help="Reads the catalogue anew"):
             jobs.forget(key)
@@ -106,9 +105,12 @@ def _clicked(identity: str, everything: list[picking.Name], clicks: list[Click])
 
 def _rules(draft: Draft, globs: list[str], everything: list[picking.Name]) -> None:
     st.caption(
-        "What the spec says: globs over database.table; ! excludes, a later one wins. Clicks in the tree edit them."
+        "What the spec says: globs over database.table; ! excludes, a later one wins. Clicks in the tree edit them; a search with "
+        "\\* or ? can be kept as one."
     )
     found = picking.rules(globs, everything)
+    if not found:
+        st.caption("None yet.")
     with st.container(height=420 if len(found) > 8 else "content", border=bool(found), gap=None, key="rules"):
         for number, rule in enumerate(found):
             left, right = st.columns([5, 1], vertical_alignment="center")

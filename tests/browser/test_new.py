@@ -137,7 +137,7 @@ def pick(page: Page) -> None:
 
 def plan(page: Page) -> None:
     """The distribution factor is drawn; an edit of one table plans it anew."""
-    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible()
+    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible(timeout=START_MS)
     rows = page.get_by_role("spinbutton", name="Rows a chunk")
     expect(page.get_by_role("combobox", name="Table")).to_have_value("shop.orders")
     rows.last.fill("5000")
