@@ -1,6 +1,6 @@
 """What all steps of a new pipeline share: the way through them, fields that are kept at once, and the foot of the page."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -92,9 +92,17 @@ def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
     return drafts.change(draft.id, lambda now: now.note(step, outcome, text, at))
 
 
-def field_key(draft: Draft, *path: str) -> str:
-    """The key of a field's widget."""
-    return f"{draft.id} {'.'.join(path)}"
+def synced(base: str, value: Any) -> str:
+    """The key of a widget whose default is `value`: another key, and so a new widget, when the draft was changed elsewhere.
+
+    The default alone says what is shown. A value that is set in the session state is told to the browser once, and is lost on a
+    widget that the browser draws later (in a closed expander, on a slow machine): it then sends its own default as a change.
+    """
+    version = st.session_state.get(f"{base} version", 0)
+    if st.session_state.get(f"{base} {version}", value) != value:
+        version += 1
+        st.session_state[f"{base} version"] = version
+    return f"{base} {version}"
 
 
 def controlled(draft: Draft, path: Sequence[str], value: Any) -> dict[str, Any]:
@@ -102,9 +110,7 @@ def controlled(draft: Draft, path: Sequence[str], value: Any) -> dict[str, Any]:
 
     The draft is the truth: a change that came from elsewhere (a saved connection, another browser) is shown too.
     """
-    key = field_key(draft, *path)
-    if key not in st.session_state or st.session_state[key] != value:
-        st.session_state[key] = value
+    key = synced(f"{draft.id} {'.'.join(path)}", value)
     return {"key": key, "on_change": _keep, "args": (draft.id, tuple(path), key)}
 
 
@@ -117,25 +123,26 @@ def _keep(identity: str, path: tuple[str, ...], key: str) -> None:
 
 def text(label: str, draft: Draft, *path: str, **more: Any) -> str:
     """A text of the spec; empty removes it."""
-    value = draft.get(*path, default="")
-    return st.text_input(label, **controlled(draft, path, str(value)), **more) or ""
+    value = str(draft.get(*path, default=""))
+    return st.text_input(label, value, **controlled(draft, path, value), **more) or ""
 
 
 def number(label: str, draft: Draft, *path: str, default: float, **more: Any) -> float:
     """A number of the spec; floats stay floats, whole numbers whole."""
     value = type(default)(draft.get(*path, default=default))
-    return st.number_input(label, **controlled(draft, path, value), **more)
+    return st.number_input(label, value=value, **controlled(draft, path, value), **more)
 
 
 def choice(label: str, draft: Draft, options: dict[str, str], *path: str, default: str, **more: Any) -> str:
     """One of several values of the spec, each with a sentence."""
     value = draft.get(*path, default=default)
     shown = options if value in options else {**options, value: value}
+    names = list(shown)
     return st.selectbox(
-        label, list(shown), format_func=lambda one: shown[one], **controlled(draft, path, value), **more
+        label,
+        names,
+        index=names.index(value),
+        format_func=lambda one: shown[one],
+        **controlled(draft, path, value),
+        **more,
     )
-
-
-def changed(identity: str, how: Callable[[Draft], Draft]) -> None:
-    """For callbacks: change the draft."""
-    drafts.change(identity, how)

@@ -47,13 +47,12 @@ def page(draft: Draft) -> None:
 def _saved(draft: Draft) -> None:
     found = drafts.connections()
     pick, save = st.columns([3, 1], vertical_alignment="bottom")
-    key = f"{draft.id} connection"
     wanted = draft.connection if draft.connection in found else _NEW
-    if st.session_state.get(key) != wanted:
-        st.session_state[key] = wanted
+    key = wizard.synced(f"{draft.id} connection", wanted)
     pick.selectbox(
         "Saved connection",
         [_NEW, *found],
+        index=[_NEW, *found].index(wanted),
         format_func=lambda one: f"{one} ({found[one].get('host')}:{found[one].get('port', 3306)})" if one else "None",
         key=key,
         on_change=_pick,
@@ -141,11 +140,11 @@ def _password(draft: Draft) -> None:
 
 
 def _variable(draft: Draft) -> None:
-    key, name = f"{draft.id} password-env", draft.get("source", "password_env", default="")
-    if st.session_state.get(key) != name:
-        st.session_state[key] = name
+    name = draft.get("source", "password_env", default="")
+    key = wizard.synced(f"{draft.id} password-env", name)
     st.text_input(
         "Name of the environment variable",
+        name,
         key=key,
         placeholder="SHOP_PASSWORD",
         on_change=_keep_variable,
@@ -167,7 +166,6 @@ def _keep_variable(identity: str, key: str) -> None:
     name = (st.session_state[key] or "").strip()
     if fault := variable_fault(name):
         st.session_state[f"{identity} variable-fault"] = fault
-        st.session_state[key] = drafts.load(identity).get("source", "password_env", default="")
         return
     drafts.change(identity, lambda draft: draft.put("source", "password_env", value=name or None))
 

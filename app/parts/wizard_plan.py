@@ -163,13 +163,11 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     path = ("snapshot", "tables", table.full_name)
     rows = draft.get(*path, "chunk_rows", default=None)
     usual = spec.snapshot.chunk_rows
-    key = f"{draft.id} rows of {table.full_name}"
-    if st.session_state.get(key) != rows:
-        st.session_state[key] = rows
+    key = wizard.synced(f"{draft.id} rows of {table.full_name}", rows)
     st.number_input(
         "Rows a chunk",
         min_value=0,
-        value=None,
+        value=rows,
         step=1000,
         key=key,
         placeholder=f"as all tables: {f'{usual:,}' if usual else 'by size'}",
@@ -179,12 +177,12 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     )
     options = planning.keys_for(table)
     now = spec.snapshot.rules(table.database, table.name).key or _OWN
-    key = f"{draft.id} key of {table.full_name}"
-    if st.session_state.get(key) != now:
-        st.session_state[key] = now
+    key = wizard.synced(f"{draft.id} key of {table.full_name}", now)
+    names = list(dict.fromkeys([_OWN, *options, now]))
     st.selectbox(
         "Cut by",
-        list(dict.fromkeys([_OWN, *options, now])),
+        names,
+        index=names.index(now),
         format_func=lambda one: one or planning.own_key_label(table),
         key=key,
         on_change=_keep_key,

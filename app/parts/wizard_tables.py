@@ -181,14 +181,13 @@ def _published(name: str, shaping: Shaping) -> str:
 
 
 def _columns(draft: Draft, table: str, names: list[str], rule: str, label: str, meaning: str) -> None:
-    key = f"{draft.id} {rule} {table}"
     value = draft.get("tables", table, rule, default=[])
     now = [name for name in (value if isinstance(value, list) else list(value)) if name in names]
-    if st.session_state.get(key) != now:
-        st.session_state[key] = now
+    key = wizard.synced(f"{draft.id} {rule} {table}", now)
     st.multiselect(
         label,
         names,
+        now,
         key=key,
         help=meaning,
         placeholder="No column",

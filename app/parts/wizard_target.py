@@ -72,35 +72,42 @@ def destination(draft: Draft) -> None:
 
 
 def _start(draft: Draft) -> None:
-    now = str(draft.get("source", "startup", default="initial"))
-    mode, colon, argument = now.partition(":")
-    mode += colon
-    key, text_key = f"{draft.id} start", f"{draft.id} start-at"
-    if st.session_state.get(f"{draft.id} start-known") != now:
-        st.session_state[f"{draft.id} start-known"] = now
-        st.session_state[key], st.session_state[text_key] = mode, argument
+    mode, colon, argument = str(draft.get("source", "startup", default="initial")).partition(":")
+    # A mode that wants an argument is kept with it; until then it is only on the page.
+    mode = st.session_state.get(f"{draft.id} start-wanted") or mode + colon
+    key = wizard.synced(f"{draft.id} start", mode)
+    text_key = f"{draft.id} start-at {mode}"
+    modes = list(_STARTS)
     chosen = st.selectbox(
         "Begin",
-        list(_STARTS),
+        modes,
+        index=modes.index(mode),
         format_func=_STARTS.__getitem__,
         key=key,
         on_change=_keep_start,
-        args=(draft.id, key, text_key),
+        args=(draft.id, key, ""),
     )
     if chosen in _ARGUMENTS:
         label, example = _ARGUMENTS[chosen]
-        st.text_input(label, key=text_key, placeholder=example, on_change=_keep_start, args=(draft.id, key, text_key))
+        st.text_input(
+            label,
+            argument,
+            key=text_key,
+            placeholder=example,
+            on_change=_keep_start,
+            args=(draft.id, key, text_key),
+        )
         if not st.session_state.get(text_key):
             st.caption("Until it is given, the draft keeps what it had.")
 
 
 def _keep_start(identity: str, key: str, text_key: str) -> None:
     mode, argument = st.session_state[key], (st.session_state.get(text_key) or "").strip()
-    if mode in _ARGUMENTS and not argument:
-        return
-    value = mode + argument if mode in _ARGUMENTS else mode
-    st.session_state[f"{identity} start-known"] = value
-    drafts.change(identity, lambda draft: draft.put("source", "startup", value=value))
+    waits = mode in _ARGUMENTS and not argument
+    st.session_state[f"{identity} start-wanted"] = mode if waits else ""
+    if not waits:
+        value = mode + argument if mode in _ARGUMENTS else mode
+        drafts.change(identity, lambda draft: draft.put("source", "startup", value=value))
 
 
 def _folder(draft: Draft, spec: Spec) -> Draft:
@@ -157,15 +164,14 @@ def spark(draft: Draft) -> None:
 
 def _local(draft: Draft, master: str, *, switched: bool) -> None:
     cores = os.cpu_count() or 1
-    key = f"{draft.id} slots"
     inside = master.removeprefix("local").strip("[]").partition(",")[0].strip()
     now = 0 if inside == "*" else int(inside or 1)
-    if st.session_state.get(key) != now:
-        st.session_state[key] = now
+    key = wizard.synced(f"{draft.id} slots", now)
     st.number_input(
         "Chunks read at once",
         min_value=0,
         max_value=256,
+        value=now,
         step=1,
         key=key,
         on_change=_keep_slots,
@@ -183,11 +189,10 @@ def _keep_slots(identity: str, key: str) -> None:
 
 
 def _remote(draft: Draft, master: str) -> None:
-    key = f"{draft.id} master"
-    if master and st.session_state.get(key) != master:
-        st.session_state[key] = master
+    key = wizard.synced(f"{draft.id} master", master)
     st.text_input(
         "Address",
+        master,
         key=key,
         placeholder="spark://host:7077",
         on_change=_keep_master,
@@ -220,13 +225,12 @@ def _keep_master(identity: str, key: str) -> None:
 
 def _conf(draft: Draft) -> None:
     conf = draft.get("spark", "conf", default={})
-    key = f"{draft.id} conf"
     shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
-    if st.session_state.get(f"{key} known") != shown:
-        st.session_state[f"{key} known"] = st.session_state[key] = shown
+    key = wizard.synced(f"{draft.id} conf", shown)
     with st.expander("Spark's own settings", expanded=bool(conf)):
         st.text_area(
             "One a line: name = value",
+            value=shown,
             key=key,
             placeholder="spark.executor.memory = 2g",
             on_change=_keep_conf,

@@ -13,26 +13,28 @@ from engine.errors import SpecError
 
 def page(draft: Draft) -> None:
     """Text on the left, what the engine says of it on the right. Only what is valid is kept: the rest might hold a secret."""
-    key = f"{draft.id} toml"
-    kept = toml(draft.spec)
-    if st.session_state.get(f"{key} known") != kept:
-        st.session_state[f"{key} known"] = st.session_state[key] = kept
+    known, kept = f"{draft.id} toml known", toml(draft.spec)
+    number, last = st.session_state.get(known, (0, kept))
+    if last != kept:  # it was changed elsewhere: what is written here gives way
+        number += 1
+    st.session_state[known] = number, kept
+    key = f"{draft.id} toml {number}"
     left, right = st.columns([3, 2], gap="large")
     with left:
-        text = st.text_area("pipeline.toml", key=key, height=560) or ""
+        text = st.text_area("pipeline.toml", kept, key=key, height=560) or ""
     with right:
         st.caption(
             "Checked when you leave the text or press Ctrl+Enter. A key that is not known is refused, and the nearest known one is "
             "named. Comments are not kept."
         )
-        valid = _checked(draft, text, key)
+        valid = _checked(draft, text, known)
         if st.button(
             "Review and launch", type="primary", icon=":material/arrow_forward:", key="review", disabled=not valid
         ):
             wizard.go(draft, "Launch")
 
 
-def _checked(draft: Draft, text: str, key: str) -> bool:
+def _checked(draft: Draft, text: str, known: str) -> bool:
     """Whether it can be launched; a valid spec is kept in the draft."""
     try:
         spec = settings.parse(text, home.home() / "pipeline.toml")
@@ -43,7 +45,7 @@ def _checked(draft: Draft, text: str, key: str) -> bool:
     values = tomllib.loads(text)
     if values != draft.spec:
         drafts.change(draft.id, lambda now: Draft(now.id, values, now.connection, now.step, now.found, now.changed))
-        st.session_state[f"{key} known"] = toml(values)
+        st.session_state[known] = st.session_state[known][0], toml(values)
     if fault := name_fault(spec.name, wizard.taken()):
         messages.three_parts(fault, "It is left as it is.", amber=True)
         return False
