@@ -1,6 +1,6 @@
 """What all steps of a new pipeline share: the way through them, fields that are kept at once, and the foot of the page."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -16,6 +16,9 @@ LOOKS = {
     "fail": ("red", ":material/error:", "in the way of a launch"),
     "open": ("gray", ":material/radio_button_unchecked:", "not done yet"),
 }
+
+FOOT = "place of the foot"
+"""Where the session has the container of `foot`: its place stays while a step has more or fewer parts than before."""
 
 
 def taken() -> list[str]:
@@ -57,9 +60,11 @@ def found_at(at: str) -> str:
 
 def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
     """Back and on, and where the draft is kept. why: what the next step would miss."""
-    st.space("small")
     number = STEPS.index(step)
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key="foot"):
+    with (
+        st.session_state[FOOT],
+        st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key="foot"),
+    ):
         back = st.button("Back", icon=":material/arrow_back:", key="back", disabled=number == 0)
         kept = (
             f"Draft kept {words.date_time(clock.parse_utc(draft.changed))}" if draft.changed else "Nothing to keep yet"
@@ -92,16 +97,26 @@ def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
     return drafts.change(draft.id, lambda now: now.note(step, outcome, text, at))
 
 
-def synced(base: str, value: Any) -> str:
+def synced(base: str, value: Any, keep: Callable[[str], None]) -> str:
     """The key of a widget whose default is `value`: another key, and so a new widget, when the draft was changed elsewhere.
 
-    The default alone says what is shown. A value that is set in the session state is told to the browser once, and is lost on a
-    widget that the browser draws later (in a closed expander, on a slow machine): it then sends its own default as a change.
+    keep: keeps what the widget with that key shows; also its callback. Streamlit drops a callback when a drawing is broken off
+    before the widget's turn (two fields filled quickly, on a slow machine), so what was typed and not kept is kept here. The
+    default alone says what is shown: a value set in the session state is told to the browser once, and a widget that is drawn
+    later (in a closed expander) would send its own default as a change.
     """
     version = st.session_state.get(f"{base} version", 0)
-    if st.session_state.get(f"{base} {version}", value) != value:
-        version += 1
-        st.session_state[f"{base} version"] = version
+    key = f"{base} {version}"
+    if key in st.session_state:
+        shown, agreed = st.session_state[key], st.session_state.get(f"{base} agreed", value)
+        if shown != agreed and value == agreed:
+            st.session_state[f"{base} agreed"] = shown
+            keep(key)
+            st.rerun()
+        if value not in (agreed, shown) or (shown == agreed and value != shown):
+            version += 1
+            st.session_state[f"{base} version"] = version
+    st.session_state[f"{base} agreed"] = value
     return f"{base} {version}"
 
 
@@ -110,7 +125,7 @@ def controlled(draft: Draft, path: Sequence[str], value: Any) -> dict[str, Any]:
 
     The draft is the truth: a change that came from elsewhere (a saved connection, another browser) is shown too.
     """
-    key = synced(f"{draft.id} {'.'.join(path)}", value)
+    key = synced(f"{draft.id} {'.'.join(path)}", value, lambda key: _keep(draft.id, tuple(path), key))
     return {"key": key, "on_change": _keep, "args": (draft.id, tuple(path), key)}
 
 

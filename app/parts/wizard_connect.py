@@ -1,6 +1,7 @@
 """Step 1: where the source is and how to log in; tested by asking the server who it is."""
 
 import os
+from functools import partial
 
 import streamlit as st
 
@@ -48,7 +49,7 @@ def _saved(draft: Draft) -> None:
     found = drafts.connections()
     pick, save = st.columns([3, 1], vertical_alignment="bottom")
     wanted = draft.connection if draft.connection in found else _NEW
-    key = wizard.synced(f"{draft.id} connection", wanted)
+    key = wizard.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
     pick.selectbox(
         "Saved connection",
         [_NEW, *found],
@@ -141,7 +142,7 @@ def _password(draft: Draft) -> None:
 
 def _variable(draft: Draft) -> None:
     name = draft.get("source", "password_env", default="")
-    key = wizard.synced(f"{draft.id} password-env", name)
+    key = wizard.synced(f"{draft.id} password-env", name, partial(_keep_variable, draft.id))
     st.text_input(
         "Name of the environment variable",
         name,

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.parts import drafts, home, messages, places, reach, wizard, wizard_preflight
+from app.parts import drafts, home, messages, places, reach, wizard, wizard_preflight, wizard_target
 from app.view import words
 from app.view.checks import headline, outcome
 from app.view.draft import Draft, blockers, missing, unknowns
@@ -24,9 +24,10 @@ def page(draft: Draft) -> None:
                 name, told = st.columns([1, 5], gap="small")
                 name.markdown(f":gray[{label}]")
                 told.markdown("  \n".join(map(words.escape, lines)))
-        draft = _checked(draft)
-        stands = blockers(draft, wizard.taken())
-        _open_ends(draft, stands)
+        with st.container():  # the place of the buttons below stays
+            draft = _checked(draft)
+            stands = blockers(draft, wizard.taken())
+            _open_ends(draft, stands)
         _buttons(draft, text, whole=not missing(draft, wizard.taken()), ready=not stands)
     with right:
         st.markdown("**What happens then**")
@@ -47,6 +48,7 @@ def _checked(draft: Draft) -> Draft:
     try:
         spec = reach.spec_of(draft)
         settings.password(spec.source)
+        draft = wizard_target.examined(draft, spec)
         if draft.finding("Preflight") is None:
             found = wizard_preflight.found(draft, spec)
             if found is not None:

@@ -163,7 +163,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     path = ("snapshot", "tables", table.full_name)
     rows = draft.get(*path, "chunk_rows", default=None)
     usual = spec.snapshot.chunk_rows
-    key = wizard.synced(f"{draft.id} rows of {table.full_name}", rows)
+    key = wizard.synced(f"{draft.id} rows of {table.full_name}", rows, partial(_keep, draft.id, (*path, "chunk_rows")))
     st.number_input(
         "Rows a chunk",
         min_value=0,
@@ -177,7 +177,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     )
     options = planning.keys_for(table)
     now = spec.snapshot.rules(table.database, table.name).key or _OWN
-    key = wizard.synced(f"{draft.id} key of {table.full_name}", now)
+    key = wizard.synced(f"{draft.id} key of {table.full_name}", now, partial(_keep_key, draft.id, table.full_name))
     names = list(dict.fromkeys([_OWN, *options, now]))
     st.selectbox(
         "Cut by",

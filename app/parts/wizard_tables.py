@@ -1,6 +1,7 @@
 """Step 3: tables chosen by pointing: a tree, globs with what they match, columns and risks of a table, totals."""
 
 import os
+from functools import partial
 
 import pandas as pd
 import streamlit as st
@@ -183,7 +184,7 @@ def _published(name: str, shaping: Shaping) -> str:
 def _columns(draft: Draft, table: str, names: list[str], rule: str, label: str, meaning: str) -> None:
     value = draft.get("tables", table, rule, default=[])
     now = [name for name in (value if isinstance(value, list) else list(value)) if name in names]
-    key = wizard.synced(f"{draft.id} {rule} {table}", now)
+    key = wizard.synced(f"{draft.id} {rule} {table}", now, partial(_keep_columns, draft.id, table, rule))
     st.multiselect(
         label,
         names,

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def _start(draft: Draft) -> None:
     mode, colon, argument = str(draft.get("source", "startup", default="initial")).partition(":")
     # A mode that wants an argument is kept with it; until then it is only on the page.
     mode = st.session_state.get(f"{draft.id} start-wanted") or mode + colon
-    key = wizard.synced(f"{draft.id} start", mode)
+    key = wizard.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
     text_key = f"{draft.id} start-at {mode}"
     modes = list(_STARTS)
     chosen = st.selectbox(
@@ -102,7 +103,8 @@ def _start(draft: Draft) -> None:
 
 
 def _keep_start(identity: str, key: str, text_key: str) -> None:
-    mode, argument = st.session_state[key], (st.session_state.get(text_key) or "").strip()
+    mode = st.session_state[key]
+    argument = (st.session_state.get(text_key) or "").strip() if text_key else ""
     waits = mode in _ARGUMENTS and not argument
     st.session_state[f"{identity} start-wanted"] = mode if waits else ""
     if not waits:
@@ -110,35 +112,39 @@ def _keep_start(identity: str, key: str, text_key: str) -> None:
         drafts.change(identity, lambda draft: draft.put("source", "startup", value=value))
 
 
-def _folder(draft: Draft, spec: Spec) -> Draft:
-    """What this machine can say of the folder; a remote Spark's workers must see it under the same path."""
+def examined(draft: Draft, spec: Spec) -> Draft:
+    """The draft with what this machine can say of the folder; a remote Spark's workers must see it under the same path."""
     path = spec.sink.path
     there = next(parent for parent in (path, *path.parents) if parent.exists())
-    st.markdown("**What becomes of it**")
-    st.code(
-        f"{path}\n├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log",
-        language=None,
-        wrap_lines=True,
-    )
-    free = shutil.disk_usage(there).free
     if not there.is_dir() or not os.access(there, os.W_OK):
-        messages.three_parts(
-            f"{there} cannot be written to.",
-            "Nothing could be published there.",
-            "Choose another folder, or give this user the right.",
-        )
         return wizard.note(draft, "Destination", "fail", f"{there} cannot be written to.")
-    st.markdown(f":green[:material/check_circle:] can be written · {words.size(free)} free")
-    used = path.is_dir() and any(path.iterdir())
-    if used:
+    if path.is_dir() and any(path.iterdir()):
+        return wizard.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
+    return wizard.note(draft, "Destination", "ok", f"{path} can be written to.")
+
+
+def _folder(draft: Draft, spec: Spec) -> Draft:
+    path = spec.sink.path
+    st.markdown("**What becomes of it**")
+    tree = "├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log"
+    st.code(f"{path}\n{tree}", language=None, wrap_lines=True)
+    draft = examined(draft, spec)
+    found = draft.finding("Destination")
+    if found is not None and found.outcome == "fail":
         messages.three_parts(
-            "The folder is not empty.",
+            found.text, "Nothing could be published there.", "Choose another folder, or give this user the right."
+        )
+    elif found is not None and found.outcome == "warn":
+        messages.three_parts(
+            found.text,
             "Tables of the same names in it would be written to by this pipeline.",
             "Choose another folder, unless you mean to add to this one.",
             amber=True,
         )
-        return wizard.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
-    return wizard.note(draft, "Destination", "ok", f"{path}, {words.size(free)} free")
+    else:
+        free = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists())).free
+        st.markdown(f":green[:material/check_circle:] can be written · {words.size(free)} free")
+    return draft
 
 
 def spark(draft: Draft) -> None:
@@ -166,7 +172,7 @@ def _local(draft: Draft, master: str, *, switched: bool) -> None:
     cores = os.cpu_count() or 1
     inside = master.removeprefix("local").strip("[]").partition(",")[0].strip()
     now = 0 if inside == "*" else int(inside or 1)
-    key = wizard.synced(f"{draft.id} slots", now)
+    key = wizard.synced(f"{draft.id} slots", now, partial(_keep_slots, draft.id))
     st.number_input(
         "Chunks read at once",
         min_value=0,
@@ -189,7 +195,7 @@ def _keep_slots(identity: str, key: str) -> None:
 
 
 def _remote(draft: Draft, master: str) -> None:
-    key = wizard.synced(f"{draft.id} master", master)
+    key = wizard.synced(f"{draft.id} master", master, partial(_keep_master, draft.id))
     st.text_input(
         "Address",
         master,
@@ -226,7 +232,7 @@ def _keep_master(identity: str, key: str) -> None:
 def _conf(draft: Draft) -> None:
     conf = draft.get("spark", "conf", default={})
     shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
-    key = wizard.synced(f"{draft.id} conf", shown)
+    key = wizard.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
     with st.expander("Spark's own settings", expanded=bool(conf)):
         st.text_area(
             "One a line: name = value",

@@ -56,7 +56,9 @@ def page() -> None:
         wizard_toml.page(draft)
         return
     wizard.way(draft, step)
-    _PAGES[step](draft)
+    body, st.session_state[wizard.FOOT] = st.container(), st.container()
+    with body:
+        _PAGES[step](draft)
     if wizard.states(drafts.load(draft.id)) != wizard.states(draft):
         st.rerun()  # what the step found out is shown in the way at once
 

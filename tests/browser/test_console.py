@@ -179,6 +179,7 @@ def fill(page: Page, label: str, text: str) -> None:
     field = page.get_by_label(label, exact=True)
     field.fill(text)
     field.press("Enter")
+    page.wait_for_timeout(500)  # the drawing that it causes has begun
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
 
@@ -224,7 +225,7 @@ def test_a_source_that_is_not_there_is_said_at_every_step(simulated: Console, op
     for step in ("Preflight", "Tables"):
         page.get_by_role("button", name=step, exact=True).click()
         expect(page).to_have_url(re.compile(f"step={step}"))
-        expect(page.get_by_test_id("stAlert")).to_contain_text("Connecting to 127.0.0.1:1 as tidemark failed")
+        expect(page.get_by_test_id("stAlert").first).to_contain_text("Connecting to 127.0.0.1:1 as tidemark failed")
         healthy(page)
     page.get_by_role("button", name="Edit as TOML").click()
     text = page.get_by_label("pipeline.toml")
