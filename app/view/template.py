@@ -1,66 +1,53 @@
-"""A new pipeline's spec, from a form to TOML."""
+"""A spec as TOML: the file that the command line takes."""
 
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-_LINE = re.compile(r"[,\s]+")
-
-
-@dataclass(frozen=True)
-class Draft:
-    """What the form asks for; everything else has a sensible default."""
-
-    name: str = "shop"
-    host: str = "127.0.0.1"
-    port: int = 3306
-    user: str = "tidemark"
-    password_env: str = "TIDEMARK_PASSWORD"  # noqa: S105 - the name of a variable
-    tables: str = "shop.*"
-    startup: str = "initial"
-    chunk_rows: int = 0
-    path: str = "lake"
-    master: str = "local[*]"
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_ORDER = ("name", "source", "snapshot", "throttle", "sink", "spark")
+"""Sections in the order in which one reads them; all others follow as they are."""
 
 
-def globs(text: str) -> list[str]:
-    """Globs out of lines or commas."""
-    return [part for part in _LINE.split(text.strip()) if part]
+def toml(values: Mapping[str, Any]) -> str:
+    """The TOML of nested dictionaries of texts, numbers, truths and lists; `tomllib` reads the same back."""
+    first = {name: values[name] for name in _ORDER if name in values}
+    return "\n".join(_section((), {**first, **values})).strip("\n") + "\n"
 
 
-def toml(draft: Draft) -> str:
-    """The spec of a draft, with a word on each choice."""
-    password = [f"password_env = {_text(draft.password_env)}"] if draft.password_env else []
-    chunk_rows = f"chunk_rows = {draft.chunk_rows}" + ("  # 0: as many as fit 16 MiB" if not draft.chunk_rows else "")
-    lines = [
-        f"name = {_text(draft.name)}",
-        "",
-        "[source]",
-        f"host = {_text(draft.host)}",
-        f"port = {draft.port}",
-        f"user = {_text(draft.user)}",
-        *password,
-        f"tables = {_list(globs(draft.tables))}",
-        f"startup = {_text(draft.startup)}",
-        "",
-        "[snapshot]",
-        chunk_rows,
-        "",
-        "[sink]",
-        'type = "delta"',
-        f"path = {_text(draft.path)}",
-        "",
-        "[spark]",
-        f"master = {_text(draft.master)}",
-    ]
-    return "\n".join(lines) + "\n"
+def _section(path: tuple[str, ...], values: Mapping[str, Any]) -> list[str]:
+    """Its own values first, then the sections below it; a section without any value needs no head."""
+    own = [f"{_key(name)} = {_value(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
+    head = ["", f"[{'.'.join(map(_key, path))}]"] if path and (own or not values) else []
+    lines = [*head, *own]
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            lines += _section((*path, name), value)
+    return lines
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _text(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(name)} = {_value(part)}" for name, part in value.items()) + " }"
+    if isinstance(value, Sequence):
+        return _list([_value(part) for part in value])
+    return repr(value) if isinstance(value, int | float) else _text(str(value))
+
+
+def _list(parts: Sequence[str]) -> str:
+    line = "[" + ", ".join(parts) + "]"
+    return line if len(line) <= 100 else "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
 
 
 def _text(value: str) -> str:
     """A TOML basic string: JSON's escapes are a part of TOML's, but for DEL."""
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-def _list(values: Sequence[str]) -> str:
-    return "[" + ", ".join(_text(value) for value in values) + "]"

@@ -43,11 +43,12 @@ _OLD_FORMAT = "mariadb-5.3"
 
 @dataclass(frozen=True)
 class Statistics:
-    """The server's estimates of a table: rows, bytes a row, bytes of data."""
+    """The server's estimates of a table: rows, bytes a row, bytes of data; and the name of its engine."""
 
     rows: int
     row_bytes: int
     data_bytes: int
+    engine: str = ""
 
 
 @dataclass(frozen=True)
@@ -229,7 +230,9 @@ def statistics(connection: Connection, tables: Sequence[Table]) -> dict[str, Sta
     names = [(table.database, table.name) for table in tables]
     rows = _by_table(connection, _STATISTICS, names)
     return {
-        f"{name[0]}.{name[1]}": Statistics(int(row["n"] or 0), int(row["length"] or 0), int(row["bytes"] or 0))
+        f"{name[0]}.{name[1]}": Statistics(
+            int(row["n"] or 0), int(row["length"] or 0), int(row["bytes"] or 0), row["engine"] or ""
+        )
         for name in names
         for row in rows.get(name, ())
     }

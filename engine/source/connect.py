@@ -209,7 +209,7 @@ def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> l
             cursor.execute(sql, tuple(parameters) or None)
             return list(cursor.fetchall())
     except pymysql.Error as error:
-        raise explain(error, f"The statement {sql.split(maxsplit=3)[:3]}") from error
+        raise explain(error, f"The statement {' '.join(sql.split(maxsplit=3)[:3])}") from error
 
 
 def describe(connection: Connection) -> Server:

@@ -122,17 +122,30 @@ def run_preflight(
     """
     connection = open_connection(endpoint)
     try:
-        server = describe(connection)
-        rows = query(connection, "SHOW GLOBAL VARIABLES")
-        variables = {row["Variable_name"]: row["Value"] for row in rows}
-        context = Context(endpoint, source, first_server_id, connection, server, variables)
-        checks = [check(context) for check in _SERVER_CHECKS]
+        context = _context(connection, endpoint, source, first_server_id)
+        checks = [check(context) for check in (*_SERVER_CHECKS, _passed_over)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
     finally:
         connection.close()
-    return Preflight(checks, server, tables)
+    return Preflight(checks, context.server, tables)
+
+
+def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:
+    """The checks of the server alone, for those who have not chosen tables yet. Raises as `run_preflight`."""
+    connection = open_connection(endpoint)
+    try:
+        context = _context(connection, endpoint, source, first_server_id)
+        return Preflight([check(context) for check in _SERVER_CHECKS], context.server, [])
+    finally:
+        connection.close()
+
+
+def _context(connection: Connection, endpoint: Endpoint, source: Source, first_server_id: int) -> Context:
+    rows = query(connection, "SHOW GLOBAL VARIABLES")
+    variables = {row["Variable_name"]: row["Value"] for row in rows}
+    return Context(endpoint, source, first_server_id, connection, describe(connection), variables)
 
 
 def _version(context: Context) -> Check:
@@ -298,6 +311,5 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _replication,
     _server_ids,
     _watermarks,
-    _passed_over,
 ]
 _TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _own_columns, _engine, _folder]

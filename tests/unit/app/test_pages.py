@@ -1,19 +1,12 @@
-"""Cards, history lines, commands, drawer, factor and template: what the pages are filled with."""
+"""Cards, history lines, commands, drawer and factor: what the pages are filled with."""
 
 from dataclasses import replace
-from pathlib import Path
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from app.view import drawer, factor
 from app.view.commands import Sent, sentences
 from app.view.fleet import order, summary
 from app.view.health import layers
 from app.view.past import past
-from app.view.template import Draft, globs, toml
-from engine import settings
 from engine.history.chunks import Chunk
 from engine.history.log import Answer
 from engine.history.runs import Run, RunTotals
@@ -126,25 +119,3 @@ def test_a_factor_outside_its_bounds_looks_different() -> None:
     found = factor.figure([factored("a", 1.0), factored("b", 5000.0), factored("c", None)], 0.05, 1000)
     assert found["data"][0]["y"] == ["a", "b"]
     assert found["data"][0]["marker"]["symbol"] == ["circle", "x"]
-
-
-NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,30}", fullmatch=True)
-TEXTS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=20)
-
-
-@given(NAMES, TEXTS, TEXTS, st.integers(1, 65535), st.integers(0, 10**9))
-def test_whatever_the_form_holds_comes_back_out_of_its_spec(
-    name: str, host: str, user: str, port: int, rows: int
-) -> None:
-    """Quotes, backslashes and any script survive the way through TOML."""
-    spec = settings.parse(
-        toml(Draft(name=name, host=host, user=user, port=port, chunk_rows=rows)), Path("pipeline.toml")
-    )
-    assert (spec.name, spec.source.host, spec.source.user, spec.source.port) == (name, host, user, port)
-    assert spec.snapshot.chunk_rows == rows
-
-
-@pytest.mark.parametrize("text", ["shop.*\n!shop.audit_*", "shop.*, !shop.audit_*", "  shop.*   !shop.audit_* \n"])
-def test_globs_come_by_lines_commas_or_blanks(text: str) -> None:
-    """However they are typed."""
-    assert globs(text) == ["shop.*", "!shop.audit_*"]

@@ -1,0 +1,105 @@
+"""Drafts of pipelines and saved connections, on disk in the home folder: any browser goes on where another one left.
+
+Neither holds a secret: passwords are named by the variable or the file that they are in.
+"""
+
+import json
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import streamlit as st
+
+from app.parts import home
+from app.view.draft import Draft, first_spec, from_dict
+from engine import clock
+from engine.directory import write_atomically
+
+_ID = re.compile(r"[0-9a-f]{8}")
+CONNECTION_KEYS = ("host", "port", "user", "password_env", "password_file", "tls", "tls_ca", "connect_timeout_s")
+
+
+@st.cache_resource
+def _lock() -> Lock:
+    return Lock()
+
+
+def folder() -> Path:
+    """Where the drafts are."""
+    return home.home() / ".drafts"
+
+
+def new_id() -> str:
+    """An id that no draft has."""
+    return uuid.uuid4().hex[:8]
+
+
+def load(identity: str) -> Draft:
+    """The draft of that id; a new one when there is none, or it cannot be understood."""
+    if not _ID.fullmatch(identity):
+        identity = new_id()
+    try:
+        return from_dict(json.loads((folder() / f"{identity}.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Draft(identity, first_spec())
+
+
+def kept() -> list[Draft]:
+    """All drafts on disk, the one changed last first."""
+    names = [path.stem for path in folder().glob("*.json") if _ID.fullmatch(path.stem)]
+    return sorted((draft for draft in map(load, names) if draft.changed), key=lambda d: d.changed, reverse=True)
+
+
+def change(identity: str, how: Callable[[Draft], Draft]) -> Draft:
+    """Change a draft on disk, one change after the other; the new draft."""
+    with _lock():
+        before = load(identity)
+        after = how(before)
+        if after != before or not after.changed:
+            after = replace(after, changed=clock.utc_text())
+            folder().mkdir(parents=True, exist_ok=True)
+            write_atomically(folder() / f"{identity}.json", json.dumps(after.as_dict(), indent=1, ensure_ascii=False))
+    return after
+
+
+def discard(identity: str) -> None:
+    """Forget a draft."""
+    if _ID.fullmatch(identity):
+        with suppress(FileNotFoundError):
+            (folder() / f"{identity}.json").unlink()
+
+
+def _connections_file() -> Path:
+    return home.home() / "connections.json"
+
+
+def connections() -> dict[str, dict[str, Any]]:
+    """Saved connections by name: the keys of a spec's source that say where it is and how to log in."""
+    try:
+        found = json.loads(_connections_file().read_text(encoding="utf-8"))
+        return {
+            str(name): {key: told[key] for key in CONNECTION_KEYS if key in told}
+            for name, told in sorted(found.items())
+        }
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
+
+
+def save_connection(name: str, source: Mapping[str, Any]) -> None:
+    """Keep a connection by that name."""
+    _write({**connections(), name: {key: source[key] for key in CONNECTION_KEYS if source.get(key) is not None}})
+
+
+def forget_connection(name: str) -> None:
+    """Remove a saved connection; pipelines and drafts keep their own copy of it."""
+    _write({other: told for other, told in connections().items() if other != name})
+
+
+def _write(found: Mapping[str, Any]) -> None:
+    home.home().mkdir(parents=True, exist_ok=True)
+    write_atomically(_connections_file(), json.dumps(found, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,126 @@
+"""Work that takes longer than a moment, done beside the page: its progress is shown, it can be left, and its result is kept.
+
+A page asks for a result by its key at each drawing. The first one to ask starts the work in a thread; while it runs the page is
+drawn whole, with a line that counts the seconds, and is drawn again when the result is there. All browsers share results.
+"""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import datetime
+from threading import Lock
+from typing import Any, TypeVar
+
+import streamlit as st
+
+from app.parts.refresh import refreshing
+from app.view import words
+from engine import clock
+from engine.errors import TidemarkError
+
+T = TypeVar("T")
+_PATIENCE_S = 0.3
+"""What is done so quickly is waited for: nothing flickers."""
+_MOST = 60
+
+
+@dataclass
+class _Job:
+    future: "Future[Any]"
+    started: float = field(default_factory=time.monotonic)
+    ended: datetime | None = None
+
+    def end(self, _: object) -> None:
+        self.ended = clock.utc_now()
+
+
+class _Jobs:
+    """Jobs by key, the oldest forgotten when there are too many."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(8, thread_name_prefix="job")
+        self._jobs: dict[str, _Job] = {}
+        self._lock = Lock()
+
+    def get(self, key: str) -> _Job | None:
+        return self._jobs.get(key)
+
+    def start(self, key: str, work: Callable[[], Any]) -> _Job:
+        with self._lock:
+            if key not in self._jobs:
+                job = self._jobs[key] = _Job(self._pool.submit(work))
+                job.future.add_done_callback(job.end)
+                for old in [k for k, job in self._jobs.items() if job.future.done()][: len(self._jobs) - _MOST]:
+                    del self._jobs[old]
+            return self._jobs[key]
+
+    def forget(self, key: str) -> None:
+        with self._lock:
+            self._jobs.pop(key, None)
+
+
+@st.cache_resource
+def _jobs() -> _Jobs:
+    return _Jobs()
+
+
+def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | None:
+    """What the work returned. None while it runs: then its progress stands where this is called.
+
+    Raises the TidemarkError that it raised, and one that names whatever else it raised.
+    """
+    job = _jobs().start(key, work)
+    wait([job.future], _PATIENCE_S)
+    if job.future.done():
+        try:
+            found: T = job.future.result()
+        except TidemarkError:
+            raise
+        except Exception as error:
+            raise TidemarkError(
+                f"{label} failed: {type(error).__name__}: {error}",
+                detail="Nothing was changed, here or on the source.",
+                hint="Correct what is named and try again.",
+            ) from error
+        return found
+    _progress(key, label, note)
+    return None
+
+
+def start(key: str, work: Callable[[], object]) -> None:
+    """Begin the work, unless it is under way or done."""
+    _jobs().start(key, work)
+
+
+def known(key: str) -> bool:
+    """Whether there is such a job, done or not."""
+    return _jobs().get(key) is not None
+
+
+def ended(key: str) -> str:
+    """When it was done: a time of day in UTC, `—` while it is not."""
+    job = _jobs().get(key)
+    return words.time_of_day(job.ended if job else None)
+
+
+def running(key: str) -> bool:
+    """Whether such a job is under way."""
+    job = _jobs().get(key)
+    return job is not None and not job.future.done()
+
+
+def forget(*keys: str) -> None:
+    """Do the work anew when it is asked for next."""
+    for key in keys:
+        _jobs().forget(key)
+
+
+@refreshing(0.5)
+def _progress(key: str, label: str, note: str) -> None:
+    job = _jobs().get(key)
+    if job is None or job.future.done():
+        st.rerun()
+    took = words.duration(round(time.monotonic() - job.started))
+    st.status(f"{label} · {took}", state="running")
+    st.caption(note or "It goes on when you leave this page.")

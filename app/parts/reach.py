@@ -1,0 +1,127 @@
+"""What the new pipeline's steps ask of the source: functions for threads, each with a connection of its own that it closes."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from app.parts import home
+from app.view.draft import Draft
+from app.view.picking import Badge, risks, shaped
+from app.view.template import toml
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.plan.chunks import Plan
+from engine.plan.planner import plan_tables
+from engine.plan.speed import bytes_per_s
+from engine.settings import Snapshot, Spec, parse
+from engine.source.catalog import captured_tables
+from engine.source.connect import Connection, Server, describe, open_connection, query
+from engine.source.endpoint import endpoint_of
+from engine.source.preflight import Preflight, run_preflight, server_preflight
+from engine.source.survey import Surveyed, survey
+
+EVERYTHING = "*.*"
+PlanKey = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """Who answered a connection test. tls: the cipher, empty in the clear. sees: how many tables the user may read."""
+
+    server: Server
+    account: str
+    tls: str
+    host: str
+    databases: int
+    tables: int
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The catalogue: every table, and the risks of each."""
+
+    tables: list[Surveyed]
+    risks: dict[str, list[Badge]]
+
+
+@dataclass
+class Planned:
+    """Tables with their plans by (table, rules): an edit of one table asks the server about that one alone."""
+
+    tables: list[Table] = field(default_factory=list)
+    plans: dict[PlanKey, Plan | TidemarkError] = field(default_factory=dict)
+    speed: float | None = None
+
+
+def spec_of(draft: Draft) -> Spec:
+    """The draft as the engine reads it, with a name and all tables where it has none yet. Raises SpecError."""
+    whole = draft if draft.name else draft.put("name", value="draft")
+    if not whole.get("source", "tables"):
+        whole = whole.put("source", "tables", value=[EVERYTHING])
+    return parse(toml(whole.spec), home.home() / whole.name / "pipeline.toml")
+
+
+@contextmanager
+def _connected(spec: Spec) -> Iterator[Connection]:
+    with closing(open_connection(endpoint_of(spec.source))) as connection:
+        yield connection
+
+
+def greet(spec: Spec) -> Greeting:
+    """Log in and ask who is there. Raises SpecError, PreflightError or TransientError."""
+    with _connected(spec) as connection:
+        server = describe(connection)
+        (who,) = query(connection, "SELECT CURRENT_USER() AS account, @@hostname AS host")
+        cipher = [row["Value"] for row in query(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")]
+        (seen,) = query(
+            connection,
+            "SELECT COUNT(*) AS n, COUNT(DISTINCT TABLE_SCHEMA) AS d FROM information_schema.TABLES WHERE TABLE_TYPE = "
+            "'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')",
+        )
+        return Greeting(server, who["account"], (cipher or [""])[0], who["host"], int(seen["d"]), int(seen["n"]))
+
+
+def preflight(spec: Spec, *, chosen: bool) -> Preflight:
+    """What `check` checks; of the server alone as long as no table is chosen."""
+    endpoint, first = endpoint_of(spec.source), spec.first_server_id()
+    if not chosen:
+        return server_preflight(endpoint, spec.source, first)
+    return run_preflight(endpoint, spec.source, first, lambda t: shaped(t, spec.shaping(t.database, t.name)))
+
+
+def surveyed(spec: Spec) -> Seen:
+    """Every table that the user may see."""
+    with _connected(spec) as connection:
+        found = survey(connection, describe(connection))
+    return Seen(found, risks(found))
+
+
+def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
+    """By what a table's plan is known: its name, and the rules that it is cut by."""
+    return table.full_name, snapshot.rules(table.database, table.name).model_dump_json()
+
+
+def plan(spec: Spec, planned: Planned) -> Planned:
+    """The plans that are not known yet, and how fast the source is read, measured once. Raises as `plan_tables`."""
+    with _connected(spec) as connection:
+        if not planned.tables:
+            null_dates = spec.source.invalid_dates == "null"
+            planned.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
+        missing = [t for t in planned.tables if rules_key(t, spec.snapshot) not in planned.plans]
+        stopped: dict[str, TidemarkError] = {}
+        made = {p.table: p for p in plan_tables(connection, missing, spec.snapshot, stopped=stopped)}  # type: ignore[arg-type]
+        for table in missing:
+            name = table.full_name
+            planned.plans[rules_key(table, spec.snapshot)] = made.get(name) or stopped[name]
+        if planned.speed is None and made:
+            pairs = [(t, made[t.full_name]) for t in missing if t.full_name in made]
+            planned.speed = bytes_per_s(connection, [t for t, _ in pairs], [p for _, p in pairs])
+    return planned
+
+
+def key_of(draft: Draft, *more: object) -> str:
+    """A job's key: all that says where the source is and how to log in, and what else matters."""
+    told = [draft.fingerprint("Connect"), *more]
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:20]

@@ -1,0 +1,43 @@
+"""The table picker as a component: it keeps search, folds and focus in the browser, and tells Python each click once."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+_HERE = Path(__file__).parent
+_TREE = st.components.v2.component(
+    "tidemark_table_tree",
+    html='<div id="tree"></div>\n',
+    css=(_HERE / "table_tree.css").read_text(encoding="utf-8"),
+    js=(_HERE / "table_tree.js").read_text(encoding="utf-8"),
+)
+Click = tuple[str, Any, bool]
+"""`("tables", [[database, table], …], chosen)`, `("database", name, chosen)` or `("glob", glob, included)`."""
+
+
+def table_tree(
+    databases: Sequence[tuple[str, list[list[Any]]]],
+    shown: str,
+    *,
+    key: str,
+    on_clicks: Callable[[list[Click]], None],
+    on_show: Callable[[str], None],
+) -> None:
+    """The tree. on_clicks gets what was clicked since it last was told; on_show the full name of a table to look at."""
+    done: dict[str, int] = st.session_state.setdefault(f"{key} acted on", {})
+
+    def clicked() -> None:
+        told = (st.session_state.get(key) or {}).get("clicks") or {"mount": "", "log": []}
+        new = [entry for entry in told["log"] if entry[0] > done.get(told["mount"], 0)]
+        if new:
+            done[told["mount"]] = new[-1][0]
+            on_clicks([(kind, names, bool(on)) for _, kind, names, on in new])
+
+    def asked() -> None:
+        if name := (st.session_state.get(key) or {}).get("shown"):
+            on_show(name)
+
+    data = {"databases": databases, "ack": done, "open": shown}
+    _TREE(key=key, data=data, on_clicks_change=clicked, on_shown_change=asked)

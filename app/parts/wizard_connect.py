@@ -1,0 +1,266 @@
+"""Step 1: where the source is and how to log in; tested by asking the server who it is."""
+
+import os
+from functools import partial
+
+import streamlit as st
+
+from app.parts import drafts, jobs, messages, reach, wizard
+from app.view import words
+from app.view.draft import Draft, name_fault, variable_fault
+from engine.errors import TidemarkError
+
+_TLS = {
+    "preferred": "Preferred: TLS where the server offers it",
+    "required": "Required: always TLS, any certificate",
+    "verify": "Verify: TLS, and the certificate must be good",
+    "off": "Off: in the clear",
+}
+_NEW = ""
+_MODES = ("Variable", "File", "None")
+
+
+def page(draft: Draft) -> None:
+    """The form on the left, what the server answered on the right."""
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        name = wizard.text(
+            "Pipeline name",
+            draft,
+            "name",
+            placeholder="shop",
+            help="Letters, digits, - and _; also the name of the pipeline's folder",
+        )
+        fault = name_fault(name, wizard.taken()) if name else ""
+        with st.container():  # its place is kept: nothing below is drawn anew when it comes and goes
+            if fault:
+                st.markdown(f":red[:material/error:] {words.escape(fault)}")
+        _saved(draft)
+        _address(draft)
+        _password(draft)
+        _tls(draft)
+    with right:
+        _test(draft)
+    missing = name_fault(name, wizard.taken())
+    wizard.foot(draft, "Connect", ready=not missing, why=missing)
+
+
+def _saved(draft: Draft) -> None:
+    found = drafts.connections()
+    pick, save = st.columns([3, 1], vertical_alignment="bottom")
+    wanted = draft.connection if draft.connection in found else _NEW
+    key = wizard.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
+    pick.selectbox(
+        "Saved connection",
+        [_NEW, *found],
+        index=[_NEW, *found].index(wanted),
+        format_func=lambda one: f"{one} ({found[one].get('host')}:{found[one].get('port', 3306)})" if one else "None",
+        key=key,
+        on_change=_pick,
+        args=(draft.id, key),
+        help="Kept in this console's home folder, for all its pipelines; never with a password",
+        disabled=not found,
+    )
+    with save, st.popover("Save", icon=":material/bookmark:", width="stretch", key="keep-connection"):
+        st.markdown("Keep host, port, user, TLS and the password's reference under a name.", width=320)
+        name = st.text_input("Connection name", draft.connection or draft.name, key=f"{draft.id} connection-name")
+        st.button(
+            "Save connection",
+            type="primary",
+            key="save-connection",
+            disabled=not name,
+            on_click=_save,
+            args=(draft.id, f"{draft.id} connection-name"),
+        )
+        if draft.connection in found:
+            st.button(
+                f"Forget {draft.connection}",
+                icon=":material/delete:",
+                key="forget-connection",
+                on_click=drafts.forget_connection,
+                args=(draft.connection,),
+            )
+
+
+def _pick(identity: str, key: str) -> None:
+    name = st.session_state[key]
+    told = drafts.connections().get(name, {})
+
+    def taken_over(draft: Draft) -> Draft:
+        source = {
+            k: v for k, v in draft.get("source", default={}).items() if k not in drafts.CONNECTION_KEYS or not told
+        }
+        return draft.put("source", value={**told, **source})
+
+    drafts.change(identity, lambda draft: _named(taken_over(draft), name))
+
+
+def _named(draft: Draft, name: str) -> Draft:
+    return Draft(draft.id, draft.spec, name, draft.step, draft.found, draft.changed)
+
+
+def _save(identity: str, key: str) -> None:
+    name = (st.session_state.get(key) or "").strip()
+    if name:
+        drafts.save_connection(name, drafts.load(identity).get("source", default={}))
+        drafts.change(identity, lambda draft: _named(draft, name))
+
+
+def _address(draft: Draft) -> None:
+    left, middle, right = st.columns([3, 1.3, 2])
+    with left:
+        wizard.text("Host", draft, "source", "host", placeholder="db.example.com")
+    with middle:
+        wizard.number("Port", draft, "source", "port", default=3306, min_value=1, max_value=65535, step=1)
+    with right:
+        wizard.text("User", draft, "source", "user")
+
+
+def _password(draft: Draft) -> None:
+    source = draft.get("source", default={})
+    now = "File" if source.get("password_file") else "Variable" if source.get("password_env") else None
+    key = f"{draft.id} password-mode"
+    kind, value = st.columns([2, 3], vertical_alignment="top")
+    with kind:
+        mode = st.segmented_control("Password from", _MODES, default=now or "Variable", key=key, required=True)
+    with value:
+        if mode == "File":
+            wizard.text(
+                "Path of the file",
+                draft,
+                "source",
+                "password_file",
+                placeholder="/run/secrets/shop",
+                help="Its text is the password; a newline at its end does not count",
+            )
+        elif mode == "Variable":
+            _variable(draft)
+        else:
+            st.text_input("Password", "none: the account has no password", disabled=True, key=f"{draft.id} none")
+    _only(draft, mode or "Variable")
+
+
+def _variable(draft: Draft) -> None:
+    name = draft.get("source", "password_env", default="")
+    key = wizard.synced(f"{draft.id} password-env", name, partial(_keep_variable, draft.id))
+    st.text_input(
+        "Name of the environment variable",
+        name,
+        key=key,
+        placeholder="SHOP_PASSWORD",
+        on_change=_keep_variable,
+        args=(draft.id, key),
+        help="A variable of this console's own environment. The password itself is never kept anywhere.",
+    )
+    if fault := st.session_state.pop(f"{draft.id} variable-fault", ""):
+        st.markdown(f":small[:red[:material/error: {words.escape(fault)}]]")
+    elif name and name not in os.environ:
+        st.markdown(
+            f":small[:orange[:material/warning: {words.escape(name)} is not set in this console.] Export it and start the console "
+            "again, or name another one.]"
+        )
+    elif name:
+        st.caption(":green[:material/check:] set in this console")
+
+
+def _keep_variable(identity: str, key: str) -> None:
+    name = (st.session_state[key] or "").strip()
+    if fault := variable_fault(name):
+        st.session_state[f"{identity} variable-fault"] = fault
+        return
+    drafts.change(identity, lambda draft: draft.put("source", "password_env", value=name or None))
+
+
+def _only(draft: Draft, mode: str) -> None:
+    """One reference at a time: the other one goes once this one is chosen."""
+    other = {"File": ["password_env"], "Variable": ["password_file"], "None": ["password_env", "password_file"]}[mode]
+    source = draft.get("source", default={})
+    chosen = source.get("password_file" if mode == "File" else "password_env")
+    if any(source.get(name) for name in other) and (chosen or mode == "None"):
+        for name in other:
+            drafts.change(draft.id, lambda now, name=name: now.put("source", name, value=None))
+        st.rerun()
+
+
+def _tls(draft: Draft) -> None:
+    left, right = st.columns(2)
+    with left:
+        mode = wizard.choice("Encryption", draft, _TLS, "source", "tls", default="preferred")
+    with right:
+        if mode in ("required", "verify"):
+            wizard.text(
+                "Authority's certificate",
+                draft,
+                "source",
+                "tls_ca",
+                placeholder="the system's own authorities",
+                help="Path of a PEM file on this machine",
+            )
+
+
+def _test(draft: Draft) -> None:
+    st.markdown("**Connection test** :gray[logs in and asks the server who it is; reads nothing else]")
+    key = f"greet {reach.key_of(draft)}"
+    finding = draft.finding("Connect")
+    again = finding is not None or jobs.known(key)
+    if st.button(
+        "Test again" if again else "Test connection",
+        type="secondary" if again else "primary",
+        icon=":material/cable:",
+        key="test-connection",
+        disabled=jobs.running(key),
+    ):
+        jobs.forget(key)
+        jobs.start(key, lambda: reach.greet(reach.spec_of(draft)))
+        st.rerun()
+    if not jobs.known(key):
+        if finding:
+            colour, icon, _ = wizard.LOOKS[finding.outcome]
+            st.markdown(
+                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {wizard.found_at(finding.at)}]]"
+            )
+        else:
+            st.caption("Not tested yet. The next step connects too, and checks everything a run needs.")
+        return
+    try:
+        found = jobs.result(
+            key,
+            f"Connecting to {draft.get('source', 'host')}:{draft.get('source', 'port')}",
+            lambda: reach.greet(reach.spec_of(draft)),
+        )
+    except TidemarkError as problem:
+        messages.error(problem)
+        wizard.note(draft, "Connect", "fail", problem.message)
+        return
+    if found is not None:
+        _answered(draft, found)
+
+
+def _answered(draft: Draft, found: reach.Greeting) -> None:
+    flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[found.server.flavor]
+    version = ".".join(map(str, found.server.version))
+    known = wizard.note(draft, "Connect", "ok", f"{flavor} {version} answered as {found.account}.").finding("Connect")
+    tables = f"{words.plural(found.tables, 'table')} in {words.plural(found.databases, 'database')}"
+    with st.container(border=True, gap="small"):
+        st.markdown(f"#### :green[:material/check_circle: {flavor} {version} answered]", anchors=False)
+        facts = {
+            "Identity": found.server.identity,
+            "Host name": found.host,
+            "Version": found.server.version_text,
+            "Logged in as": found.account,
+            "Encryption": found.tls or "none: in the clear",
+            "Sees": tables,
+        }
+        for label, value in facts.items():
+            left, right = st.columns([2, 5], gap="small")
+            left.markdown(f":gray[{label}]")
+            right.markdown(words.escape(value))
+        if known:
+            st.caption(f"Asked {wizard.found_at(known.at)}")
+    if not found.tables:
+        messages.three_parts(
+            "This account sees no table.",
+            "Nothing could be copied with it.",
+            "Grant it SELECT; the next step shows the complete statements.",
+            amber=True,
+        )

@@ -1,0 +1,113 @@
+"""Step 7: what will run, in one look; and the button that starts it."""
+
+import streamlit as st
+
+from app.parts import drafts, home, messages, places, reach, wizard, wizard_preflight, wizard_target
+from app.view import words
+from app.view.checks import headline, outcome
+from app.view.draft import Draft, blockers, missing, unknowns
+from app.view.summary import facts, happens
+from app.view.template import toml
+from engine import settings
+from engine.directory import Directory, write_atomically
+from engine.errors import TidemarkError
+
+
+def page(draft: Draft) -> None:
+    """What will run and the buttons on the left; what happens then and the spec on the right."""
+    text = toml(draft.spec)
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.markdown("**What will run**")
+        with st.container(border=True, gap="small"):
+            for label, lines in facts(draft):
+                name, told = st.columns([1, 5], gap="small")
+                name.markdown(f":gray[{label}]")
+                told.markdown("  \n".join(map(words.escape, lines)))
+        with st.container():  # the place of the buttons below stays
+            draft = _checked(draft)
+            stands = blockers(draft, wizard.taken())
+            _open_ends(draft, stands)
+        _buttons(draft, text, whole=not missing(draft, wizard.taken()), ready=not stands)
+    with right:
+        st.markdown("**What happens then**")
+        st.markdown("\n".join(f"{n}. {words.escape(line)}" for n, line in enumerate(happens(draft), 1)))
+        with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+            st.markdown("**pipeline.toml** :gray[as the command line takes it]", width="content")
+            st.download_button(
+                "Download", text, "pipeline.toml", "application/toml", icon=":material/download:", key="download"
+            )
+        st.code(text, language="toml", height=380 if text.count("\n") > 16 else "content")
+    wizard.foot(draft, "Launch")
+
+
+def _checked(draft: Draft) -> Draft:
+    """The draft with what the preflight says of it as it is now; tables may have been chosen since it ran."""
+    if not draft.get("source", "tables"):
+        return draft
+    try:
+        spec = reach.spec_of(draft)
+        settings.password(spec.source)
+        draft = wizard_target.examined(draft, spec)
+        if draft.finding("Preflight") is None:
+            found = wizard_preflight.found(draft, spec)
+            if found is not None:
+                draft = wizard.note(draft, "Preflight", outcome(found), headline(found))
+    except TidemarkError as problem:
+        messages.error(problem)
+        draft = wizard.note(draft, "Preflight", "fail", problem.message)
+    return draft
+
+
+def _open_ends(draft: Draft, stands: list[tuple[str, str]]) -> None:
+    for icon, colour, some in ((":material/error:", "red", stands), (":material/warning:", "orange", unknowns(draft))):
+        for number, (step, why) in enumerate(some):
+            line, link = st.columns([5, 1], vertical_alignment="center")
+            line.markdown(f":{colour}[{icon}] {words.escape(why)}")
+            with link:
+                if st.button(step, type="tertiary", key=f"to {colour} {number}", help=f"Go to {step}"):
+                    wizard.go(draft, step)
+
+
+def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
+    with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
+        if not ready:
+            st.caption("What is red stands in the way of a launch.", width="content")
+        saving = st.button("Save without starting", key="save", icon=":material/save:", disabled=not whole)
+        launching = st.button(
+            "Launch", type="primary", icon=":material/rocket_launch:", key="launch", disabled=not ready
+        )
+    if not (saving or launching):
+        return
+    try:
+        spec = settings.parse(text, home.home() / draft.name / "pipeline.toml")
+        settings.password(spec.source)
+        where = _saved(draft, text)
+        if launching:
+            home.launch(where)
+    except TidemarkError as problem:
+        messages.error(problem)
+    except OSError as problem:
+        messages.three_parts(
+            f"The pipeline could not be saved or started: {problem}.",
+            "Nothing was read from the source.",
+            f"Look at {home.home()}: is there room, and may this user write there?",
+        )
+    else:
+        drafts.discard(draft.id)
+        st.session_state.pop("fresh draft", None)
+        places.go_live(draft.name)
+
+
+def _saved(draft: Draft, text: str) -> Directory:
+    """Write the spec where every console and the command line find it."""
+    where = Directory(home.home() / draft.name)
+    if where.spec.exists():
+        raise TidemarkError(
+            f"There is a pipeline called {draft.name} already.",
+            detail="It is left as it is.",
+            hint="Choose another name in the first step, or open that one and start it.",
+        )
+    where.root.mkdir(parents=True, exist_ok=True)
+    write_atomically(where.spec, text)
+    return where

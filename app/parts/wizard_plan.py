@@ -1,0 +1,213 @@
+"""Step 4: how each table will be cut, why, and how long the copy takes; chunk size and key can be changed."""
+
+import os
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import drafts, jobs, messages, reach, wizard
+from app.view import factor, planning, words
+from app.view.draft import Draft
+from engine import clock
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.plan.chunks import Plan
+from engine.settings import Spec
+
+_OWN = ""
+_COLUMNS = {
+    "Table": st.column_config.TextColumn(pinned=True),
+    "Strategy": st.column_config.TextColumn(
+        help="even: equal steps of the key, by arithmetic; uneven: the server walks the key; one: a single chunk",
+        width=70,
+    ),
+    "Factor": st.column_config.TextColumn(help="(max − min + 1) / rows of a number key", width=64),
+    "Chunks": st.column_config.TextColumn(width=64),
+    "Rows": st.column_config.TextColumn(width=60),
+    "Size": st.column_config.TextColumn(width=70),
+    "Rows a chunk": st.column_config.TextColumn(help="Expected; no chunk is ever more than twice as large", width=96),
+    "Time": st.column_config.TextColumn(help="Expected, with all readers on it", width=70),
+    "Set": st.column_config.TextColumn(help="It has a chunk size or a key of its own", width=54),
+    "Why": st.column_config.TextColumn(width="large"),
+}
+_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Rows", "Size", "Key", "Factor", "Why")
+
+
+@st.cache_resource
+def _planned(key: str) -> reach.Planned:  # noqa: ARG001 - what it is kept by
+    return reach.Planned()
+
+
+def page(draft: Draft) -> None:
+    """Plans by itself; an edit of one table plans that one again."""
+    if not draft.get("source", "tables"):
+        messages.nothing("No table is chosen", "Choose tables first; then their plan is here.")
+        if st.button("Choose tables", type="primary", key="choose"):
+            wizard.go(draft, "Tables")
+        wizard.foot(draft, "Plan")
+        return
+    base = reach.key_of(draft, draft.get("source", "tables"), draft.get("source", "invalid_dates"))
+    key = f"plan {reach.key_of(draft, draft.fingerprint('Plan'))}"
+    title, again = st.columns([4, 1], vertical_alignment="center")
+    title.markdown(
+        "**Plan** :gray[how each table is cut into chunks; made from statistics and the two ends of each key]"
+    )
+    with again, st.container(horizontal_alignment="right"):
+        if st.button("Plan again", icon=":material/refresh:", key="plan-again", disabled=jobs.running(key)):
+            _planned.clear(base)
+            jobs.forget(key)
+            st.rerun()
+    try:
+        spec = reach.spec_of(draft)
+        found = jobs.result(
+            key,
+            "Planning",
+            partial(reach.plan, spec, _planned(base)),
+            "Asks for the ends of each key, and times 50,000 rows once.",
+        )
+        if found is not None:
+            draft = _shown(draft, spec, found)
+            st.caption(f"Planned {jobs.ended(key)}")
+    except TidemarkError as problem:
+        messages.error(problem)
+        draft = wizard.note(draft, "Plan", "fail", problem.message)
+    wizard.foot(draft, "Plan")
+
+
+def _shown(draft: Draft, spec: Spec, found: reach.Planned) -> Draft:
+    plans = {table.full_name: found.plans[reach.rules_key(table, spec.snapshot)] for table in found.tables}
+    readers = planning.readers_of(spec, os.cpu_count() or 1)
+    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers)
+    sums = planning.sums(lines, found.speed, readers)
+    st.markdown(f"**{words.escape(sums)}**")
+    st.caption(
+        "Chunks go to readers as these become free, the table with the most left to do first. Time is by the speed that was just "
+        "measured here, on the first rows of the largest table."
+    )
+    pick = f"{draft.id} planned-table"
+    names = [line.table for line in lines]
+    left, right = st.columns([7, 3], gap="medium")
+    with left:
+        told = st.dataframe(
+            pd.DataFrame([planning.row(line) for line in lines]),
+            hide_index=True,
+            key=f"{draft.id} plan-rows {len(lines)}",
+            height=400 if len(lines) > 10 else "auto",
+            column_config=_COLUMNS,
+            column_order=None if any(line.own for line in lines) else _UNSET,
+            on_select="rerun",
+            selection_mode="single-row",
+            alt="Plan per table",
+        )
+        _follow(pick, f"{pick} row", names, [int(row) for row in told["selection"]["rows"]])
+        _factors(lines, spec)
+    with right:
+        by_name = {table.full_name: table for table in found.tables}
+        _editor(draft, spec, [by_name[name] for name in names], plans, pick)
+    unfit = [line.table for line in lines if line.plan is None]
+    outcome = "warn" if unfit else "ok"
+    return wizard.note(draft, "Plan", outcome, f"{', '.join(unfit[:3])} cannot be planned." if unfit else sums)
+
+
+def _follow(pick: str, seen: str, names: list[str], rows: list[int]) -> None:
+    """A row that was just chosen becomes the table of the editor; what was chosen there by keyboard stays otherwise."""
+    if rows and st.session_state.get(seen) != rows and rows[0] < len(names):
+        st.session_state[pick] = names[rows[0]]
+    st.session_state[seen] = rows
+
+
+def _factors(lines: list[planning.Line], spec: Spec) -> None:
+    lower, upper = spec.snapshot.even_factor_lower, spec.snapshot.even_factor_upper
+    drawn = planning.factored(lines, lower, upper, clock.utc_now())
+    if not drawn:
+        st.caption("No table has a number key with a known distribution factor.")
+        return
+    rest = sum(1 for line in lines if line.plan and line.plan.factor) - len(drawn)
+    tail = f"; {words.plural(rest, 'smaller table')} within the bounds not drawn" if rest else ""
+    st.markdown(f"**Distribution factor** :gray[within {lower:g} and {upper:g} chunks are even steps of the key{tail}]")
+    st.plotly_chart(
+        factor.figure(drawn, lower, upper),
+        key="draft-factor",
+        config={"displaylogo": False, "displayModeBar": False, "scrollZoom": False},
+        alt=f"Distribution factor of each table against {lower:g} to {upper:g}",
+    )
+
+
+def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan | TidemarkError], pick: str) -> None:
+    with st.container(border=True):
+        st.markdown("**All tables**")
+        wizard.number(
+            "Rows a chunk",
+            draft,
+            "snapshot",
+            "chunk_rows",
+            default=0,
+            min_value=0,
+            step=1000,
+            help="0: as many as fit 16 MiB by the table's average row. More chunks spread better, fewer cost less.",
+        )
+        with st.expander("Bounds of the distribution factor"):
+            wizard.number("Lower", draft, "snapshot", "even_factor_lower", default=0.05, min_value=0.0, format="%g")
+            wizard.number("Upper", draft, "snapshot", "even_factor_upper", default=1000.0, min_value=0.0, format="%g")
+    with st.container(border=True):
+        st.markdown("**One table**")
+        by_name = {table.full_name: table for table in tables}
+        if st.session_state.get(pick) not in by_name:
+            st.session_state[pick] = next(iter(by_name))
+        name = st.selectbox("Table", list(by_name), key=pick, help="Or choose a row of the plan")
+        _one(draft, spec, by_name[name], plans[name])
+
+
+def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> None:
+    path = ("snapshot", "tables", table.full_name)
+    rows = draft.get(*path, "chunk_rows", default=None)
+    usual = spec.snapshot.chunk_rows
+    key = wizard.synced(f"{draft.id} rows of {table.full_name}", rows, partial(_keep, draft.id, (*path, "chunk_rows")))
+    st.number_input(
+        "Rows a chunk",
+        min_value=0,
+        value=rows,
+        step=1000,
+        key=key,
+        placeholder=f"as all tables: {f'{usual:,}' if usual else 'by size'}",
+        on_change=_keep,
+        args=(draft.id, (*path, "chunk_rows"), key),
+        help="Empty: as all tables",
+    )
+    options = planning.keys_for(table)
+    now = spec.snapshot.rules(table.database, table.name).key or _OWN
+    key = wizard.synced(f"{draft.id} key of {table.full_name}", now, partial(_keep_key, draft.id, table.full_name))
+    names = list(dict.fromkeys([_OWN, *options, now]))
+    st.selectbox(
+        "Cut by",
+        names,
+        index=names.index(now),
+        format_func=lambda one: one or planning.own_key_label(table),
+        key=key,
+        on_change=_keep_key,
+        args=(draft.id, table.full_name, key),
+        help="Columns with an index whose values have an order",
+        disabled=not options and now == _OWN,
+    )
+    if isinstance(plan, Plan):
+        low = f"{plan.chunk_key[0]} from {plan.minimum} to {plan.maximum}" if plan.minimum is not None else ""
+        st.markdown(f":small[:gray[{words.escape(plan.reason)}]]")
+        if low:
+            st.markdown(f":small[:gray[{words.escape(low)}]]")
+    else:
+        messages.error(plan)
+
+
+def _keep(identity: str, path: tuple[str, ...], key: str) -> None:
+    drafts.change(identity, lambda draft: draft.put(*path, value=st.session_state[key]))
+
+
+def _keep_key(identity: str, table: str, key: str) -> None:
+    value = st.session_state[key] or None
+
+    def kept(draft: Draft) -> Draft:
+        draft = draft.put("snapshot", "chunk_key", table, value=None)
+        return draft.put("snapshot", "tables", table, "key", value=value)
+
+    drafts.change(identity, kept)

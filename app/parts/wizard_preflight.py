@@ -1,0 +1,106 @@
+"""Step 2: everything a run needs of its source, checked before a byte is read, with the SQL that mends what is missing."""
+
+import streamlit as st
+
+from app.parts import jobs, messages, reach, wizard
+from app.view import words
+from app.view.checks import headline, outcome, shown
+from app.view.draft import Draft
+from engine.errors import TidemarkError
+from engine.settings import Spec
+from engine.source.preflight import Check, Preflight, minimal_grants
+
+NEVER = (
+    ("LOCK TABLES", "reads are consistent without a lock"),
+    ("RELOAD", "no FLUSH is ever sent"),
+    ("SUPER", "and none of the rights that replaced it"),
+    ("INSERT, UPDATE, DELETE, CREATE, ALTER, DROP", "nothing is ever written to the source"),
+)
+
+
+def page(draft: Draft) -> None:
+    """Runs by itself when it has not seen these settings."""
+    chosen = bool(draft.get("source", "tables"))
+    key = _key(draft)
+    title, again = st.columns([4, 1], vertical_alignment="center")
+    title.markdown(
+        "**Preflight** :gray[a dry run: what a pipeline needs of the server"
+        + (" and of the chosen tables" if chosen else "; tables are checked when they are chosen")
+        + "]"
+    )
+    with again, st.container(horizontal_alignment="right"):
+        if st.button("Check again", icon=":material/refresh:", key="check-again", disabled=jobs.running(key)):
+            jobs.forget(key)
+            st.rerun()
+    try:
+        spec = reach.spec_of(draft)
+        result = found(draft, spec)
+    except TidemarkError as problem:
+        messages.error(problem)
+        draft = wizard.note(draft, "Preflight", "fail", problem.message)
+    else:
+        if result is not None:
+            draft = wizard.note(draft, "Preflight", outcome(result), headline(result))
+            _shown(draft, result, chosen=chosen)
+    wizard.foot(draft, "Preflight")
+
+
+def _key(draft: Draft) -> str:
+    return f"preflight {reach.key_of(draft, draft.fingerprint('Preflight'))}"
+
+
+def found(draft: Draft, spec: Spec) -> Preflight | None:
+    """The result for the draft as it is; None while it is being made. Raises as `run_preflight`."""
+    chosen = bool(draft.get("source", "tables"))
+    return jobs.result(_key(draft), "Checking the source", lambda: reach.preflight(spec, chosen=chosen))
+
+
+def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
+    colour, icon, _ = wizard.LOOKS[outcome(result)]
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.markdown(f"#### :{colour}[{icon} {words.escape(headline(result))}]", anchors=False)
+        failed, warned, passed = shown(result.checks)
+        for check in failed:
+            _trouble(check, "red", ":material/error:")
+        for check in warned:
+            _trouble(check, "orange", ":material/warning:")
+        st.caption(f"Checked {jobs.ended(_key(draft))}")
+        _passed(passed, opened=not failed and not warned)
+    with right:
+        _rights(draft, result, chosen=chosen)
+
+
+def _trouble(check: Check, colour: str, icon: str) -> None:
+    with st.container(border=True, gap="xsmall"):
+        st.markdown(f"**:{colour}[{icon}] {words.escape(check.name)}**")
+        for label, value in (("Expected", check.expected), ("Actual", check.actual), ("Why it matters", check.why)):
+            left, right = st.columns([1, 4], gap="small")
+            left.markdown(f":gray[{label}]")
+            right.markdown(words.escape(value))
+        if check.fix:
+            sql = check.fix.rstrip().endswith(";")
+            st.markdown(":gray[To mend it, run as an administrator]" if sql else ":gray[To mend it]")
+            st.code(check.fix, language="sql" if sql else None, wrap_lines=True)
+
+
+def _passed(passed: list[Check], *, opened: bool) -> None:
+    if not passed:
+        return
+    with st.expander(f"{words.plural(len(passed), 'check')} passed", icon=":material/check_circle:", expanded=opened):
+        lines = [f"| {' | '.join(map(words.escape, (c.name, c.actual, c.why)))} |" for c in passed]
+        st.markdown("\n".join(["| Check | Found | Why it matters |", "| --- | --- | --- |", *lines]))
+
+
+def _rights(draft: Draft, result: Preflight, *, chosen: bool) -> None:
+    st.markdown("**All rights that Tidemark ever needs** :gray[the complete statements]")
+    globs = draft.get("source", "tables", default=[]) if chosen else [reach.EVERYTHING]
+    st.code(
+        "\n".join(minimal_grants(draft.get("source", "user", default=""), result.server, globs)),
+        language="sql",
+        wrap_lines=True,
+    )
+    if not chosen:
+        st.caption("Once tables are chosen, SELECT is named for their databases alone.")
+    st.markdown("**Never asked for**")
+    st.markdown("  \n".join(f":gray[:material/block:] **{right}** :gray[{why}]" for right, why in NEVER))

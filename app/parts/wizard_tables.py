@@ -1,0 +1,201 @@
+"""Step 3: tables chosen by pointing: a tree, globs with what they match, columns and risks of a table, totals."""
+
+import os
+from functools import partial
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import drafts, jobs, messages, reach, wizard
+from app.parts.table_tree import Click, table_tree
+from app.view import picking, words
+from app.view.draft import Draft
+from app.view.planning import readers_of
+from engine.errors import TidemarkError
+from engine.settings import Shaping, Spec
+from engine.source.survey import Surveyed
+
+_GLOBS, _DETAILS = "Globs", "Columns and risks"
+_TONES = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
+
+
+def page(draft: Draft) -> None:
+    """Reads the catalogue once a connection; searching and clicking ask the server nothing."""
+    key = f"survey {reach.key_of(draft)}"
+    try:
+        spec = reach.spec_of(draft)
+        found = jobs.result(key, "Reading the catalogue", lambda: reach.surveyed(spec))
+    except TidemarkError as problem:
+        messages.error(problem)
+        if st.button("Try again", icon=":material/refresh:", key="again"):
+            jobs.forget(key)
+            st.rerun()
+        wizard.foot(draft, "Tables")
+        return
+    if found is not None:
+        _head(key, found.tables)
+        if found.tables:
+            _chooser(draft, spec, found)
+        else:
+            messages.nothing(
+                "This account sees no table",
+                f"Grant {spec.source.user} SELECT on what is to be copied (the preflight shows the statements), then read again.",
+            )
+    chosen = bool(draft.get("source", "tables"))
+    wizard.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
+
+
+def _head(key: str, found: list[Surveyed]) -> None:
+    left, right = st.columns([4, 1], vertical_alignment="center")
+    databases = len({one.table.database for one in found})
+    many = f"{words.plural(len(found), 'table')} in {words.plural(databases, 'database')}"
+    told = f"{many}; rows and sizes are the server's estimates, read {jobs.ended(key)}"
+    left.markdown(f"**Tables** :gray[{words.escape(told)}]")
+    with right, st.container(horizontal_alignment="right"):
+        if st.button("Read again", icon=":material/refresh:", key="read-again", help="Reads the catalogue anew"):
+            jobs.forget(key)
+            st.rerun()
+
+
+def _chooser(draft: Draft, spec: Spec, seen: reach.Seen) -> None:
+    found = seen.tables
+    everything = [(one.table.database, one.table.name) for one in found]
+    globs: list[str] = draft.get("source", "tables", default=[])
+    every = (
+        {one.table.full_name: spec.shaping(one.table.database, one.table.name) for one in found} if spec.tables else {}
+    )
+    shapings = {name: shaping for name, shaping in every.items() if shaping.model_fields_set}
+    shown_key, side_key = f"{draft.id} shown-table", f"{draft.id} side"
+    left, right = st.columns([7, 3], gap="medium")
+    with left:
+        table_tree(
+            picking.tree(found, seen.risks, globs, shapings),
+            st.session_state.get(shown_key, ""),
+            key=f"{draft.id} tree",
+            on_clicks=lambda clicks: _clicked(draft.id, everything, clicks),
+            on_show=lambda name: st.session_state.update({shown_key: name, side_key: _DETAILS}),
+        )
+        readers = readers_of(spec, os.cpu_count() or 1)
+        total = picking.totals(found, globs, spec.snapshot, readers)
+        st.markdown(f"**{words.escape(picking.totals_line(total, readers))}**")
+    with right:
+        names = [one.table.full_name for one in found]
+        shown = st.session_state.get(shown_key, "")
+        one = next((one for one in found if one.table.full_name == shown), None)
+        globs_tab, table_tab = st.tabs([_GLOBS, _DETAILS], key=side_key, on_change="rerun")
+        with globs_tab:
+            _rules(draft, globs, everything)
+        with table_tab:
+            _details(draft, names, one, shown_key, shapings)
+
+
+def _clicked(identity: str, everything: list[picking.Name], clicks: list[Click]) -> None:
+    def carried_out(draft: Draft) -> Draft:
+        globs = draft.get("source", "tables", default=[])
+        for kind, what, on in clicks:
+            if kind == "glob":
+                globs = picking.with_glob(globs, what, on=on)
+            elif kind == "database":
+                globs = picking.database_toggled(globs, everything, what, on=on)
+            else:
+                globs = picking.toggled(globs, everything, {(d, t) for d, t in what}, on=on)
+        return draft.put("source", "tables", value=globs)
+
+    drafts.change(identity, carried_out)
+
+
+def _rules(draft: Draft, globs: list[str], everything: list[picking.Name]) -> None:
+    st.caption(
+        "What the spec says: globs over database.table; ! excludes, a later one wins. Clicks in the tree edit them; a search with "
+        "\\* or ? can be kept as one."
+    )
+    found = picking.rules(globs, everything)
+    if not found:
+        st.caption("None yet.")
+    with st.container(height=420 if len(found) > 8 else "content", border=bool(found), gap=None, key="rules"):
+        for number, rule in enumerate(found):
+            left, right = st.columns([5, 1], vertical_alignment="center")
+            verb = "leaves out" if rule.glob.startswith("!") else "takes"
+            rest = f", {rule.tables - rule.decides:,} overruled" if rule.decides < rule.tables else ""
+            left.markdown(f"`{rule.glob}`  \n:small[:gray[{verb} {words.plural(rule.decides, 'table')}{rest}]]")
+            right.button(
+                "",
+                icon=":material/close:",
+                key=f"{draft.id} rule {number} {rule.glob}",
+                type="tertiary",
+                help=f"Remove {rule.glob}",
+                on_click=_removed,
+                args=(draft.id, rule.glob),
+            )
+
+
+def _removed(identity: str, glob: str) -> None:
+    def without(draft: Draft) -> Draft:
+        return draft.put("source", "tables", value=[g for g in draft.get("source", "tables", default=[]) if g != glob])
+
+    drafts.change(identity, without)
+
+
+def _details(
+    draft: Draft, names: list[str], one: Surveyed | None, shown_key: str, shapings: dict[str, Shaping]
+) -> None:
+    st.selectbox("Table", names, index=None, key=shown_key, placeholder="Choose one, or click a name in the tree")
+    if one is None:
+        st.caption("Here a table's columns can be left out or masked, and its risks are told.")
+        return
+    table, shaping = one.table, shapings.get(one.table.full_name, Shaping())
+    found = picking.badges(one, picking.shaped(table, shaping))
+    for badge in found:
+        st.markdown(f":{badge.tone}[{_TONES[badge.tone]} **{badge.label}**] :small[{words.escape(badge.meaning)}]")
+        if badge.fix:
+            st.code(badge.fix, language="sql" if badge.fix.endswith(";") else None, wrap_lines=True)
+    if not found:
+        st.markdown(":green[:material/check_circle:] :small[no risk is known]")
+    free = [column.name for column in table.columns if column.name not in table.key]
+    _columns(draft, table.full_name, free, "exclude", "Leave out", "Nothing of them is published")
+    masked = [name for name in free if name not in (shaping.exclude or ())]
+    _columns(draft, table.full_name, masked, "mask", "Mask", "Their SHA-256 is published instead of the value")
+    if table.key:
+        st.caption(words.escape(f"Key columns ({', '.join(table.key)}) are always published as they are."))
+    rows = [
+        {
+            "Column": column.name,
+            "Type": column.type + (" unsigned" if column.unsigned else ""),
+            "Key": "key" if column.name in table.key else "",
+            "Published": _published(column.name, shaping),
+        }
+        for column in table.columns
+    ]
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key=f"{draft.id} columns",
+        height=220 if len(rows) > 5 else "auto",
+        alt=f"Columns of {table.full_name}",
+    )
+
+
+def _published(name: str, shaping: Shaping) -> str:
+    if name in (shaping.exclude or ()):
+        return "no"
+    return "masked" if name in (shaping.mask or {}) else "yes"
+
+
+def _columns(draft: Draft, table: str, names: list[str], rule: str, label: str, meaning: str) -> None:
+    value = draft.get("tables", table, rule, default=[])
+    now = [name for name in (value if isinstance(value, list) else list(value)) if name in names]
+    key = wizard.synced(f"{draft.id} {rule} {table}", now, partial(_keep_columns, draft.id, table, rule))
+    st.multiselect(
+        label,
+        names,
+        now,
+        key=key,
+        help=meaning,
+        placeholder="No column",
+        on_change=_keep_columns,
+        args=(draft.id, table, rule, key),
+    )
+
+
+def _keep_columns(identity: str, table: str, rule: str, key: str) -> None:
+    drafts.change(identity, lambda draft: draft.put("tables", table, rule, value=list(st.session_state[key]) or None))

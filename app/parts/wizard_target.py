@@ -1,0 +1,331 @@
+"""Steps 5 and 6: where the rows go and from when on, and the Spark that reads them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.parts import drafts, home, jobs, messages, reach, wizard
+from app.view import words
+from app.view.draft import Draft
+from app.view.template import toml
+from engine.errors import TidemarkError, from_dict
+from engine.settings import Spec
+
+_STARTS = {
+    "initial": "Copy everything, then follow changes",
+    "snapshot": "Copy everything, then end",
+    "latest": "Follow from now on, copy nothing",
+    "earliest": "Follow from the oldest binlog there is, copy nothing",
+    "timestamp:": "Follow from a time",
+    "position:": "Follow from a binlog position",
+    "gtid:": "Follow behind a GTID set",
+}
+_ARGUMENTS = {
+    "timestamp:": ("Time, UTC", "2026-01-31T00:00:00Z"),
+    "position:": ("File and offset", "mysql-bin.000003:4"),
+    "gtid:": ("GTID set", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"),
+}
+_PLACES = ("This machine", "Cluster or Connect server")
+_TRY_S = 400.0
+
+
+def destination(draft: Draft) -> None:
+    """The lake's folder, what is published, where to begin."""
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.markdown("**Destination** :gray[Delta tables, a mirror and a change log for each source table]")
+        wizard.text(
+            "Folder of the lake",
+            draft,
+            "sink",
+            "path",
+            help="Relative to the pipeline's folder, or absolute; shared when Spark is remote",
+        )
+        wizard.number(
+            "Seconds between merges into the mirror",
+            draft,
+            "sink",
+            "merge_interval_s",
+            default=10.0,
+            min_value=0.0,
+            step=5.0,
+            format="%g",
+            help="The change log is written at once; the mirror follows so often. Seldom merges cost less.",
+        )
+        _start(draft)
+    with right:
+        try:
+            spec = reach.spec_of(draft)
+        except TidemarkError as problem:
+            messages.error(problem)
+            draft = wizard.note(draft, "Destination", "fail", problem.message)
+        else:
+            draft = _folder(draft, spec)
+    wizard.foot(draft, "Destination")
+
+
+def _start(draft: Draft) -> None:
+    mode, colon, argument = str(draft.get("source", "startup", default="initial")).partition(":")
+    # A mode that wants an argument is kept with it; until then it is only on the page.
+    mode = st.session_state.get(f"{draft.id} start-wanted") or mode + colon
+    key = wizard.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
+    text_key = f"{draft.id} start-at {mode}"
+    modes = list(_STARTS)
+    chosen = st.selectbox(
+        "Begin",
+        modes,
+        index=modes.index(mode),
+        format_func=_STARTS.__getitem__,
+        key=key,
+        on_change=_keep_start,
+        args=(draft.id, key, ""),
+    )
+    if chosen in _ARGUMENTS:
+        label, example = _ARGUMENTS[chosen]
+        st.text_input(
+            label,
+            argument,
+            key=text_key,
+            placeholder=example,
+            on_change=_keep_start,
+            args=(draft.id, key, text_key),
+        )
+        if not st.session_state.get(text_key):
+            st.caption("Until it is given, the draft keeps what it had.")
+
+
+def _keep_start(identity: str, key: str, text_key: str) -> None:
+    mode = st.session_state[key]
+    argument = (st.session_state.get(text_key) or "").strip() if text_key else ""
+    waits = mode in _ARGUMENTS and not argument
+    st.session_state[f"{identity} start-wanted"] = mode if waits else ""
+    if not waits:
+        value = mode + argument if mode in _ARGUMENTS else mode
+        drafts.change(identity, lambda draft: draft.put("source", "startup", value=value))
+
+
+def examined(draft: Draft, spec: Spec) -> Draft:
+    """The draft with what this machine can say of the folder; a remote Spark's workers must see it under the same path."""
+    path = spec.sink.path
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        return wizard.note(draft, "Destination", "fail", f"{there} cannot be written to.")
+    if path.is_dir() and any(path.iterdir()):
+        return wizard.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
+    return wizard.note(draft, "Destination", "ok", f"{path} can be written to.")
+
+
+def _folder(draft: Draft, spec: Spec) -> Draft:
+    path = spec.sink.path
+    st.markdown("**What becomes of it**")
+    tree = "├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log"
+    st.code(f"{path}\n{tree}", language=None, wrap_lines=True)
+    draft = examined(draft, spec)
+    found = draft.finding("Destination")
+    if found is not None and found.outcome == "fail":
+        messages.three_parts(
+            found.text, "Nothing could be published there.", "Choose another folder, or give this user the right."
+        )
+    elif found is not None and found.outcome == "warn":
+        messages.three_parts(
+            found.text,
+            "Tables of the same names in it would be written to by this pipeline.",
+            "Choose another folder, unless you mean to add to this one.",
+            amber=True,
+        )
+    else:
+        free = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists())).free
+        st.markdown(f":green[:material/check_circle:] can be written · {words.size(free)} free")
+    return draft
+
+
+def spark(draft: Draft) -> None:
+    """Local or remote, its settings, and a button that tries it."""
+    left, right = st.columns([3, 2], gap="large")
+    master = str(draft.get("spark", "master", default="local[*]"))
+    with left:
+        st.markdown("**Spark** :gray[runs the readers; nothing else of the pipeline depends on where]")
+        key = f"{draft.id} spark-place"
+        local = master.startswith("local")
+        place = st.segmented_control(
+            "Where it runs", _PLACES, default=_PLACES[0 if local else 1], key=key, required=True
+        )
+        if place == _PLACES[0]:
+            _local(draft, master if local else "local[*]", switched=not local)
+        else:
+            _remote(draft, "" if local else master)
+        _conf(draft)
+    with right:
+        draft = _trial(draft)
+    wizard.foot(draft, "Spark")
+
+
+def _local(draft: Draft, master: str, *, switched: bool) -> None:
+    cores = os.cpu_count() or 1
+    inside = master.removeprefix("local").strip("[]").partition(",")[0].strip()
+    now = 0 if inside == "*" else int(inside or 1)
+    key = wizard.synced(f"{draft.id} slots", now, partial(_keep_slots, draft.id))
+    st.number_input(
+        "Chunks read at once",
+        min_value=0,
+        max_value=256,
+        value=now,
+        step=1,
+        key=key,
+        on_change=_keep_slots,
+        args=(draft.id, key),
+        help=f"0: one for each of this machine's {cores} cores",
+    )
+    if switched:
+        drafts.change(draft.id, lambda now: now.put("spark", "master", value=master))
+        st.rerun()
+
+
+def _keep_slots(identity: str, key: str) -> None:
+    slots = st.session_state[key]
+    drafts.change(identity, lambda draft: draft.put("spark", "master", value=f"local[{slots or '*'}]"))
+
+
+def _remote(draft: Draft, master: str) -> None:
+    key = wizard.synced(f"{draft.id} master", master, partial(_keep_master, draft.id))
+    st.text_input(
+        "Address",
+        master,
+        key=key,
+        placeholder="spark://host:7077",
+        on_change=_keep_master,
+        args=(draft.id, key),
+        help="spark://host:7077 (standalone), sc://host:15002 (Connect), yarn, k8s://https://host:6443. A token comes from "
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN, never from the spec.",
+    )
+    if problem := st.session_state.pop(f"{draft.id} master-fault", None):
+        messages.error(problem)
+    elif not master:
+        st.caption("Until an address is given, the draft keeps this machine.")
+    st.caption(
+        "Workers need Python of this version, the packages of requirements.txt, and the lake's folder under the same path."
+    )
+
+
+def _keep_master(identity: str, key: str) -> None:
+    """An address that is refused is not kept: it might hold a token."""
+    value = (st.session_state[key] or "").strip()
+    if not value:
+        return
+    draft = drafts.load(identity).put("spark", "master", value=value)
+    try:
+        reach.spec_of(draft)
+    except TidemarkError as problem:
+        st.session_state[f"{identity} master-fault"] = problem
+        return
+    drafts.change(identity, lambda now: now.put("spark", "master", value=value))
+
+
+def _conf(draft: Draft) -> None:
+    conf = draft.get("spark", "conf", default={})
+    shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
+    key = wizard.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
+    with st.expander("Spark's own settings", expanded=bool(conf)):
+        st.text_area(
+            "One a line: name = value",
+            value=shown,
+            key=key,
+            placeholder="spark.executor.memory = 2g",
+            on_change=_keep_conf,
+            args=(draft.id, key),
+        )
+
+
+def _keep_conf(identity: str, key: str) -> None:
+    parts = (line.partition("=") for line in (st.session_state[key] or "").splitlines() if "=" in line)
+    conf = {name.strip(): value.strip() for name, _, value in parts if name.strip()}
+    drafts.change(identity, lambda draft: draft.put("spark", "conf", value=conf or None))
+
+
+def _trial(draft: Draft) -> Draft:
+    st.markdown("**Spark test** :gray[starts or joins it as the run would, and asks its workers for what they need]")
+    try:
+        spec = reach.spec_of(draft)
+    except TidemarkError as problem:
+        messages.error(problem)
+        return wizard.note(draft, "Spark", "fail", problem.message)
+    key = f"spark {draft.fingerprint('Spark')} {spec.sink.path}"
+    finding = draft.finding("Spark")
+    again = finding is not None or jobs.known(key)
+    pressed = st.button(
+        "Test Spark again" if again else "Test Spark",
+        type="secondary" if again else "primary",
+        icon=":material/bolt:",
+        key="test-spark",
+        disabled=jobs.running(key),
+    )
+    text = toml(
+        draft.put("name", value=spec.name)
+        .put("source", "tables", value=list(spec.source.tables))
+        .put("sink", "path", value=str(spec.sink.path))
+        .spec
+    )
+    if pressed:
+        jobs.forget(key)
+        jobs.start(key, lambda: tried(text))
+        st.rerun()
+    if not jobs.known(key):
+        if finding:
+            colour, icon, _ = wizard.LOOKS[finding.outcome]
+            st.markdown(
+                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {wizard.found_at(finding.at)}]]"
+            )
+        else:
+            st.caption("Not tested yet. It takes ten seconds here, and up to three minutes on a cluster that is full.")
+        return draft
+    try:
+        found = jobs.result(key, f"Starting Spark at {spec.spark.master}", lambda: tried(text))
+    except TidemarkError as problem:
+        messages.error(problem)
+        return wizard.note(draft, "Spark", "fail", problem.message)
+    if found is None:
+        return draft
+    slots = words.plural(int(found["slots"]), "chunk")
+    with st.container(border=True, gap="small"):
+        st.markdown(f"#### :green[:material/check_circle: Spark {found['version']} is ready]", anchors=False)
+        st.markdown(f"Reads {slots} at once · {words.escape(found['master'])}")
+        st.caption("It was ended again; the run starts its own.")
+    return wizard.note(draft, "Spark", "ok", f"Spark {found['version']} at {found['master']} reads {slots} at once.")
+
+
+def tried(spec: str) -> dict[str, Any]:
+    """Try Spark in a process of its own: neither a JVM nor a client stays in the console. Raises TidemarkError."""
+    root = Path(__file__).parents[2]
+    with tempfile.TemporaryDirectory(prefix="tidemark-trial-") as folder:
+        file = Path(folder) / "pipeline.toml"
+        file.write_text(spec, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "engine.spark.trial", str(file)],
+                cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TidemarkError(
+                f"Spark did not come up within {_TRY_S:.0f} s.",
+                detail="Nothing was read.",
+                hint="Look at its own pages and logs.",
+            ) from None
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    if "error" in told:
+        raise from_dict(told)
+    if done.returncode or not told:
+        raise TidemarkError(
+            f"Spark could not be tried: {(done.stderr.strip().splitlines() or ['no word from it'])[-1]}",
+            detail="Nothing was read.",
+            hint=f"The whole of it: python -m engine.spark.trial SPEC, in {home.home()} or wherever the spec is.",
+        )
+    return told

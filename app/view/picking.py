@@ -1,0 +1,236 @@
+"""Choosing tables: the globs of the spec are the choice, a click is an edit of them, and each table says what speaks against it."""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from app.view import words
+from engine.decode.schema import Table
+from engine.plan.keys import own_key
+from engine.plan.strategy import decide
+from engine.settings import Shaping, Snapshot, matches, select_tables
+from engine.source.preflight import table_checks
+from engine.source.survey import Surveyed
+
+Name = tuple[str, str]
+Tone = Literal["red", "orange", "gray"]
+
+SLOW_BYTES_S, FAST_BYTES_S = 8e6, 40e6
+"""What one reader does on an ordinary machine, as long as nobody has measured it."""
+
+
+@dataclass(frozen=True)
+class Badge:
+    """A risk of a table. tone: red, it cannot be captured so; orange, something is lost or slow; gray, good to know."""
+
+    label: str
+    tone: Tone
+    meaning: str
+    fix: str = ""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A glob of the choice. tables: how many it matches; decides: of how many it has the last word."""
+
+    glob: str
+    tables: int
+    decides: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What is chosen: counts are the server's estimates. seconds: from and to, None for nothing."""
+
+    tables: int
+    of: int
+    rows: int
+    size: int
+    chunks: int
+    seconds: tuple[float, float] | None
+
+
+def escaped(name: str) -> str:
+    """A glob that matches this name alone."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
+
+
+def exactly(database: str, table: str) -> str:
+    """A glob that chooses this table alone."""
+    return f"{escaped(database)}.{escaped(table)}"
+
+
+def toggled(globs: Sequence[str], everything: Sequence[Name], names: Collection[Name], *, on: bool) -> list[str]:
+    """The globs with these tables chosen, or not, and all others as they were; a database that is named whole gets one glob."""
+    named = Counter(database for database, _ in names)
+    whole = [d for d, count in Counter(database for database, _ in everything).items() if 1 < count == named[d]]
+    for database in whole:
+        globs = database_toggled(globs, everything, database, on=on)
+    before = set(select_tables(globs, everything))
+    wrong = {name for name in names if (name in before) != on}
+    own = {exactly(*name) for name in wrong}
+    kept = [glob for glob in globs if glob.removeprefix("!") not in own]
+    chosen = set(select_tables(kept, everything))
+    sign = "" if on else "!"
+    kept += [sign + exactly(*name) for name in everything if name in wrong and (name in chosen) != on]
+    return _tidy(kept, everything)
+
+
+def database_toggled(globs: Sequence[str], everything: Sequence[Name], database: str, *, on: bool) -> list[str]:
+    """The globs with a whole database chosen, those of its tables included that are made later; or nothing of it."""
+    theirs = [name for name in everything if name[0] == database]
+    head = f"{escaped(database)}."
+    kept = [glob for glob in globs if not glob.removeprefix("!").startswith(head)]
+    chosen = set(select_tables(kept, everything))
+    if any((name in chosen) != on for name in theirs) or (on and not theirs):
+        kept.append(f"{'' if on else '!'}{head}*")
+    return _tidy(kept, everything)
+
+
+def _tidy(globs: Sequence[str], everything: Sequence[Name]) -> list[str]:
+    """Empty when nothing is chosen; without repeats (the last one decides) and without what excludes in front of everything."""
+    if not select_tables(globs, everything):
+        return []
+    kept = list(dict.fromkeys(reversed(globs)))[::-1]
+    return kept[next(n for n, glob in enumerate(kept) if not glob.startswith("!")) :]
+
+
+def rules(globs: Sequence[str], everything: Sequence[Name]) -> list[Rule]:
+    """Each glob with what it does."""
+    last: dict[Name, int] = {}
+    counts = [0] * len(globs)
+    for number, glob in enumerate(globs):
+        for name in everything:
+            if matches(glob.removeprefix("!"), *name):
+                last[name] = number
+                counts[number] += 1
+    words_of = list(last.values())
+    return [Rule(glob, counts[number], words_of.count(number)) for number, glob in enumerate(globs)]
+
+
+def with_glob(globs: Sequence[str], glob: str, *, on: bool) -> list[str]:
+    """The globs with one that has the last word; unchanged when it is not of the form database.table."""
+    database, dot, table = glob.partition(".")
+    if not (database and dot and table) or table.startswith(".") or re.search(r"[\s!]", database):
+        return list(globs)
+    added = glob if on else f"!{glob}"
+    return [*(one for one in globs if one.removeprefix("!") != glob), added]
+
+
+def shaped(table: Table, shaping: Shaping) -> Table:
+    """The table with the columns marked that are not published, as far as that is seen from here; the key always is."""
+    if shaping.columns is None and shaping.exclude is None:
+        return table
+    only = None if shaping.columns is None else {*map(str.lower, shaping.columns)}
+    without = {*map(str.lower, shaping.exclude or ())}
+
+    def left_out(name: str) -> bool:
+        low = name.lower()
+        return name not in table.key and (low in without or (only is not None and low not in only))
+
+    columns = tuple(replace(c, unread=left_out(c.name) and c.type != "json") for c in table.columns)
+    return replace(table, columns=columns)
+
+
+def badges(one: Surveyed, table: Table | None = None) -> list[Badge]:
+    """What speaks against a table, or asks for a thought; the worst first. table: it as it will be read."""
+    table = table or one.table
+    found = [
+        Badge("cannot be captured", "red", f"{check.actual.rstrip('.')}. {check.why}", check.fix)
+        for check in table_checks(table)
+        if check.outcome == "fail"
+    ]
+    warned = {check.name.rpartition(": ")[2]: check for check in table_checks(table) if check.outcome == "warn"}
+    if check := warned.get("key"):
+        found.append(Badge("no key", "orange", check.why, check.fix))
+    if check := warned.get("engine"):
+        found.append(Badge("no transactions", "orange", check.why, check.fix))
+    if one.cascades:
+        meaning = (
+            f"Foreign keys ({', '.join(one.cascades)}) change or delete its rows without a word in this server's binlog: such "
+            "changes are not seen."
+        )
+        found.append(Badge("cascade", "orange", meaning, "Delete child rows by statements of their own."))
+    return found + _key_badges(table)
+
+
+def _key_badges(table: Table) -> list[Badge]:
+    if not table.key:
+        return []
+    key = own_key(table)
+    if key is None:
+        return [Badge("one chunk", "orange", "Its key cannot be read by ranges: the whole table is one chunk.")]
+    first = key.columns[0]
+    if first.type in ("char", "varchar") and not (first.collation or "").endswith("_bin"):
+        meaning = (
+            f"The key {first.name} is text in {first.collation}: the server walks it and compares. Right, but slower."
+        )
+        return [Badge("text key", "gray", meaning)]
+    return []
+
+
+def risks(surveyed: Sequence[Surveyed]) -> dict[str, list[Badge]]:
+    """The badges of each table as long as all its columns are published; once a survey, as it is the costly part of the tree."""
+    return {one.table.full_name: badges(one) for one in surveyed}
+
+
+def tree(
+    surveyed: Sequence[Surveyed],
+    known: Mapping[str, list[Badge]],
+    globs: Sequence[str],
+    shapings: Mapping[str, Shaping],
+) -> list[tuple[str, list[list[Any]]]]:
+    """For the picker: each database with its tables: name, chosen, rows, bytes, key, engine, badges.
+
+    known: as `risks` has them. shapings: of the tables of which not all is published.
+    """
+    everything = [(one.table.database, one.table.name) for one in surveyed]
+    chosen = set(select_tables(globs, everything))
+    found: dict[str, list[list[Any]]] = {}
+    for one in surveyed:
+        table, shaping = one.table, shapings.get(one.table.full_name)
+        told = badges(one, shaped(table, shaping)) if shaping else known[table.full_name]
+        parts = [[badge.label, badge.tone, badge.meaning] for badge in told]
+        found.setdefault(table.database, []).append(
+            [
+                table.name,
+                int((table.database, table.name) in chosen),
+                one.statistics.rows,
+                one.statistics.data_bytes,
+                ", ".join(table.key),
+                one.statistics.engine,
+                parts,
+            ]
+        )
+    return list(found.items())
+
+
+def totals(surveyed: Sequence[Surveyed], globs: Sequence[str], snapshot: Snapshot, readers: int) -> Totals:
+    """Of what is chosen, by statistics alone."""
+    everything = {(one.table.database, one.table.name): one for one in surveyed}
+    some = [everything[name] for name in select_tables(globs, everything)]
+    plain = snapshot.model_copy(update={"chunk_key": {}, "tables": {}})
+    chunks = sum(decide(one.table, one.statistics, None, plain).estimated_chunks for one in some)
+    size = sum(one.statistics.data_bytes for one in some)
+    busy = max(min(readers, chunks), 1)
+    seconds = (size / FAST_BYTES_S / busy, size / SLOW_BYTES_S / busy) if size else None
+    return Totals(len(some), len(everything), sum(one.statistics.rows for one in some), size, chunks, seconds)
+
+
+def totals_line(one: Totals, readers: int) -> str:
+    """`12 of 214 tables · about 48M rows · 9.3 GB · about 560 chunks · …`."""
+    if not one.tables:
+        return f"None of {words.plural(one.of, 'table')} is chosen"
+    parts = [
+        f"{one.tables:,} of {words.plural(one.of, 'table')}",
+        f"about {words.count(one.rows)} rows",
+        words.size(one.size),
+        f"about {words.plural(one.chunks, 'chunk')}",
+    ]
+    if one.seconds:
+        low, high = one.seconds
+        span = "some seconds" if high < 10 else f"{words.duration(low)} to {words.duration(high)}"
+        parts.append(f"{span} with {words.plural(readers, 'reader')}; the plan measures it")
+    return " · ".join(parts)

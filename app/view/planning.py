@@ -1,0 +1,136 @@
+"""The plan before a byte is copied: a line a table, the sums, and which keys a table could be cut by."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.view import words
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.history.tables import Plan as Shown
+from engine.plan.chunks import Plan
+from engine.plan.keys import own_key, why_unordered
+from engine.plan.speed import seconds
+from engine.settings import Snapshot, Spec
+
+_LOCAL = re.compile(r"local\[(\d+)")
+FACTORS = 24
+"""So many tables' factors are drawn."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A table of the plan. plan is None, and why says it, for one that cannot be planned. own: it has rules of its own."""
+
+    table: str
+    plan: Plan | None
+    seconds: float | None
+    why: str
+    own: bool
+
+
+def readers_of(spec: Spec, cores: int) -> int:
+    """How many chunks are read at once, as far as the spec says. cores: of this machine; stands in for a cluster's too."""
+    if spec.snapshot.readers:
+        return spec.snapshot.readers
+    if spec.spark.master == "local":
+        return 1
+    found = _LOCAL.match(spec.spark.master)
+    return int(found[1]) if found else cores
+
+
+def lines(
+    tables: Sequence[Table],
+    plans: Mapping[str, Plan | TidemarkError],
+    snapshot: Snapshot,
+    speed: float | None,
+    readers: int,
+) -> list[Line]:
+    """A line a table: those that cannot be planned first, then the largest."""
+    plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
+    found = []
+    for table in tables:
+        plan = plans[table.full_name]
+        own = snapshot.rules(table.database, table.name) != plain.rules(table.database, table.name)
+        if isinstance(plan, Plan):
+            found.append(Line(table.full_name, plan, seconds(plan, speed, readers), plan.reason, own))
+        else:
+            found.append(Line(table.full_name, None, None, plan.message, own))
+    return sorted(
+        found, key=lambda line: (line.plan is not None, -line.plan.approx_bytes if line.plan else 0, line.table)
+    )
+
+
+def row(line: Line) -> dict[str, Any]:
+    """A line as the table shows it."""
+    plan = line.plan
+    return {
+        "Table": line.table,
+        "Strategy": plan.strategy if plan else "none",
+        "Chunks": f"{plan.estimated_chunks:,}" if plan else words.NOTHING,
+        "Rows a chunk": words.NOTHING if plan is None or plan.strategy == "one" else f"{plan.chunk_rows:,}",
+        "Time": words.duration(line.seconds),
+        "Rows": words.count(plan.approx_rows) if plan else words.NOTHING,
+        "Size": words.size(plan.approx_bytes) if plan else words.NOTHING,
+        "Key": (", ".join(plan.chunk_key) or words.NOTHING) if plan else words.NOTHING,
+        "Factor": words.NOTHING if plan is None or plan.factor is None else f"{plan.factor:.4g}",
+        "Set": "by you" if line.own else "",
+        "Why": line.why,
+    }
+
+
+def sums(found: Sequence[Line], speed: float | None, readers: int) -> str:
+    """`3 tables · about 5.9M rows · 1.2 GB · about 120 chunks · about 40 s with 2 readers at 20 MB/s each`."""
+    known = [line.plan for line in found if line.plan]
+    parts = [
+        words.plural(len(found), "table"),
+        f"about {words.count(sum(plan.approx_rows for plan in known))} rows",
+        words.size(sum(plan.approx_bytes for plan in known)),
+        f"about {words.plural(sum(plan.estimated_chunks for plan in known), 'chunk')}",
+    ]
+    took = [line.seconds for line in found if line.seconds is not None]
+    if took and speed:
+        at = f"{words.plural(readers, 'reader')} at {words.size(speed)}/s each"
+        parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}")
+    return " · ".join(parts)
+
+
+def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -> list[Shown]:
+    """For the figure of factors: the tables that have one, those outside the bounds and the largest first."""
+    some = [line.plan for line in found if line.plan and line.plan.factor]
+    some.sort(key=lambda plan: (lower <= (plan.factor or 0) <= upper, -plan.approx_rows))
+    return [
+        Shown(
+            plan.table,
+            now,
+            plan.approx_rows,
+            ", ".join(plan.chunk_key),
+            plan.minimum,
+            plan.maximum,
+            plan.factor,
+            plan.strategy,
+            plan.reason,
+            plan.estimated_chunks,
+            plan.chunk_rows,
+            plan.estimated_chunks,
+            complete=True,
+            last_chunk=None,
+        )
+        for plan in some[:FACTORS]
+    ]
+
+
+def keys_for(table: Table) -> list[str]:
+    """The columns by which a table could be cut: an index begins with each, and its values have an order."""
+    own = own_key(table)
+    first = own.columns[0].name if own else ""
+    usable = [index.columns[0] for index in table.indexes if not why_unordered(table.column(index.columns[0]))]
+    return [name for name in dict.fromkeys(usable) if name != first]
+
+
+def own_key_label(table: Table) -> str:
+    """What the table is cut by when nothing is said."""
+    key = own_key(table)
+    return f"its own key ({', '.join(key.names)})" if key else "its own key"
