@@ -4,6 +4,7 @@
 #   docker run -p 127.0.0.1:8501:8501 -v tidemark:/var/lib/tidemark -e SHOP_PASSWORD=… tidemark
 #   docker run -v tidemark:/var/lib/tidemark -e SHOP_PASSWORD=… tidemark python -m engine run /var/lib/tidemark/shop/pipeline.toml
 #
+# Publish the port on 127.0.0.1 as here, or configure a login (README, "The console"): without one whoever reaches it may do everything.
 # The volume holds every pipeline's spec, ledger and journal (TIDEMARK_HOME); a lake with a relative path lies in it too.
 # Stopping the container kills its runners; what they had committed is whole, and they go on from there.
 FROM python:3.11-slim-bookworm
@@ -35,6 +36,7 @@ USER tidemark
 ENV TIDEMARK_HOME=/var/lib/tidemark \
     PYTHONUNBUFFERED=1 \
     STREAMLIT_SERVER_ADDRESS=0.0.0.0 \
+    TIDEMARK_CONSOLE_IN_CONTAINER=1 \
     STREAMLIT_SERVER_HEADLESS=true \
     STREAMLIT_SERVER_FILE_WATCHER_TYPE=none
 VOLUME /var/lib/tidemark

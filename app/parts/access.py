@@ -5,8 +5,12 @@ A login is configured as Streamlit has it, in `secrets.toml`: `[auth]` with the 
     [roles]
     operators = ["ada@example.com"]     # may do everything
     viewers = ["*@example.com"]         # may look: not at rows, and not send commands
+
+In a container every address is one of the container alone (TIDEMARK_CONSOLE_IN_CONTAINER, which the image sets): who reaches it is decided
+by how its port is published, and by `server.allowedHosts`.
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +23,8 @@ from app.view import access, words
 def role() -> str:
     """The role of whoever looks; draws the door and ends the page where there is none."""
     if not _section("auth"):
-        if access.open_to_others(st.get_option("server.address")):
+        in_container = bool(os.environ.get("TIDEMARK_CONSOLE_IN_CONTAINER"))
+        if access.open_to_others(st.get_option("server.address")) and not in_container:
             _refuse()
         return access.OPERATOR
     if not st.user.is_logged_in:

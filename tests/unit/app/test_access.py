@@ -1,0 +1,29 @@
+"""Who may do what."""
+
+from app.view.access import OPERATOR, STRANGER, VIEWER, name_of, open_to_others, role_of
+
+ROLES = {"operators": ["Ada@example.com", "ops-*"], "viewers": "*@example.com"}
+
+
+def test_only_loopback_is_this_machine() -> None:
+    """None is everywhere, as Streamlit has it."""
+    assert not any(map(open_to_others, ("127.0.0.1", "::1", "localhost")))
+    assert all(map(open_to_others, (None, "", "0.0.0.0", "192.0.2.1")))  # noqa: S104 - what is asked about
+
+
+def test_a_role_is_of_those_who_are_named() -> None:
+    """The higher of two; the case of an address does not matter; nobody without a name has one."""
+    assert role_of("ada@EXAMPLE.com", ROLES) == OPERATOR
+    assert role_of("ops-7", ROLES) == OPERATOR
+    assert role_of("bob@example.com", ROLES) == VIEWER
+    assert role_of("eve@example.com.elsewhere.org", ROLES) == STRANGER
+    assert role_of("", {"operators": ["*"]}) == STRANGER
+    assert role_of("ada@example.com", {}) == STRANGER
+
+
+def test_an_address_that_was_not_verified_names_nobody() -> None:
+    """Anybody can type any address into some providers."""
+    assert name_of({"email": "ada@example.com", "email_verified": True, "sub": "1"}) == "ada@example.com"
+    assert name_of({"email": "ada@example.com", "sub": "1"}) == "ada@example.com"
+    assert name_of({"email": "ada@example.com", "email_verified": False, "sub": "1"}) == "1"
+    assert name_of({}) == ""
