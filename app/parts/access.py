@@ -6,8 +6,8 @@ A login is configured as Streamlit has it, in `secrets.toml`: `[auth]` with the 
     operators = ["ada@example.com"]     # may do everything
     viewers = ["*@example.com"]         # may look: not at rows, and not send commands
 
-In a container every address is one of the container alone (TIDEMARK_CONSOLE_IN_CONTAINER, which the image sets): who reaches it is decided
-by how its port is published, and by `server.allowedHosts`.
+In a container every address is one of the container alone (TIDEMARK_CONSOLE_IN_CONTAINER, which the image sets): who reaches it
+is decided by how its port is published, and by `server.allowedHosts`.
 """
 
 import os
