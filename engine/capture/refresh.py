@@ -124,15 +124,15 @@ def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> lis
     table = request.shape.published(request.table)
     schema, read = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
-    mirror, condition = Mirror(request.folder), _condition(request)
+    mirror, condition = Mirror.if_there(request.folder), _condition(request)
     keys = [pa.schema([schema.field(name) for name in table.key]).empty_table()]
-    for batch in mirror.batches(names, condition):
+    for batch in mirror.batches(names, condition) if mirror else ():
         rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), read)
         if rows.num_rows:
             keys.append(rows.filter(pa.array(within(rows))).select(table.key))
     gone = pa.concat_tables(keys)
     with FileWriter(request.folder, "chunk-ghosts", schema, ()) as writer:
-        if gone.num_rows:
+        if mirror and gone.num_rows:
             for batch in mirror.batches(schema.names, condition):
                 rows = conformed(batch, schema)
                 writer.write(rows.filter(pa.array(among(rows, gone))))

@@ -126,9 +126,10 @@ class Publisher:
 
     def unmerged(self, table: str) -> list[str]:
         """The files of a table's change log that its mirror may not have, in their order: of all that is committed."""
-        merged = self._targets[table].applied["merge"]
-        later = (record for record in self._ledger.kept_epochs() if record["epoch"] > merged)
-        changes = (record["tables"].get(table, {}).get("changes", {}) for record in later)
+        target, kept = self._targets.get(table), list(self._ledger.kept_epochs())
+        merged = target.applied["merge"] if target else -1
+        later = (part for record, part in zip(kept, self._of_account(kept), strict=True) if record["epoch"] > merged)
+        changes = (part.get(table, {}).get("changes", {}) for part in later)
         return [file["name"] for part in changes for file in part.get("files", [])]
 
     def recover(self) -> int:
