@@ -167,10 +167,16 @@ def test_start_without_the_password_says_what_is_missing(simulated: Console, ope
 
 
 def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> None:
-    """Six folders, five of which have run."""
+    """Six folders, five of which have run; two that are chosen are compared."""
     page = open_page(f"{simulated.url}/history")
-    expect(page.get_by_text(re.compile("5 runs"))).to_be_visible()
-    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
+    runs = page.get_by_test_id("stDataFrame")
+    expect(runs).to_be_visible()
+    for row in (1, 2):
+        runs.first.click(position={"x": 18, "y": 33 * row + 18})
+        page.wait_for_timeout(1500)
+    expect(page.get_by_text("Configured otherwise")).to_be_visible()
+    expect(runs.nth(1)).to_be_visible()
     healthy(page)
 
 
