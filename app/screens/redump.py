@@ -32,36 +32,36 @@ def wish_of(plans: Sequence[tables.Plan]) -> Wish:
     part = st.segmented_control(
         "Read again", again.PARTS, default="Chunks", key="part", bind="query-params", required=True
     )
-    part = part or "Chunks"
-    if part == "Everything":
-        st.caption(_HELP[part])
-        return Wish(part)
-    left, right = st.columns([2, 3], gap="medium")
-    table = left.selectbox("Table", [plan.table for plan in plans], key="table", bind="query-params") or ""
-    key = next((plan.chunk_key for plan in plans if plan.table == table), "")
-    with right:
-        wish = _part(part, table, key)
-    st.caption(_HELP[part])
-    return wish
+    if part != "Everything":
+        left, right = st.columns([2, 3], gap="medium")
+        table = left.selectbox("Table", [plan.table for plan in plans], key="table", bind="query-params")
+        with right:
+            _part(part or "Chunks", next((plan.chunk_key for plan in plans if plan.table == table), ""))
+    st.caption(_HELP[part or "Chunks"])
+    return typed()
 
 
-def _part(part: str, table: str, key: str) -> Wish:
-    if part == "Chunks":
-        return Wish(
-            part, table, chunks=st.text_input("Chunks", key="chunks", bind="query-params", placeholder="3, 7–9") or ""
-        )
+def typed() -> Wish:
+    """What the form says now: what was typed last comes with a click, before the page is drawn anew."""
+    now = st.session_state
+    part, table = now.get("part") or "Chunks", now.get("table") or ""
     if part == "Range":
+        return Wish(part, table, lower=now.get("lower") or "", upper=now.get("upper") or "")
+    if part == "Everything":
+        return Wish(part)
+    field = {"Chunks": "chunks", "Keys": "keys"}.get(part)
+    return Wish(part, table, **({field: now.get(field) or ""} if field else {}))
+
+
+def _part(part: str, key: str) -> None:
+    if part == "Chunks":
+        st.text_input("Chunks", key="chunks", bind="query-params", placeholder="3, 7–9")
+    elif part == "Range":
         lower, upper = st.columns(2)
-        named = f" of {key}" if key else ""
-        return Wish(
-            part,
-            table,
-            lower=lower.text_input(f"From{named}", key="lower", bind="query-params", placeholder="open") or "",
-            upper=upper.text_input("Up to, without", key="upper", bind="query-params", placeholder="open") or "",
-        )
-    if part == "Keys":
-        return Wish(part, table, keys=st.text_area("Keys", key="keys", height=120, placeholder="17\n18") or "")
-    return Wish(part, table)
+        lower.text_input(f"From {key}".rstrip(), key="lower", bind="query-params", placeholder="open")
+        upper.text_input("Up to, without", key="upper", bind="query-params", placeholder="open")
+    elif part == "Keys":
+        st.text_area("Keys", key="keys", height=120, placeholder="17\n18")
 
 
 def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
@@ -111,7 +111,7 @@ def sending(where: Directory, wish: Wish, found: dict[str, Any]) -> None:
     able = any(one["way"] != "refused" for one in found["tables"])
     sure = True
     with st.container(border=True):
-        reason = st.text_input("Reason", key="why", placeholder="Shown in the events and the history")
+        st.text_input("Reason", key="why", placeholder="Shown in the events and the history")
         if wish.part == "Everything":
             typed = st.text_input(
                 f"Type {name} to confirm", key="sure", help="Every table is read again; that cannot be taken back"
@@ -124,15 +124,16 @@ def sending(where: Directory, wish: Wish, found: dict[str, Any]) -> None:
             key=f"send-{controls.clicks(name)}",
             disabled=not (able and sure),
             on_click=_send,
-            args=(where, controls.clicks(name), found, reason or ""),
+            args=(where, controls.clicks(name), wish, found),
         )
 
 
-def _send(where: Directory, click: int, found: dict[str, Any], reason: str) -> None:
-    name = where.root.name
-    if not controls.first_time(name, click):
+def _send(where: Directory, click: int, wish: Wish, found: dict[str, Any]) -> None:
+    """Send what was counted; a wish that was changed with the click is counted first."""
+    name, now = where.root.name, st.session_state
+    if typed() != wish or not controls.first_time(name, click):
         return
-    identity = controls.post(where, "redump", reason, found["arguments"])
+    identity = controls.post(where, "redump", now.get("why"), found["arguments"])
     rows = [one["rows"] for one in found["tables"]]
     st.session_state[_EXPECTED, identity] = None if None in rows else sum(rows)
 

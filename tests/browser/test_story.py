@@ -79,6 +79,8 @@ def read_a_damaged_chunk_again(demo: Demo, page: Page) -> None:
     page.get_by_role("textbox", name="Reason").press("Tab")
     page.get_by_role("button", name="Read again", exact=True).click()
     expect(page.get_by_text(re.compile("read again in"))).to_be_visible(timeout=START_MS)
+    events = [json.loads(line) for path in where.journals.glob("*.jsonl") for line in path.read_text().split("\n")[:-1]]
+    assert [e["reason"] for e in events if e["event"] == "command.accepted"] == ["rows were deleted by hand"]
     photograph(page, "redump")
     there = {row["id"] for row in lake_rows(mirror, low, high)}
     wanted = {
