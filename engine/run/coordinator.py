@@ -117,7 +117,13 @@ class Coordinator:
             spec.snapshot.chunk_attempts,
         )
         self._refreshes = Refreshes(
-            self._snapshot, control, journal, self._reading_again, self._check_ranges, publisher.unmerged
+            self._snapshot,
+            control,
+            journal,
+            self._reading_again,
+            self._check_ranges,
+            publisher.has_copy,
+            publisher.unmerged,
         )
         self._joining = Joining(spec, publisher, control, self._snapshot.reading)
         control.parking.keep_of(ledger.state.tables)

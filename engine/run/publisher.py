@@ -64,6 +64,7 @@ class Publisher:
         self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._applied = -1
+        self._copied: dict[str, int] = {}
         self._last_merge = clock.monotonic_s()
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
@@ -94,8 +95,13 @@ class Publisher:
         if target := self._targets.get(before.full_name):
             target.delta.check(before, after)
             return
+        delta, known = DeltaTables(self._root, self._state.ledger, after), self._state.tables.get(before.full_name)
+        if known is not None and known.begun:  # it joined, or joined again, and its epoch is still to be applied
+            if delta.there:
+                delta.check(before, after)
+            return
         try:
-            DeltaTables(self._root, self._state.ledger, after).check_free()
+            delta.check_free()
         except SpecError as error:
             raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
 
@@ -123,6 +129,10 @@ class Publisher:
         ]
         names = {file["name"] for files in lists for file in files}
         return names.union(*(target.delta.file_names() for target in self._targets.values()))
+
+    def has_copy(self, table: str) -> bool:
+        """Whether the last chunk of a table's newest copy is in its mirror, and nothing of the copy before it."""
+        return self._copied.get(table, -1) <= self._applied
 
     def unmerged(self, table: str) -> list[str]:
         """The files of a table's change log that its mirror may not have, in their order: of all that is committed."""
@@ -164,6 +174,7 @@ class Publisher:
         """Hand over a committed epoch; waits when the destination is far behind."""
         self.check()
         self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
+        self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
         while True:
             try:
                 self._queue.put(record, timeout=0.5)

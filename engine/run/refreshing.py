@@ -45,8 +45,8 @@ class _Work:
 class Refreshes:
     """The commands of one runner.
 
-    copying: makes the work on a table, for its coverage, a command and keys. unmerged: the files of a table's change log that its
-    mirror may not have yet.
+    copying: makes the work on a table, for its coverage, a command and keys. has_copy: whether its mirror has
+    all of its last copy. unmerged: the files of its change log that its mirror may not have yet.
     """
 
     def __init__(
@@ -56,10 +56,11 @@ class Refreshes:
         journal: Journal,
         copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], Copying],
         check: Callable[[str, Redump], None],
+        has_copy: Callable[[str], bool],
         unmerged: Callable[[str], list[str]],
     ) -> None:
         self._snapshot, self._control, self._journal = snapshot, control, journal
-        self._copying, self._check, self._unmerged = copying, check, unmerged
+        self._copying, self._check, self._has_copy, self._unmerged = copying, check, has_copy, unmerged
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
         self._logs: dict[str, list[str]] = {}
@@ -120,8 +121,8 @@ class Refreshes:
             if work.redump.ranges and moving(table, plan.key(table)):
                 why = "its rows can move between ranges of its chunk key while they stay the same rows"
                 raise _refused(name, why, "Name rows by --keys, or read the table again by --table.")
-            if not tables[name].copied:
-                continue  # its turn comes when it is
+            if not tables[name].copied or not self._has_copy(name):
+                continue  # its turn comes when it is, and what the mirror had before is gone
             self._check(name, work.redump)
             self._active[name], self._logs[name] = work.redump.identity, self._unmerged(name)
             coverage = _coverage(work.redump, plan)
