@@ -177,7 +177,8 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
             assert [n for n in left if n in group] == group[1:]
         assert set(left[: len(one["t"]) + len(other["t"]) - 2]) == set(one["t"] + other["t"]) - read
         assert table.under_way == 0
-        assert [e["chunks"] for e in run.events("chunk.failed")] == [one["t"][1:], other["t"][1:]]
+        failed = sorted(e["chunks"] for e in run.events("chunk.failed"))  # whichever job ended first
+        assert failed == sorted([one["t"][1:], other["t"][1:]])
         assert {table.states[n] for n in one["t"][1:] + other["t"][1:]} == {"failed"}
         assert {table.states[n] for n in read} == {"finished"}
     tables = [copying(f"t{n}", 1, "one") for n in range(8)]
