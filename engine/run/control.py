@@ -145,21 +145,22 @@ class Control:
 
     def carried_out(self, asked: Redump | Change, result: dict[str, Any]) -> None:
         """What a command about tables asked for is done."""
-        took_s = self._close(asked)
-        self._journal.write("command.done", id=asked.identity, verb=asked.verb, duration_s=took_s, result=result)
-        self._keep(asked.path, "done", asked.identity)
+        with self._lock:  # or its file, still in the inbox, is taken for another command
+            took_s = self._close(asked)
+            self._journal.write("command.done", id=asked.identity, verb=asked.verb, duration_s=took_s, result=result)
+            self._keep(asked.path, "done", asked.identity)
 
     def refused(self, asked: Redump | Change, error: TidemarkError) -> None:
         """It was accepted, and cannot be carried out."""
-        self._close(asked)
         told = {"id": asked.identity, "verb": asked.verb, "actor": None, "reason": None}
-        self._refuse(asked.path, told, f"{error.message} {error.hint}".strip())
+        with self._lock:
+            self._close(asked)
+            self._refuse(asked.path, told, f"{error.message} {error.hint}".strip())
 
     def _close(self, asked: Redump | Change) -> float:
-        with self._lock:
-            self._asked.remove(asked)
-            since = next(since for identity, _, since in self._open if identity == asked.identity)
-            self._open = [command for command in self._open if command[0] != asked.identity]
+        self._asked.remove(asked)
+        since = next(since for identity, _, since in self._open if identity == asked.identity)
+        self._open = [command for command in self._open if command[0] != asked.identity]
         return round(clock.monotonic_s() - since, 3)
 
     def forget(self, table: str) -> None:

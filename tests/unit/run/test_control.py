@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -198,3 +199,26 @@ def test_who_is_a_member() -> None:
     members = Members(also=frozenset({("d", "c")}), without=frozenset({("d", "a")}))
     assert members.chosen(["d.a", "d.b"], tables) == [("d", "b"), ("d", "c")]
     assert BY_GLOBS.chosen(["d.*", "!d.b"], tables) == [("d", "a"), ("d", "c")]
+
+
+def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp_path: Path) -> None:
+    """Its file lies in the inbox until the answer is in the journal; whoever looks meanwhile must not take it for a new one."""
+    table = TableState({}, {}, Coverage())
+    state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
+    control.committed = lambda: state
+    identity = send_command(Directory(tmp_path), "remove-table", arguments={"tables": ["d.a"]})
+    _wait(lambda: control.change() is not None)
+    change = control.change()
+    assert change is not None
+    looked = threading.Thread(target=control.look)
+
+    def look(line: dict[str, Any]) -> None:
+        if line["event"] == "command.done":
+            looked.start()
+            looked.join(0.5)
+
+    control._journal.listeners.append(look)  # noqa: SLF001 - the instant between the answer and the file's end
+    control.carried_out(change, {})
+    looked.join()
+    assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
+    assert not control.asked
