@@ -217,7 +217,7 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
             looked.start()
             looked.join(0.5)
 
-    control._journal.listeners.append(look)  # noqa: SLF001 - the instant between the answer and the file's end
+    control._journal.listeners.append(look)
     control.carried_out(change, {})
     looked.join()
     assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
