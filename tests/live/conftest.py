@@ -9,17 +9,26 @@ import pytest
 from tests.live.pipeline import Pipeline
 from tests.live.written import ServerFactory, Written
 from tests.servers import Server
+from tests.servers.drivers import Drivers
 
 PipelineFactory = Callable[..., Pipeline]
 
 
+@pytest.fixture(scope="session")
+def drivers() -> Iterator[Drivers]:
+    """The JVMs of all runners with a local session."""
+    pool = Drivers()
+    yield pool
+    pool.close()
+
+
 @pytest.fixture
-def new_pipeline(tmp_path: Path) -> Iterator[PipelineFactory]:
+def new_pipeline(tmp_path: Path, drivers: Drivers) -> Iterator[PipelineFactory]:
     """``new_pipeline(server, database, **settings)``: a pipeline in this test's folder."""
     made: list[Pipeline] = []
 
     def factory(server: Server, database: str, **settings: Any) -> Pipeline:
-        made.append(Pipeline(server, database, tmp_path, **settings))
+        made.append(Pipeline(server, database, tmp_path, drivers=drivers, **settings))
         return made[-1]
 
     yield factory

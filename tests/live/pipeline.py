@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from engine import clock
 from tests.servers import PASSWORD, USER, Server
+from tests.servers.drivers import Driver, Drivers
 
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -61,7 +62,9 @@ class Pipeline:
         snapshot: str = "",
         more: str = "",
         environment: Mapping[str, str] | None = None,
+        drivers: Drivers | None = None,
     ) -> None:
+        """Arguments beside the spec's: `environment` of the runners, more than ours; `drivers` for their local sessions."""
         self.database, self.folder = database, folder
         self.spec = folder / "shop.toml"
         self.spec.write_text(
@@ -82,20 +85,25 @@ class Pipeline:
         self.home = folder / "shop"
         self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD, **(environment or {})}
         self._log = folder / "output.log"
-        self._runners: list[subprocess.Popen[bytes]] = []
+        self._runners: list[tuple[subprocess.Popen[bytes], Driver | None]] = []
+        self._drivers = None if spark else drivers
         self._epochs: dict[str, dict[str, Any]] = {}
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one verb to its end; output captured."""
-        return subprocess.run(
-            [sys.executable, "-m", "engine", verb, str(self.spec), *arguments],
-            cwd=ROOT,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+        driver = self._driver() if verb == "run" else None
+        try:
+            return subprocess.run(
+                [sys.executable, "-m", "engine", verb, str(self.spec), *arguments],
+                cwd=ROOT,
+                env=self._environment | (driver.environment if driver else {}),
+                capture_output=True,
+                text=True,
+                timeout=280,
+                check=False,
+            )
+        finally:
+            self._back(driver)
 
     def run(self, until: str) -> None:
         """`run --until`; fails with the runner's output when that does not end with 0."""
@@ -104,16 +112,31 @@ class Pipeline:
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """Start a runner and return at once."""
+        driver = self._driver()
         with self._log.open("ab") as log:
             runner = subprocess.Popen(
                 [sys.executable, "-m", "engine", "run", str(self.spec), *arguments],
                 cwd=ROOT,
-                env=self._environment,
+                env=self._environment | (driver.environment if driver else {}),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )
-        self._runners.append(runner)
+        self._runners.append((runner, driver))
         return runner
+
+    def _driver(self) -> Driver | None:
+        self._give_back()
+        return self._drivers.lend() if self._drivers else None
+
+    def _give_back(self) -> None:
+        """The drivers of runners that have ended."""
+        for runner, driver in [pair for pair in self._runners if pair[0].poll() is not None]:
+            self._runners.remove((runner, driver))
+            self._back(driver)
+
+    def _back(self, driver: Driver | None) -> None:
+        if driver and self._drivers:
+            self._drivers.back(driver)
 
     def follow(self) -> "subprocess.Popen[bytes]":
         """Start a runner and wait until it has copied and follows the log."""
@@ -128,9 +151,10 @@ class Pipeline:
 
     def kill(self) -> None:
         """Kill the runners that a failed test left."""
-        for runner in self._runners:
+        for runner, _ in self._runners:
             runner.kill()
             runner.wait()
+        self._give_back()
 
     def stop(self, runner: "subprocess.Popen[bytes]") -> None:
         """A graceful stop by SIGTERM; fails when it does not end with 0."""

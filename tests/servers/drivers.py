@@ -1,0 +1,124 @@
+"""JVMs for the drivers of local sessions, kept from one runner to the next.
+
+A runner whose environment names a gateway makes its SparkContext there instead of starting a JVM: the same classic session by
+the same code, without the twelve seconds of processor time that a JVM takes to read Spark's classes. The context is the
+runner's own, and ends with it; a JVM in which one is left (its runner was killed) is not lent again.
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from tests.servers.server import ServerFailedError
+from tests.servers.spark import HOME, HOST, JAVA_OPTIONS, START_TIMEOUT_S
+
+_USES = 40
+"""A JVM that has served so many runners is replaced: each leaves it a few megabytes."""
+_QUIET_S = 3.0
+
+
+class Driver:
+    """One JVM; `environment` is what makes a runner use it."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="tidemark-driver-"))
+        told, self.uses = self._folder / "gateway", 0
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        environment |= {
+            "SPARK_HOME": str(HOME),
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_CONNECT_MODE": "0",
+            "PYSPARK_PYTHON": sys.executable,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+        }
+        settings = ("spark.driver.memory=1g", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}")
+        self._log = self._folder / "driver.log"
+        with self._log.open("ab") as out:
+            self._process = subprocess.Popen(
+                [
+                    *("setpriv", "--pdeathsig", "KILL", "--", str(HOME / "bin/spark-submit")),
+                    *(word for setting in settings for word in ("--conf", setting)),
+                    "pyspark-shell",
+                ],
+                stdin=subprocess.PIPE,  # it ends when this is closed
+                stdout=out,
+                stderr=out,
+                env=environment,
+                start_new_session=True,
+            )
+        self.environment = self._gateway(told)
+
+    def _gateway(self, told: Path) -> dict[str, str]:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not told.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log = self._log.read_text(errors="replace")[-3000:]
+                self.close()
+                raise ServerFailedError(f"Spark's driver does not answer:\n{log}")
+            time.sleep(0.05)
+        port, length = struct.unpack_from("!ii", content := told.read_bytes())
+        return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
+
+    def is_free(self) -> bool:
+        """Whether it can serve another runner: no context is left, which would have Python workers."""
+        if self.uses >= _USES:
+            return False
+        deadline = time.monotonic() + _QUIET_S
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(self._process.pid)
+            while time.monotonic() < deadline:
+                if not process.children():
+                    return self._process.poll() is None
+                time.sleep(0.05)
+        return False
+
+    def close(self) -> None:
+        """Kill it and the Python workers it started."""
+        with suppress(psutil.NoSuchProcess):
+            for process in psutil.Process(self._process.pid).children(recursive=True):
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
+        self._process.kill()
+        self._process.wait()
+        if self._process.stdin:
+            self._process.stdin.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Drivers:
+    """All JVMs of a test run: `lend` one to a runner, give it `back` when the runner has ended."""
+
+    def __init__(self) -> None:
+        self._idle: list[Driver] = []
+        self._all: list[Driver] = []
+
+    def lend(self) -> Driver:
+        """One that nobody uses."""
+        if not self._idle:
+            self._all.append(driver := Driver())
+            self._idle.append(driver)
+        driver = self._idle.pop()
+        driver.uses += 1
+        return driver
+
+    def back(self, driver: Driver) -> None:
+        """Its runner has ended, in whatever way."""
+        if driver.is_free():
+            self._idle.append(driver)
+        else:
+            self._all.remove(driver)
+            driver.close()
+
+    def close(self) -> None:
+        """End all."""
+        for driver in self._all:
+            driver.close()
+        self._all, self._idle = [], []
