@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import home, messages
+from app.parts import columns, home, messages
 from app.parts.refresh import REFRESH_S, refreshing
 from app.view import binlog, curves, cutting, factor, happenings, lanes, words
 from app.view.progress import rows_per_s, share
@@ -20,12 +20,11 @@ _TABLE_COLUMNS = {
     "Copied": st.column_config.ProgressColumn(
         format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of those expected"
     ),
-    "Rows": st.column_config.TextColumn(
-        help="Rows read; the source's own estimate of the table's rows", width="medium"
-    ),
-    "Rows/s": st.column_config.TextColumn(help="Rows copied a second over the last 30 s"),
-    "Changes": st.column_config.TextColumn(help="Changes committed since the pipeline began"),
-    "Retrying": st.column_config.TextColumn(help="Chunks whose last attempt failed"),
+    "Rows": columns.figure("Rows read; the source's own estimate of the table's rows", 190),
+    "Chunks": columns.figure(),
+    "Rows/s": columns.figure("Rows copied a second over the last 30 s"),
+    "Changes": columns.figure("Changes committed since the pipeline began"),
+    "Retrying": columns.figure("Chunks whose last attempt failed"),
 }
 _CHART = {"displaylogo": False, "displayModeBar": False, "scrollZoom": False}
 
@@ -156,13 +155,18 @@ def _lane_tables(shown: list[chunks.Read], since: datetime, until: datetime) -> 
         busy = st.column_config.ProgressColumn(
             format="%.0f%%", min_value=0, max_value=100, help="Share of the time with a chunk in hand"
         )
-        st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config={"Busy": busy}, alt="Readers")
+        shaped = {"Busy": busy, **columns.figures("Rows")}
+        st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config=shaped, alt="Readers")
     with right:
         st.markdown("**What a chunk costs** :gray[in the time shown]")
         heads = ("min", "25 %", "median", "75 %", "max")
         spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in lanes.spreads(shown)]
         st.dataframe(
-            pd.DataFrame(spread), hide_index=True, key="spreads", alt="Quartiles of seconds, rows and gaps a chunk"
+            pd.DataFrame(spread),
+            hide_index=True,
+            key="spreads",
+            column_config=columns.figures(*heads),
+            alt="Quartiles of seconds, rows and gaps a chunk",
         )
         slow = len(lanes.stragglers(shown))
         st.caption(f"{words.plural(slow, 'straggler')}: over three times the median" if slow else "No straggler")
@@ -221,9 +225,8 @@ def plan(where: Directory) -> None:
                 help="even: equal steps of the key; uneven: bounds found by walking along the key; one: a single chunk"
             ),
             "Why": st.column_config.TextColumn(width="large"),
-            "Rows a chunk": st.column_config.TextColumn(
-                help="By plan; the chunks that are read tell how many there were"
-            ),
+            "Rows a chunk": columns.figure("By plan; the chunks that are read tell how many there were"),
+            **columns.figures("Chunks", "Rows", "Smallest", "Largest", "Factor"),
         },
     )
     st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
@@ -293,7 +296,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
                 "Kind": st.column_config.TextColumn(width=80),
                 "Who acts": st.column_config.TextColumn(width=80),
                 "Table": st.column_config.TextColumn(width=120),
-                "Took": st.column_config.TextColumn(width=60),
+                "Took": columns.figure(width=60),
                 "What": st.column_config.TextColumn(width=640),
             },
             alt="Events, newest first",

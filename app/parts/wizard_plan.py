@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import drafts, jobs, messages, reach, wizard
+from app.parts import columns, drafts, jobs, messages, reach, wizard
 from app.view import factor, planning, words
 from app.view.draft import Draft
 from engine import clock
@@ -22,12 +22,12 @@ _COLUMNS = {
         help="even: equal steps of the key, by arithmetic; uneven: the server walks the key; one: a single chunk",
         width=70,
     ),
-    "Factor": st.column_config.TextColumn(help="(max − min + 1) / rows of a number key", width=64),
-    "Chunks": st.column_config.TextColumn(width=64),
-    "Rows": st.column_config.TextColumn(width=60),
-    "Size": st.column_config.TextColumn(width=70),
-    "Rows a chunk": st.column_config.TextColumn(help="Expected; no chunk is ever more than twice as large", width=96),
-    "Time": st.column_config.TextColumn(help="Expected, with all readers on it", width=70),
+    "Factor": columns.figure("(max − min + 1) / rows of a number key", 64),
+    "Chunks": columns.figure(width=64),
+    "Rows": columns.figure(width=60),
+    "Size": columns.figure(width=70),
+    "Rows a chunk": columns.figure("Expected; no chunk is ever more than twice as large", 96),
+    "Time": columns.figure("Expected, with all readers on it", 70),
     "Set": st.column_config.TextColumn(help="It has a chunk size or a key of its own", width=54),
     "Why": st.column_config.TextColumn(width="large"),
 }

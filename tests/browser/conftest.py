@@ -99,7 +99,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     billing = [SimulatedTable("billing.invoices", 3_000_000, 180)]
     paused = Simulation(home / "billing", billing, start=now - timedelta(seconds=100)).advance(20)
     paused.command("pause", reason="nightly backup")
-    _ended(home)
+    ended(home)
     fresh = home / "fresh"
     fresh.mkdir()
     (fresh / "pipeline.toml").write_text(SPEC.format(name="fresh"))
@@ -107,7 +107,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         yield Console(url, home, running)
 
 
-def _ended(home: Path) -> None:
+def ended(home: Path) -> None:
     """Pipelines whose runner failed, was lost, and ended as it should; the lost one has a torn line in its journal."""
     then = real_now() - timedelta(hours=2)
     failed = Simulation(home / "legacy", [SimulatedTable("erp.stock", 3_000_000, 180)], start=then).advance(20)

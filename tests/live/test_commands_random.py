@@ -20,9 +20,9 @@ from tests.servers import Server
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
-SEQUENCES = int(os.environ.get("TIDEMARK_SEQUENCES", "30"))
+SEQUENCES = int(os.environ.get("TIDEMARK_SEQUENCES", "15"))
 """On each server; each costs about three seconds. `TIDEMARK_SEQUENCES=200` (and another `TIDEMARK_SEED`) for the whole of it."""
-A_ROUND = max(SEQUENCES // 4, 10)
+A_ROUND = max(SEQUENCES // 4, 15)
 Command = tuple[str, dict[str, Any]]
 
 

@@ -1,0 +1,14 @@
+"""Columns of tables: figures stand right, so that they can be compared at a glance."""
+
+import streamlit as st
+from streamlit.elements.lib.column_types import ColumnConfig
+
+
+def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  # noqa: A002 - Streamlit's own name for it
+    """A number that is written with its unit or shortened, and so a text to Streamlit. width: pixels."""
+    return st.column_config.TextColumn(help=help, width=width, alignment="right")
+
+
+def figures(*names: str) -> dict[str, ColumnConfig]:
+    """Such columns without a word of explanation."""
+    return {name: figure() for name in names}
