@@ -91,9 +91,9 @@ class Pipeline:
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one verb to its end; output captured."""
-        driver = self._driver() if verb == "run" else None
+        driver, clean = self._driver() if verb == "run" else None, False
         try:
-            return subprocess.run(
+            ended = subprocess.run(
                 [sys.executable, "-m", "engine", verb, str(self.spec), *arguments],
                 cwd=ROOT,
                 env=self._environment | (driver.environment if driver else {}),
@@ -102,8 +102,10 @@ class Pipeline:
                 timeout=280,
                 check=False,
             )
+            clean = ended.returncode >= 0
+            return ended
         finally:
-            self._back(driver)
+            self._back(driver, clean=clean)
 
     def run(self, until: str) -> None:
         """`run --until`; fails with the runner's output when that does not end with 0."""
@@ -132,11 +134,11 @@ class Pipeline:
         """The drivers of runners that have ended."""
         for runner, driver in [pair for pair in self._runners if pair[0].poll() is not None]:
             self._runners.remove((runner, driver))
-            self._back(driver)
+            self._back(driver, clean=runner.returncode >= 0)
 
-    def _back(self, driver: Driver | None) -> None:
+    def _back(self, driver: Driver | None, *, clean: bool) -> None:
         if driver and self._drivers:
-            self._drivers.back(driver)
+            self._drivers.back(driver, clean=clean)
 
     def follow(self) -> "subprocess.Popen[bytes]":
         """Start a runner and wait until it has copied and follows the log."""

@@ -68,7 +68,7 @@ class Driver:
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
 
     def is_free(self) -> bool:
-        """Whether it can serve another runner: no context is left, which would have Python workers."""
+        """Whether it can serve another runner: it is not worn out, and has no Python workers of a context that is left."""
         if self.uses >= _USES:
             return False
         deadline = time.monotonic() + _QUIET_S
@@ -109,9 +109,9 @@ class Drivers:
         driver.uses += 1
         return driver
 
-    def back(self, driver: Driver) -> None:
-        """Its runner has ended, in whatever way."""
-        if driver.is_free():
+    def back(self, driver: Driver, *, clean: bool) -> None:
+        """Its runner has ended; clean: by itself, not by a signal."""
+        if clean and driver.is_free():
             self._idle.append(driver)
         else:
             self._all.remove(driver)
