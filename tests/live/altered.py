@@ -139,7 +139,7 @@ class Writer(Background):
         with closing(self._server.connect(database=self._database)) as connection, connection.cursor() as cursor:
             cursor.execute("SET lock_wait_timeout = 5, sql_mode = ''")
             turn = 0
-            while not self.stopping.wait(0.002):
+            while not self.stopping.wait(0.01):  # a hundred rounds a second: the machine has other things to do
                 turn += 1
                 for name in self._names:
                     self._one(cursor, name, turn)
