@@ -91,9 +91,9 @@ class Pipeline:
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one verb to its end; output captured."""
-        driver, clean = self._driver() if verb == "run" else None, False
+        driver = self._driver() if verb == "run" else None
         try:
-            ended = subprocess.run(
+            return subprocess.run(
                 [sys.executable, "-m", "engine", verb, str(self.spec), *arguments],
                 cwd=ROOT,
                 env=self._environment | (driver.environment if driver else {}),
@@ -102,10 +102,8 @@ class Pipeline:
                 timeout=280,
                 check=False,
             )
-            clean = ended.returncode >= 0
-            return ended
         finally:
-            self._back(driver, clean=clean)
+            self._back(driver)
 
     def run(self, until: str) -> None:
         """`run --until`; fails with the runner's output when that does not end with 0."""
@@ -134,11 +132,11 @@ class Pipeline:
         """The drivers of runners that have ended."""
         for runner, driver in [pair for pair in self._runners if pair[0].poll() is not None]:
             self._runners.remove((runner, driver))
-            self._back(driver, clean=runner.returncode >= 0)
+            self._back(driver)
 
-    def _back(self, driver: Driver | None, *, clean: bool) -> None:
+    def _back(self, driver: Driver | None) -> None:
         if driver and self._drivers:
-            self._drivers.back(driver, clean=clean)
+            self._drivers.back(driver)
 
     def follow(self) -> "subprocess.Popen[bytes]":
         """Start a runner and wait until it has copied and follows the log."""

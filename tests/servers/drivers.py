@@ -2,7 +2,7 @@
 
 A runner whose environment names a gateway makes its SparkContext there instead of starting a JVM: the same classic session by
 the same code, without the twelve seconds of processor time that a JVM takes to read Spark's classes. The context is the
-runner's own, and ends with it; a JVM in which one is left (its runner was killed) is not lent again.
+runner's own, and ends with it; what a killed runner leaves is stopped before the JVM is lent again.
 """
 
 import os
@@ -14,15 +14,17 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.protocol import Py4JError
 
 from tests.servers.server import ServerFailedError
 from tests.servers.spark import HOME, HOST, JAVA_OPTIONS, START_TIMEOUT_S
 
 _USES = 40
 """A JVM that has served so many runners is replaced: each leaves it a few megabytes."""
-_QUIET_S = 3.0
 
 
 class Driver:
@@ -67,18 +69,25 @@ class Driver:
         port, length = struct.unpack_from("!ii", content := told.read_bytes())
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
 
-    def is_free(self) -> bool:
-        """Whether it can serve another runner: it is not worn out, and has no Python workers of a context that is left."""
-        if self.uses >= _USES:
+    def clear(self) -> bool:
+        """Stop the context that a killed runner left; whether another runner can be served."""
+        port, secret = self.environment["PYSPARK_GATEWAY_PORT"], self.environment["PYSPARK_GATEWAY_SECRET"]
+        if self.uses >= _USES or self._process.poll() is not None:
             return False
-        deadline = time.monotonic() + _QUIET_S
-        with suppress(psutil.NoSuchProcess):
-            process = psutil.Process(self._process.pid)
-            while time.monotonic() < deadline:
-                if not process.children():
-                    return self._process.poll() is None
-                time.sleep(0.05)
-        return False
+        gateway = ClientServer(
+            java_parameters=JavaParameters(port=int(port), auth_token=secret),
+            python_parameters=PythonParameters(port=0, eager_load=False),
+        )
+        try:
+            contexts = gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
+            left: Any = contexts.getField("MODULE$").get(None).getActive()
+            if left.isDefined():
+                left.get().stop()
+        except Py4JError:
+            return False
+        finally:
+            gateway.close()
+        return True
 
     def close(self) -> None:
         """Kill it and the Python workers it started."""
@@ -109,9 +118,9 @@ class Drivers:
         driver.uses += 1
         return driver
 
-    def back(self, driver: Driver, *, clean: bool) -> None:
-        """Its runner has ended; clean: by itself, not by a signal."""
-        if clean and driver.is_free():
+    def back(self, driver: Driver) -> None:
+        """Its runner has ended, in whatever way."""
+        if driver.clear():
             self._idle.append(driver)
         else:
             self._all.remove(driver)
