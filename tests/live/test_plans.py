@@ -209,7 +209,7 @@ def test_a_table_that_grows_at_its_end_never_has_a_huge_chunk(
     """While one reader copies, the table doubles at its end: every chunk stays within twice its planned rows."""
     seed_table(server, database, "orders", 12_000)
     pipeline = new_pipeline(server, database, chunk_rows=200, snapshot="readers = 1", poll=0.2)
-    with Workload(server, database, "orders", seed=3, rate=600) as load:
+    with Workload(server, database, "orders", seed=3, rate=100) as load:
         runner = pipeline.start()
         pipeline.wait_for(lambda: pipeline.events("chunk.assigned"), runner)
         _grow(server, database, 12_000)

@@ -1,6 +1,7 @@
 """Random tables of random rows: by both ways they are what an independent client reads."""
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -99,7 +100,8 @@ def _makers(flavor: str) -> list[tuple[Column, Callable[[Column], Cell]]]:
     made: list[tuple[Column, Callable[[Column], Cell]]] = []
     for facts, maker in MAKERS:
         column = Column("c", **facts)
-        if column.type not in absent and column.type != "geometry":
+        too_fine = flavor == "mysql" and (column.scale or 0) > 30  # as far as MySQL's DECIMAL goes
+        if column.type not in absent and column.type != "geometry" and not too_fine:
             made.append((column, lambda c, maker=maker: maker(c).map(partial(_literal, c))))  # type: ignore[misc]
     made.append((Column("c", "json"), lambda c: _json(c).map(partial(_literal, c))))
     made.append((Column("c", "geometry"), _shapes))
@@ -127,7 +129,13 @@ def test_random_tables_are_read_exactly(servers: Pool, flavor: str) -> None:
 
     phases = set(Phase) - {Phase.explain}  # which would trace every line of every example
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), phases=phases)
+    @settings(
+        max_examples=30,
+        deadline=None,
+        derandomize=not os.environ.get("TIDEMARK_SEED"),
+        suppress_health_check=list(HealthCheck),
+        phases=phases,
+    )
     @given(_tables(flavor))
     def read(table: tuple[str, list[str]]) -> None:
         definitions, rows = table
