@@ -1,6 +1,7 @@
 """Parts of tables that are read again on command, under writes: what was damaged is right, the rest is left alone."""
 
 import json
+import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,8 +25,8 @@ NAMES = ("general", "bin", "falling", "tenant")
 INVENTED = 10_000_000
 
 
-RATE = 1000.0
-"""Transactions a second that are tried; those that change nothing do not count."""
+RATE = float(os.environ.get("TIDEMARK_RATE", "200"))
+"""Transactions a second that are tried; those that change nothing do not count. `TIDEMARK_RATE=1000` asks for all that there are."""
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipe
         writer.stop()
     pipeline.finish(runner)
     print(f"{made:,} transactions in {took_s:.1f} s of redumps: {made / took_s:.0f} a second")
-    assert made > 1000, "as many as the machine can make; 500 a second where it is not shared"
+    assert made > 300, "as many as are asked for, or as the machine can make"
     assert all(writer.committed[name] > 200 for name in NAMES), writer.committed
     for name in NAMES:
         _check_log(pipeline, name, damaged[name]["invented"])
