@@ -26,7 +26,7 @@ INVENTED = 10_000_000
 
 
 RATE = float(os.environ.get("TIDEMARK_RATE", "200"))
-"""Transactions a second that are tried; those that change nothing do not count. `TIDEMARK_RATE=1000` asks for all that there are."""
+"""Transactions a second that are tried; those that change nothing do not count. `TIDEMARK_RATE=1000`: all there are."""
 
 
 @pytest.fixture
