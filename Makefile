@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 READY := .venv/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format clean
+.PHONY: help setup demo test soak check bench format clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,10 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
 	$(PYTHON) -m pytest tests/browser
 	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal
+
+soak: setup ## The tests that have a depth, as deep as makes sense: hours
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/live/test_commands_random.py tests/live/test_refresh.py tests/live/test_copy.py \
+		tests/live/test_watermarks.py tests/live/test_random_schemas.py --timeout 14400
 
 check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a minute
 	$(PYTHON) -m ruff format --check .

@@ -12,6 +12,7 @@ import pytest
 
 from engine.directory import Directory, send_command
 from engine.run.status import status
+from tests.depth import depth
 from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.keyed import KEYED, KeyedWriter, create
@@ -20,8 +21,8 @@ from tests.servers import Server
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
-SEQUENCES = int(os.environ.get("TIDEMARK_SEQUENCES", "15"))
-"""On each server; each costs about three seconds. `TIDEMARK_SEQUENCES=200` (and another `TIDEMARK_SEED`) for the whole of it."""
+SEQUENCES = depth(15, 200)
+"""On each server; each costs about three seconds. `TIDEMARK_SEED` makes them others."""
 A_ROUND = max(SEQUENCES // 4, 15)
 Command = tuple[str, dict[str, Any]]
 

@@ -5,23 +5,28 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
+from itertools import product
 
 import pytest
 
+from tests.depth import depth
 from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
 from tests.live.seed import seed_table
 from tests.live.sessions import SESSIONS, Session, session_of
 from tests.live.workload import Workload
-from tests.servers import Server
+from tests.servers import FLAVORS, Server
 
 LEAST_PER_SECOND = 500
 
 
-@pytest.fixture(params=SESSIONS)
+USUAL = [("mysql", "local"), ("mariadb", "local"), ("mysql", "standalone"), ("mariadb", "connect")]
+
+
+@pytest.fixture
 def session(request: pytest.FixtureRequest) -> Iterator[Session]:
-    """A session of each kind in turn."""
+    """A session of the kind that the test names."""
     with session_of(request.param) as made:
         yield made
 
@@ -37,6 +42,7 @@ def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize(("flavor", "session"), depth(USUAL, list(product(FLAVORS, SESSIONS))), indirect=["session"])
 def test_a_million_rows_under_load_stay_equal(
     server: Server, database: str, new_pipeline: PipelineFactory, session: Session
 ) -> None:

@@ -1,7 +1,6 @@
 """Random tables of random rows: by both ways they are what an independent client reads."""
 
 import json
-import os
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from pymysql.converters import escape_item
 
 from engine.decode.schema import Column
+from tests.depth import SOAK, depth
 from tests.live.both_ways import assert_both_ways
 from tests.live.every_type import session
 from tests.servers import Pool, Server
@@ -130,9 +130,9 @@ def test_random_tables_are_read_exactly(servers: Pool, flavor: str) -> None:
     phases = set(Phase) - {Phase.explain}  # which would trace every line of every example
 
     @settings(
-        max_examples=30,
+        max_examples=depth(30, 300),
         deadline=None,
-        derandomize=not os.environ.get("TIDEMARK_SEED"),
+        derandomize=not SOAK,
         suppress_health_check=list(HealthCheck),
         phases=phases,
     )

@@ -1,7 +1,6 @@
 """Parts of tables that are read again on command, under writes: what was damaged is right, the rest is left alone."""
 
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from tests.depth import depth
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.keyed import KEYED, KeyedWriter, create
@@ -25,8 +25,8 @@ NAMES = ("general", "bin", "falling", "tenant")
 INVENTED = 10_000_000
 
 
-RATE = float(os.environ.get("TIDEMARK_RATE", "200"))
-"""Transactions a second that are tried; those that change nothing do not count. `TIDEMARK_RATE=1000`: all there are."""
+RATE = depth(200.0, 1000.0)
+"""Transactions a second that are tried; those that change nothing do not count."""
 
 
 @pytest.fixture
