@@ -21,12 +21,13 @@ from tests.servers.drivers import Drivers
 
 @pytest.fixture(params=[("mouse", "mysql"), ("keyboard", "mariadb")], ids="-".join)
 def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, drivers: Drivers) -> Iterator[Story]:
-    """A busy shop whose reader lacks a right, and an empty console before which somebody sits."""
+    """A shop whose reader lacks a right, and an empty console before which somebody sits."""
     way, flavor = request.param
     with ExitStack() as stack:
         server = stack.enter_context(start(flavor))
         fill_shop(server)
-        load = stack.enter_context(Workload(server, "shop", "orders", seed=1, rate=100.0, connections=2))
+        load = Workload(server, "shop", "orders", seed=1, rate=100.0, connections=2)
+        stack.callback(load.stop)
         consoles = Consoles(tmp_path, drivers)
         stack.callback(consoles.give_back)
         stack.callback(stop_runners, tmp_path)

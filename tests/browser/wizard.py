@@ -167,7 +167,7 @@ def limit_the_pace(story: Story) -> None:
 
 
 def launch(story: Story) -> None:
-    """What will run is shown, and runs; the draft is gone, and the connection is there for the next pipeline."""
+    """What will run is shown, and runs, and the shop is busy from now on; the connection is there for the next pipeline."""
     page = story.page
     expect(page.get_by_test_id("stCode").filter(has_text="[source]")).to_contain_text('"shop.*"')
     button = page.get_by_test_id("stMain").get_by_role("button", name="Launch", exact=True).last
@@ -177,6 +177,7 @@ def launch(story: Story) -> None:
     story.hand.press(button)
     expect(page).to_have_url(re.compile("/live"))  # the only pipeline need not be named in the address
     expect(story.line).to_contain_text("State: snapshotting", timeout=START_MS)
+    story.load.start()
     spec = tomllib.loads(story.where.spec.read_text())
     assert spec["source"]["tables"][:2] == ["shop.*", "!shop.audit"]
     assert spec["snapshot"]["tables"] == {"shop.orders": {"chunk_rows": CHUNK_ROWS}}
