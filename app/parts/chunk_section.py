@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.parts import access, home, messages, places
+from app.parts import access, focus, home, messages, places
 from app.parts.chunk_map import chunk_map
 from app.parts.refresh import refreshing
 from app.view import cutting, drawer, words
@@ -48,6 +48,7 @@ def show(name: str) -> None:
                 st.page_link(places.REDUMP, label="Read this chunk again", icon=":material/sync:", query_params=here)
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
+                focus.first("link")
         _facts(name, table, chosen, planned[table].chunk_key)
 
 

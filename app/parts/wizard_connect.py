@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from app.parts import drafts, jobs, messages, reach, wizard
+from app.parts import drafts, focus, jobs, messages, reach, wizard
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
 from engine.errors import TidemarkError
@@ -80,6 +80,7 @@ def _saved(draft: Draft) -> None:
                 on_click=drafts.forget_connection,
                 args=(draft.connection,),
             )
+        focus.first("keep-connection")
 
 
 def _pick(identity: str, key: str) -> None:
