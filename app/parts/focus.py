@@ -1,4 +1,7 @@
-"""Where the keyboard goes when something opens: Streamlit leaves it on the button, and a popover is the last stop of a page."""
+"""Where the keyboard goes when something opens: Streamlit leaves it on the button, and a popover is the last stop of a page.
+
+A popover that the keyboard has left is not reached by Tab any more. So nothing in one is disabled while it is filled in.
+"""
 
 import streamlit as st
 
@@ -10,7 +13,12 @@ _FIRST = st.components.v2.component(
   const body = (root.host ?? parentElement).closest('[data-testid="stPopoverBody"]')
   if (!body || body.dataset.met) return
   body.dataset.met = "yes" // it is drawn anew while somebody types elsewhere in it
-  body.querySelector("input, textarea, button")?.focus({ preventScroll: true })
+  const field = body.querySelector("input, textarea, button")
+  const take = tries => {
+    field?.focus({ preventScroll: true })
+    if (tries && field?.isConnected && document.activeElement !== field) requestAnimationFrame(() => take(tries - 1))
+  }
+  take(60) // it is not shown before it has its place
 }
 """,
 )

@@ -63,14 +63,17 @@ def _saved(draft: Draft) -> None:
     )
     with save, st.popover("Save", icon=":material/bookmark:", width="stretch", key="keep-connection"):
         st.markdown("Keep host, port, user, TLS and the password's reference under a name.", width=320)
-        name = st.text_input("Connection name", draft.connection or draft.name, key=f"{draft.id} connection-name")
+        known = draft.connection or draft.name
+        key = (
+            f"{draft.id} connection-name {known}"  # a field whose default changes under its key is shown, and not sent
+        )
+        st.text_input("Connection name", known, key=key)
         st.button(
             "Save connection",
             type="primary",
             key="save-connection",
-            disabled=not name,
             on_click=_save,
-            args=(draft.id, f"{draft.id} connection-name"),
+            args=(draft.id, key),
         )
         if draft.connection in found:
             st.button(

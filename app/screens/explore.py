@@ -83,7 +83,7 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
         run = st.button("Run", type="primary", icon=":material/play_arrow:", key="run", shortcut="Ctrl+Enter")
         with st.popover("Save", icon=":material/bookmark:"):
             name = st.text_input("Name", key="save-as", placeholder="Orders of today")
-            if st.button("Save query", key="save", disabled=not (name and sql.strip())):
+            if st.button("Save query", key="save") and name and sql.strip():
                 saved.save(str(name).strip(), sql)
                 st.rerun()
             focus.first("save-query")

@@ -33,6 +33,7 @@ _SEEN_FROM = f"""wanted => {{ {_FOCUSED}
     return from.compareDocumentPosition(to) & Node.DOCUMENT_POSITION_PRECEDING ? "behind" : "before"
 }}"""
 _TOLD = f"() => {{ {_FOCUSED} const at = focused(); return at ? at.outerHTML.slice(0, 200) : 'nothing' }}"
+_IN_WHAT_OPENED = f"() => {{ {_FOCUSED} return focused()?.closest('[data-testid=stPopoverBody]') }}"
 _KEYS = {"before": "Tab", "behind": "Shift+Tab"}
 
 
@@ -105,8 +106,12 @@ class Keyboard:
         self.page = page
 
     def press(self, what: Locator) -> None:
+        """What opens has the keyboard: somebody waits until it is open."""
         self.reach(what)
+        opens = what.get_attribute("data-testid") == "stPopoverButton"
         self._key("Enter")
+        if opens:
+            self.page.wait_for_function(_IN_WHAT_OPENED)
 
     def tick(self, box: Locator) -> None:
         self.reach(box, "ArrowDown", "ArrowUp")

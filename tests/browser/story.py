@@ -92,7 +92,8 @@ class Story:
         return self.page.get_by_test_id("stCode").filter(has_text="Copy:")
 
     def sit_down(self, address: str) -> None:
-        """Before another browser."""
+        """Before another browser; the one before is closed."""
+        self.page.context.close()
         self.hand = HANDS[self.way](self.open_page(address))
 
     def photograph(self, name: str, *, whole: bool = False) -> None:

@@ -191,3 +191,4 @@ def launch(story: Story) -> None:
     second.get_by_role("option", name=re.compile("production")).click()
     # While the page is drawn anew the field that is replaced stands there too.
     expect(second.get_by_label("Port", exact=True).first).to_have_value(str(story.server.port))
+    second.context.close()
