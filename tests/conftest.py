@@ -11,6 +11,7 @@ import pytest
 
 from tests.receiver import Receiver
 from tests.servers import FLAVORS, Pool, Server, start
+from tests.servers.drivers import Drivers
 
 ServerFactory = Callable[..., Server]
 DatabaseFactory = Callable[..., str]
@@ -21,6 +22,14 @@ _numbers = count(1)
 def servers() -> Iterator[Pool]:
     """All servers of the test run."""
     pool = Pool()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="session")
+def drivers() -> Iterator[Drivers]:
+    """The JVMs of all runners with a local session."""
+    pool = Drivers()
     yield pool
     pool.close()
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,19 +108,20 @@ def prepare(server: Server, home: Path, rows: int) -> Path:
 
 
 @contextmanager
-def console(home: Path, port: int = 0, module: str = "streamlit") -> Iterator[str]:
-    """The console on the pipelines of `home`, with the demo's password in its environment; its address."""
+def console(
+    home: Path, port: int = 0, module: str = "streamlit", environment: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """The console on the pipelines of `home`, with the demo's password in its environment and in its runners'; its address."""
     port = port or free_port(8501)
     address = os.environ.get("TIDEMARK_CONSOLE_ADDRESS", "127.0.0.1")
     options = [f"--server.address={address}", f"--server.port={port}", "--server.headless=true"]
     command = [sys.executable, "-m", module, "run", "app/main.py", *options]
-    environment = os.environ | {"TIDEMARK_HOME": str(home), PASSWORD_VARIABLE: PASSWORD}
     log = home / "console.log"
-    with log.open("wb") as out:
+    with log.open("ab") as out:
         process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", "--", *command],
             cwd=ROOT,
-            env=environment,
+            env={**os.environ, "TIDEMARK_HOME": str(home), PASSWORD_VARIABLE: PASSWORD, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.parts import access, home, messages, places
+from app.parts import access, focus, home, messages, places
 from app.parts.chunk_map import chunk_map
 from app.parts.refresh import refreshing
 from app.view import cutting, drawer, words
@@ -44,10 +44,14 @@ def show(name: str) -> None:
     if chosen is not None:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
             here = {"pipeline": name, "part": "Chunks", "table": table, "chunks": str(chosen)}
-            if access.operator():
-                st.page_link(places.REDUMP, label="Read this chunk again", icon=":material/sync:", query_params=here)
+            # A button, not a link: an address that a click of the mouse has just changed would be written over that of a link.
+            if access.operator() and st.button(
+                "Read this chunk again", icon=":material/sync:", type="tertiary", key="again"
+            ):
+                st.switch_page(places.REDUMP, query_params=here)
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
+                focus.first("link")
         _facts(name, table, chosen, planned[table].chunk_key)
 
 

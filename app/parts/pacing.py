@@ -32,7 +32,8 @@ def told(where: Directory) -> None:
     """Why tables are not read, where that is so."""
     record = home.record_of(where) or {}
     waiting = record.get("waiting_for") if record.get("alive") else None
-    for line in pacing.lines(pace(where), waiting):
+    copying = bool(record.get("alive")) and (record.get("state"), record.get("phase")) == ("running", "snapshot")
+    for line in pacing.lines(pace(where), waiting, copying=copying):
         st.markdown(f":violet[:material/hourglass_pause: {words.escape(line)}]")
 
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from app.parts import drafts, jobs, messages, reach, wizard
+from app.parts import drafts, focus, jobs, messages, reach, wizard
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
 from engine.errors import TidemarkError
@@ -63,14 +63,17 @@ def _saved(draft: Draft) -> None:
     )
     with save, st.popover("Save", icon=":material/bookmark:", width="stretch", key="keep-connection"):
         st.markdown("Keep host, port, user, TLS and the password's reference under a name.", width=320)
-        name = st.text_input("Connection name", draft.connection or draft.name, key=f"{draft.id} connection-name")
+        known = draft.connection or draft.name
+        key = (
+            f"{draft.id} connection-name {known}"  # a field whose default changes under its key is shown, and not sent
+        )
+        st.text_input("Connection name", known, key=key)
         st.button(
             "Save connection",
             type="primary",
             key="save-connection",
-            disabled=not name,
             on_click=_save,
-            args=(draft.id, f"{draft.id} connection-name"),
+            args=(draft.id, key),
         )
         if draft.connection in found:
             st.button(
@@ -80,6 +83,7 @@ def _saved(draft: Draft) -> None:
                 on_click=drafts.forget_connection,
                 args=(draft.connection,),
             )
+        focus.first("keep-connection")
 
 
 def _pick(identity: str, key: str) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import home, messages, places, saved
+from app.parts import focus, home, messages, places, saved
 from app.view import queries, words
 from app.view.queries import Known
 from engine import clock, settings
@@ -83,9 +83,10 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
         run = st.button("Run", type="primary", icon=":material/play_arrow:", key="run", shortcut="Ctrl+Enter")
         with st.popover("Save", icon=":material/bookmark:"):
             name = st.text_input("Name", key="save-as", placeholder="Orders of today")
-            if st.button("Save query", key="save", disabled=not (name and sql.strip())):
+            if st.button("Save query", key="save") and name and sql.strip():
                 saved.save(str(name).strip(), sql)
                 st.rerun()
+            focus.first("save-query")
         chosen = (st.session_state.get("query") or "").removeprefix("★ ")
         if chosen in saved.load() and st.button(
             "Delete saved", icon=":material/delete:", type="tertiary", key="forget"

@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.parts import (
     drafts,
+    focus,
     messages,
     places,
     wizard,
@@ -109,6 +110,7 @@ def _resume(kept: list[Draft]) -> None:
                         on_click=drafts.discard,
                         args=(draft.id,),
                     )
+                    focus.first(f"discard-{draft.id}")
     messages.freshness(clock.utc_now(), extra=words.plural(len(kept), "draft"))
 
 

@@ -8,6 +8,8 @@ from app.view import words
 
 UNITS = {"max_rows_per_s": "rows/s", "max_bytes_per_s": "MB/s", "readers": "readers"}
 _MB = 1_000_000
+_RATE = "at most "
+"""How the runner begins when it waits for nothing but its rate."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +31,17 @@ def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None) -> Pace
     )
 
 
-def lines(pace: Pace, waiting_for: str | None) -> list[str]:
-    """What a person must know of it, a sentence each; none when tables are read as fast as can be."""
-    found = [f"Reading of tables waits: {waiting_for}"] if waiting_for else []
+def lines(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
+    """What a person must know of it, a sentence each; none when tables are read as fast as can be.
+
+    copying: tables are being read. Under a rate each group of chunks waits for a moment: that is said of all the time, as a line
+    that came and went would move the page under the hand.
+    """
+    rate = _rate(pace) if copying and not pace.snapshot and (not waiting_for or waiting_for.startswith(_RATE)) else ""
+    if rate:
+        found = [f"Tables are read no faster than {rate}"]
+    else:
+        found = [f"Reading of tables waits: {waiting_for}"] if waiting_for else []
     if pace.snapshot and not waiting_for:
         found.append("The reading of tables is paused; the log goes on")
     if pace.tables:
@@ -41,11 +51,7 @@ def lines(pace: Pace, waiting_for: str | None) -> list[str]:
 
 def limits(pace: Pace) -> str:
     """Every limit that holds, in words."""
-    told = []
-    if pace.settings.get("max_rows_per_s"):
-        told.append(f"{pace.settings['max_rows_per_s']:,} rows/s")
-    if pace.settings.get("max_bytes_per_s"):
-        told.append(f"{words.size(pace.settings['max_bytes_per_s'])}/s of files")
+    told = [rate] if (rate := _rate(pace)) else []
     if pace.settings.get("readers"):
         told.append(words.plural(pace.settings["readers"], "reader"))
     for name, title in (("hours", "hours (UTC)"), ("replicas", "replicas")):
@@ -54,6 +60,15 @@ def limits(pace: Pace) -> str:
     for name, verb in (("max_load", "waits above"), ("critical_load", "pauses above")):
         told += [f"{verb} {variable} {limit:g}" for variable, limit in (pace.settings.get(name) or {}).items()]
     return "; ".join(told) or "no limit"
+
+
+def _rate(pace: Pace) -> str:
+    told = []
+    if pace.settings.get("max_rows_per_s"):
+        told.append(f"{pace.settings['max_rows_per_s']:,} rows/s")
+    if pace.settings.get("max_bytes_per_s"):
+        told.append(f"{words.size(pace.settings['max_bytes_per_s'])}/s of files")
+    return "; ".join(told)
 
 
 def changes(pace: Pace, rows_s: int, mb_s: float, readers: int, hours: str) -> dict[str, Any]:

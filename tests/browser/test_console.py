@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
+from tests.browser.hands import Keyboard
 from tests.demo import console
 
 # Streamlit sends a click one turn of the event loop after it was made: here that turn comes late, as in a busy browser.
@@ -115,6 +116,26 @@ def test_pause_and_resume_reach_the_runner_with_their_reason(simulated: Console,
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     assert accepted(simulated)[before:] == [("pause", "index rebuild"), ("resume", "")]
+    healthy(page)
+
+
+def test_a_question_is_answered_where_the_keyboard_is(simulated: Console, open_page: OpenPage) -> None:
+    """Enter opens it, the reason is typed, Tab leads to the answer; Escape leads back to the button."""
+    before = len(accepted(simulated))
+    page = open_page(f"{simulated.url}/live?pipeline=shop")
+    reason = page.get_by_role("textbox", name="Reason")
+    for key in ("Escape", "Tab"):
+        Keyboard(page).press(page.get_by_role("button", name="Pause", exact=True))
+        expect(reason).to_be_focused()
+        page.keyboard.type("index rebuild")
+        page.keyboard.press(key)
+        expect(
+            page.get_by_role("button", name="Pause" if key == "Escape" else "Pause pipeline", exact=True)
+        ).to_be_focused()
+    page.keyboard.press("Enter")
+    Keyboard(page).press(page.get_by_role("button", name="Resume"))
+    expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
+    assert [verb for verb, _ in accepted(simulated)[before:]] == ["pause", "resume"]
     healthy(page)
 
 

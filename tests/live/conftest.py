@@ -14,14 +14,6 @@ from tests.servers.drivers import Drivers
 PipelineFactory = Callable[..., Pipeline]
 
 
-@pytest.fixture(scope="session")
-def drivers() -> Iterator[Drivers]:
-    """The JVMs of all runners with a local session."""
-    pool = Drivers()
-    yield pool
-    pool.close()
-
-
 @pytest.fixture
 def new_pipeline(tmp_path: Path, drivers: Drivers) -> Iterator[PipelineFactory]:
     """``new_pipeline(server, database, **settings)``: a pipeline in this test's folder."""

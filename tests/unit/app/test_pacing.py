@@ -35,6 +35,17 @@ def test_why_nothing_is_read_is_said() -> None:
     ]
 
 
+def test_a_rate_is_one_line_for_as_long_as_tables_are_read() -> None:
+    """Whether a group waits at this moment or not: a line that comes and goes moves the page."""
+    slow = pacing.pace_of(SPEC, {"throttle": {"max_rows_per_s": 750}})
+    for waiting in (None, "", "at most 750 rows/s"):
+        assert pacing.lines(slow, waiting, copying=True) == ["Tables are read no faster than 750 rows/s"]
+    assert pacing.lines(slow, "Threads_running is 90 (limit 50)", copying=True) == [
+        "Reading of tables waits: Threads_running is 90 (limit 50)"
+    ]
+    assert pacing.lines(slow, None) == []
+
+
 def test_a_form_changes_what_was_changed_in_it() -> None:
     """No more than that, so that two operators do not undo each other."""
     now = pacing.pace_of(SPEC, {"throttle": {"max_bytes_per_s": 1_500_000}})

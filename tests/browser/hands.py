@@ -1,0 +1,162 @@
+"""Two ways to operate a page: by mouse, and by keyboard alone. A story is told in what hands can do, and runs by each.
+
+The keyboard hand uses nothing but keys: it walks to an element by Tab as somebody without a mouse does, into a group that is
+one stop (tabs, tiles, a list) and on within it by arrows. What it cannot reach is a fault of the console.
+"""
+
+import re
+from typing import Protocol
+
+from playwright.sync_api import Locator, Page, expect
+
+MOST_KEYS = 250
+"""So many are pressed for one element before it counts as out of reach."""
+
+_FOCUSED = """
+const focused = () => {
+    let at = document.activeElement
+    while (at?.shadowRoot?.activeElement) at = at.shadowRoot.activeElement
+    return at
+}
+const group = of => of.closest("[role=tablist], [role=radiogroup], [role=group]")
+"""
+# Where the keyboard is, as seen from an element: on it, on another of its group that has but one stop, before or behind it.
+_SEEN_FROM = f"""wanted => {{ {_FOCUSED}
+    const at = focused()
+    if (at === wanted) return "there"
+    if (!at || at === document.body) return "before"
+    if (wanted.tabIndex < 0 && group(wanted) && group(wanted) === group(at)) {{
+        return at.compareDocumentPosition(wanted) & Node.DOCUMENT_POSITION_FOLLOWING ? "forth" : "back"
+    }}
+    const top = one => one.getRootNode().host ? top(one.getRootNode().host) : one
+    const [from, to] = top(at) === top(wanted) ? [at, wanted] : [top(at), top(wanted)]
+    return from.compareDocumentPosition(to) & Node.DOCUMENT_POSITION_PRECEDING ? "behind" : "before"
+}}"""
+_TOLD = f"() => {{ {_FOCUSED} const at = focused(); return at ? at.outerHTML.slice(0, 200) : 'nothing' }}"
+_IN_WHAT_OPENED = f"() => {{ {_FOCUSED} return focused()?.closest('[data-testid=stPopoverBody]') }}"
+_KEYS = {"before": "Tab", "behind": "Shift+Tab"}
+
+
+class Hand(Protocol):
+    """What a story asks of somebody who sits before the console."""
+
+    page: Page
+
+    def press(self, what: Locator) -> None:
+        """A button, a link, a tile, a tab."""
+
+    def tick(self, box: Locator) -> None:
+        """Turn a checkbox of a list."""
+
+    def enter(self, box: Locator, name: Locator) -> None:
+        """Open what a row of a list stands for: by its name, or by Enter on its checkbox."""
+
+    def write(self, field: Locator, text: str) -> None:
+        """Replace a field's text and leave it."""
+
+    def search(self, field: Locator, text: str) -> None:
+        """Replace the text of a field that answers to each letter."""
+
+    def append(self, field: Locator, text: str) -> None:
+        """Add to a long text and have it taken over."""
+
+    def choose(self, field: Locator, option: str) -> None:
+        """One of a list that opens, or one more where several may be chosen."""
+
+
+class Mouse:
+    """Points and clicks; types where text is wanted."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, what: Locator) -> None:
+        what.click()
+
+    def tick(self, box: Locator) -> None:
+        box.click()
+
+    def enter(self, box: Locator, name: Locator) -> None:
+        name.click()
+
+    def write(self, field: Locator, text: str) -> None:
+        self.search(field, text)
+        field.press("Tab")
+
+    def search(self, field: Locator, text: str) -> None:
+        field.click()
+        field.fill(text)
+
+    def append(self, field: Locator, text: str) -> None:
+        field.click()
+        field.press("Control+End")
+        field.press_sequentially(text)
+        field.press("Control+Enter")
+
+    def choose(self, field: Locator, option: str) -> None:
+        field.click()
+        self.page.get_by_role("option", name=re.compile(re.escape(option))).first.click()
+        self.page.keyboard.press("Escape")
+
+
+class Keyboard:
+    """Presses keys, and never anything else."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def press(self, what: Locator) -> None:
+        """What opens has the keyboard: somebody waits until it is open."""
+        self.reach(what)
+        opens = what.get_attribute("data-testid") == "stPopoverButton"
+        self._key("Enter")
+        if opens:
+            self.page.wait_for_function(_IN_WHAT_OPENED)
+
+    def tick(self, box: Locator) -> None:
+        self.reach(box, "ArrowDown", "ArrowUp")
+        self._key("Space")
+
+    def enter(self, box: Locator, name: Locator) -> None:
+        self.reach(box, "ArrowDown", "ArrowUp")
+        self._key("Enter")
+
+    def write(self, field: Locator, text: str) -> None:
+        self.search(field, text)
+        self._key("Tab")
+
+    def search(self, field: Locator, text: str) -> None:
+        self.reach(field)
+        self._key("Control+A")
+        self._key("Delete")
+        self.page.keyboard.type(text)
+
+    def append(self, field: Locator, text: str) -> None:
+        self.reach(field)
+        self._key("Control+End")
+        self.page.keyboard.type(text)
+        self._key("Control+Enter")
+
+    def choose(self, field: Locator, option: str) -> None:
+        self.reach(field)
+        self.page.keyboard.type(option)
+        expect(self.page.get_by_role("option", name=re.compile(re.escape(option))).first).to_be_visible()
+        self._key("Enter")
+        self._key("Escape")
+
+    def reach(self, what: Locator, forth: str = "ArrowRight", back: str = "ArrowLeft") -> None:
+        """Walk to an element; `forth` and `back` go on within its group."""
+        expect(what).to_be_visible()
+        keys = _KEYS | {"forth": forth, "back": back}
+        for _ in range(MOST_KEYS):
+            where = what.evaluate(_SEEN_FROM)
+            if where == "there":
+                return
+            self._key(keys[where])
+        raise AssertionError(f"{MOST_KEYS} keys do not lead to {what}; they end at {self.page.evaluate(_TOLD)}")
+
+    def _key(self, key: str) -> None:
+        self.page.keyboard.press(key)
+
+
+HANDS: dict[str, type[Mouse | Keyboard]] = {"mouse": Mouse, "keyboard": Keyboard}

@@ -1,0 +1,221 @@
+"""The steps of an operator: a pipeline is watched, loses its console and its runner, is damaged and mended, paused and stopped."""
+
+import json
+import os
+import re
+import time
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+from playwright.sync_api import TimeoutError, expect  # noqa: A004
+
+from engine.directory import read_runner
+from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
+from tests.browser.test_console import healthy
+from tests.browser.wizard import CHUNK_ROWS
+from tests.live.compare import assert_equal, lake_table, source_table
+
+TABLE, CHUNK = "shop.orders", 3
+EQUAL_S = 120.0
+DAMAGE_TRIES = 20
+
+
+def press(story: Story, name: str) -> None:
+    """A button of the page; Streamlit has a Stop of its own in the header while a slow drawing lasts."""
+    story.hand.press(story.page.get_by_test_id("stMain").get_by_role("button", name=name, exact=True))
+
+
+def section(story: Story, name: str) -> None:
+    """Open a section of the live page."""
+    tab = story.page.get_by_role("tab", name=name)
+    story.hand.press(tab)
+    expect(tab).to_have_attribute("aria-selected", "true")
+
+
+def headed(story: Story, words: str) -> None:
+    """The strip says so."""
+    expect(story.page.get_by_role("heading", name=words).first).to_be_visible(timeout=START_MS)
+
+
+def events(story: Story, *kinds: str) -> list[dict[str, Any]]:
+    """The journal's lines of some kinds, oldest first."""
+    lines = [
+        line for path in sorted(story.where.journals.glob("*.jsonl")) for line in path.read_text().split("\n")[:-1]
+    ]
+    return [event for line in lines if (event := json.loads(line))["event"] in kinds]
+
+
+def runner(story: Story) -> int:
+    """The runner's process."""
+    record = read_runner(story.where)
+    assert record is not None
+    return int(record["pid"])
+
+
+def chunks_read(story: Story) -> int:
+    """As the status line has it."""
+    found = re.search(r"([\d,]+)/~?[\d,]+ chunks", story.line.inner_text())
+    assert found, story.line.inner_text()
+    return int(found[1].replace(",", ""))
+
+
+def watch_the_copy(story: Story) -> None:
+    """Every section has something to show while the copy lasts; the list leads there too."""
+    page, hand = story.page, story.hand
+    headed(story, "Running")
+    expect(story.line).to_contain_text(re.compile(r"(\d\d+|[5-9])/~?\d+ chunks"), timeout=COPY_MS)
+    story.photograph("live-overview", whole=True)
+    for name in ("Chunks", "Readers", "Watermarks", "Plan", "Events"):
+        section(story, name)
+        story.photograph(f"live-{name.lower()}", whole=True)
+    healthy(page)
+    hand.press(page.get_by_role("link", name="Pipelines"))
+    link = page.get_by_test_id("stPageLink").get_by_role("link", name=PIPELINE)
+    hand.press(link)
+    try:
+        page.wait_for_url(re.compile("/live"))
+    except TimeoutError:  # the first click met a card that was being drawn anew
+        hand.press(link)
+        page.wait_for_url(re.compile("/live"))
+
+
+def restart_the_console(story: Story) -> None:
+    """The runner does not notice; the same address shows the same chunk of the same table, and the copy goes on."""
+    section(story, "Chunks")
+    story.hand.press(story.page.get_by_role("button", name=f"Chunk {CHUNK}: ", exact=False))
+    expect(story.page).to_have_url(re.compile(f"chunk={CHUNK}"))
+    known, told, pid, address = chunks_read(story), len(events(story, "chunk.finished")), runner(story), story.page.url
+    story.consoles.end()
+    assert psutil.pid_exists(pid)
+    story.consoles.open()
+    story.sit_down(address)
+    headed(story, "Running")
+    expect(story.page.get_by_role("tab", name="Chunks")).to_have_attribute("aria-selected", "true")
+    expect(story.page.get_by_role("combobox", name="Table")).to_have_value(TABLE)
+    expect(story.page.get_by_text(f"Chunk {CHUNK}", exact=True)).to_be_visible()
+    expect(story.line).to_contain_text("State: snapshotting")
+    assert chunks_read(story) >= known
+    section(story, "Events")
+    expect(story.page.get_by_test_id("stDataFrame")).to_be_visible()
+    read = re.compile(r"([\d,]+) journal lines read")
+    found = read.search(story.page.get_by_text(read).inner_text())
+    assert found
+    assert int(found[1].replace(",", "")) > told
+    section(story, "Overview")
+    assert runner(story) == pid
+
+
+def lose_the_runner(story: Story) -> None:
+    """Nobody has to guess why the numbers stand still, and a start goes on from there."""
+    before = len(events(story, "chunk.finished"))
+    expect(story.line).to_contain_text("State: snapshotting")
+    os.kill(runner(story), 9)
+    headed(story, "Runner lost")
+    expect(story.page.get_by_text("The runner has not been heard of since")).to_be_visible()
+    press(story, "Start again")
+    headed(story, "Running")
+    expect(story.line).to_contain_text("State: snapshotting", timeout=START_MS)
+    assert chunks_read(story) >= before - 2
+    assert len(events(story, "run.started")) == 2
+
+
+def watch_it_finish(story: Story) -> None:
+    """The limit is lifted; then the copy is soon done, and the stream keeps up."""
+    page = story.page
+    section(story, "Pace")
+    story.hand.write(page.get_by_role("spinbutton", name="Rows a second"), "0")
+    press(story, "Set limits")
+    expect(page.get_by_text("set here", exact=True)).to_be_visible()
+    section(story, "Overview")
+    expect(story.line).to_contain_text("State: streaming", timeout=COPY_MS)
+    expect(story.line).to_contain_text("ETA: copy done")
+    headed(story, "Keeping up")
+    assert "card" not in [field.name for field in DeltaTable(str(story.lake("skus"))).schema().fields]
+    story.photograph("live-following", whole=True)
+
+
+def read_a_damaged_chunk_again(story: Story) -> None:
+    """Rows are deleted from the mirror by hand; the chunk is chosen by its tile, read again, and equals its source."""
+    page = story.page
+    chunk = next(e for e in events(story, "chunk.finished") if (e["table"], e["chunk"]) == (TABLE, CHUNK))
+    low, high = int(chunk["lower"]), int(chunk["upper"])
+    damage(story, low, low + 200)
+    section(story, "Chunks")
+    story.hand.press(page.get_by_role("button", name=f"Chunk {CHUNK}: published", exact=True))
+    story.hand.press(page.get_by_role("button", name="Read this chunk again"))
+    expect(page.get_by_text(re.compile("1 table, .* rows of the mirror"))).to_be_visible(timeout=START_MS)
+    story.hand.write(page.get_by_role("textbox", name="Reason"), "rows were deleted by hand")
+    press(story, "Read again")
+    expect(page.get_by_text(re.compile("read again in"))).to_be_visible(timeout=START_MS)
+    assert "rows were deleted by hand" in [e["reason"] for e in events(story, "command.accepted")]
+    story.photograph("redump", whole=True)
+    story.load.stop()
+    await_equal(story, low, high)
+    story.load.start()
+    story.hand.press(page.get_by_role("link", name="Live"))
+    expect(story.line).to_be_visible()
+
+
+def damage(story: Story, low: int, high: int) -> None:
+    """Delete rows from the mirror behind the engine's back, between two of its merges."""
+    for _ in range(DAMAGE_TRIES):
+        with suppress(CommitFailedError):
+            DeltaTable(str(story.lake("orders"))).delete(f"id >= {low} AND id < {high}")
+            return
+    raise AssertionError(f"the mirror was merged into {DAMAGE_TRIES} times while rows were deleted")
+
+
+def await_equal(story: Story, low: int, high: int) -> None:
+    """Wait until the mirror has what the source has, which nobody writes to: of all rows from `low` to `high`."""
+
+    def part(table: pa.Table) -> pa.Table:
+        return table.filter((pc.field("id") >= low) & (pc.field("id") < high))
+
+    wanted, deadline = part(source_table(story.server, "shop", "orders")), time.monotonic() + EQUAL_S
+    assert wanted.num_rows > CHUNK_ROWS / 2, "the load deletes a few, never most"
+    while True:
+        try:
+            return assert_equal(wanted, part(lake_table(story.lake("orders"))))
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def pause_and_resume(story: Story) -> None:
+    """While the source is written to."""
+    press(story, "Pause")
+    story.hand.write(story.page.get_by_role("textbox", name="Reason"), "index rebuild")
+    press_anywhere(story, "Pause pipeline")
+    headed(story, "Paused")
+    expect(story.page.get_by_text(re.compile("Pause done in"))).to_be_visible(timeout=START_MS)
+    press(story, "Resume")
+    headed(story, "Running")
+
+
+def press_anywhere(story: Story, name: str) -> None:
+    """A button of a question, which is drawn beside the page."""
+    story.hand.press(story.page.get_by_role("button", name=name, exact=True))
+
+
+def stop(story: Story) -> None:
+    """The mirror is the source when the runner ends, and both runs are in the history."""
+    page = story.page
+    headed(story, "Keeping up")
+    story.load.stop()
+    await_equal(story, 0, 1 << 40)
+    press(story, "Stop")
+    press_anywhere(story, "Stop pipeline")
+    headed(story, "Stopped")
+    expect(page.get_by_role("button", name="Start again")).to_be_visible()
+    record = read_runner(story.where)
+    assert record is not None
+    assert (record["state"], record["error"]) == ("ended", None)
+    story.hand.press(page.get_by_role("link", name="History"))
+    expect(page.get_by_text(re.compile("2 runs"))).to_be_visible()
+    story.photograph("history", whole=True)
