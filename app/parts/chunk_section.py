@@ -15,6 +15,10 @@ _OPEN, _MOVED = "open tile", "chunk was picked"
 
 def show(name: str) -> None:
     """Table and chunk are chosen outside the part that refreshes, and are part of the address."""
+    if places.WISH in st.session_state:
+        # Only what is not bound to a field here may be said by the address; the form takes the rest from the session.
+        said = {name: value for name, value in st.session_state[places.WISH].items() if name in ("part", "chunks")}
+        st.switch_page(places.REDUMP, query_params=said)
     # By rows, not by chunks: while tables are being cut, the number of their chunks changes and the first would change with it.
     by_size = sorted(home.ask(tables.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
     planned = {plan.table: plan for plan in by_size}
@@ -43,16 +47,29 @@ def show(name: str) -> None:
     _map(name, table, window, chosen)
     if chosen is not None:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-            here = {"pipeline": name, "part": "Chunks", "table": table, "chunks": str(chosen)}
-            # A button, not a link: an address that a click of the mouse has just changed would be written over that of a link.
-            if access.operator() and st.button(
-                "Read this chunk again", icon=":material/sync:", type="tertiary", key="again"
-            ):
-                st.switch_page(places.REDUMP, query_params=here)
+            if access.operator():
+                st.button(
+                    "Read this chunk again",
+                    icon=":material/sync:",
+                    type="tertiary",
+                    key="again",
+                    on_click=_again,
+                    args=(name, table),
+                )
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
                 focus.first("link")
         _facts(name, table, chosen, planned[table].chunk_key)
+
+
+def _again(name: str, table: str) -> None:
+    """Whoever draws next leaves for the re-dump of the chunk that is chosen now.
+
+    Not a link: the page of a chunk that was just picked is still being drawn, and would write its address over that of the link.
+    Not the answer of a button: that is lost when the page is drawn anew, as it is because of the pick.
+    """
+    chosen = str(st.session_state["chunk"])
+    st.session_state[places.WISH] = {"pipeline": name, "part": "Chunks", "table": table, "chunks": chosen}
 
 
 @refreshing()

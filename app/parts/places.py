@@ -9,6 +9,9 @@ PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY, DIAGNOSTICS = (
     f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history", "diagnostics")
 )
 
+WISH = "to be read again"
+"""Where the session has what the form of the re-dump is to hold, until it takes it."""
+
 
 def pages(*, operator: bool) -> list[StreamlitPage]:
     """The screens in the order of the navigation; without those that change something or show rows, for who may only look."""

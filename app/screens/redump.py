@@ -179,6 +179,7 @@ def going(where: Directory) -> None:
 
 def page() -> None:
     """The whole page."""
+    st.session_state.update(st.session_state.pop(places.WISH, {}))
     found = {where.root.name: where for where in home.directories()}
     if not found:
         messages.nothing("No pipelines yet", "What is published can be read again here.")

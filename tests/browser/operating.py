@@ -147,6 +147,7 @@ def read_a_damaged_chunk_again(story: Story) -> None:
     damage(story, low, low + 200)
     section(story, "Chunks")
     story.hand.press(page.get_by_role("button", name=f"Chunk {CHUNK}: published", exact=True))
+    expect(page.get_by_text(f"Chunk {CHUNK}", exact=True)).to_be_visible()
     story.hand.press(page.get_by_role("button", name="Read this chunk again"))
     expect(page.get_by_text(re.compile("1 table, .* rows of the mirror"))).to_be_visible(timeout=START_MS)
     story.hand.write(page.get_by_role("textbox", name="Reason"), "rows were deleted by hand")

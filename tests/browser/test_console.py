@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
-from tests.browser.hands import Keyboard
+from tests.browser.hands import HANDS, Keyboard
 from tests.demo import console
 
 # Streamlit sends a click one turn of the event loop after it was made: here that turn comes late, as in a busy browser.
@@ -96,6 +96,22 @@ def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open
     again = open_page(page.url)
     expect(again.get_by_text("Chunk 7", exact=True)).to_be_visible()
     healthy(again)
+
+
+@pytest.mark.parametrize("way", ["mouse", "keyboard"])
+def test_the_chunk_that_is_shown_is_the_one_to_read_again(simulated: Console, open_page: OpenPage, way: str) -> None:
+    """As soon as it is shown, while the rest of its page is still being drawn."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks&table=shop.customers&chunk=4")
+    hand = HANDS[way](page)
+    again = page.get_by_role("button", name="Read this chunk again")
+    expect(again).to_be_visible()
+    hand.press(page.get_by_role("button", name="Chunk 7:"))
+    expect(page.get_by_text("Chunk 7", exact=True)).to_be_visible()
+    hand.press(again)
+    expect(page).to_have_url(re.compile("/redump"))
+    expect(page.get_by_label("Chunks", exact=True)).to_have_value("7")
+    expect(page.get_by_role("combobox", name="Table")).to_have_value("shop.customers")
+    expect(page).to_have_url(re.compile("chunks=7"))
 
 
 def accepted(simulated: Console) -> list[tuple[str, str]]:
