@@ -37,7 +37,7 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, d
         yield Story(way, hand, server, load, tmp_path, consoles, open_page)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1500)
 def test_the_whole_story(story: Story) -> None:
     """From the first look at an empty console to a stopped pipeline whose mirror is the source, through all that goes wrong."""
     wizard.connect(story)
