@@ -1,6 +1,7 @@
 """Random tables of random rows: by both ways they are what an independent client reads."""
 
 import json
+import math
 import struct
 from collections.abc import Callable
 from contextlib import closing
@@ -39,7 +40,8 @@ def _literal(column: Column, value: Any) -> str:
     if isinstance(value, datetime):
         return f"'{value.replace(tzinfo=None).isoformat(' ')}'"
     if column.type == "vector":  # as its bits: TO_VECTOR refuses subnormal numbers, an assignment takes them
-        return f"x'{struct.pack(f'<{len(value)}f', *value).hex()}'" if value else "NULL"
+        fits = value and all(map(math.isfinite, value))
+        return f"x'{struct.pack(f'<{len(value)}f', *value).hex()}'" if fits else "NULL"
     if isinstance(value, float):
         return repr(value)
     return str(escape_item(str(value) if column.type == "decimal" else value, "utf8mb4"))
