@@ -15,11 +15,12 @@ from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.plan.places import inside as inside_range
 from engine.plan.places import place
+from tests.depth import depth
 from tests.unit.capture.world import inside, limits_of, new_world, nobody, random_bounds, rows_of
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=150)
+@settings(max_examples=depth(60, 600))
 def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
     """Read at any moment between low and high, whatever was inserted, moved, deleted and inserted again meanwhile."""
     world = new_world(rng, rng.randrange(1, 14))

@@ -16,6 +16,7 @@ from engine.decode.schema import Column
 from engine.plan.chunks import Range
 from engine.plan.coverage import Piece
 from engine.plan.keys import ChunkKey
+from tests.depth import depth
 from tests.unit.capture.pipeline import Pipeline
 from tests.unit.capture.world import Image, Order, World, inside, limits_of, new_world, nobody, random_bounds
 
@@ -47,7 +48,7 @@ def run(rng: Random) -> Pipeline:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=120)
+@settings(max_examples=depth(60, 600))
 def test_the_mirror_equals_the_source_and_the_log_never_contradicts_itself(rng: Random) -> None:
     """Chunks in any order with any watermarks, epochs and merges at any time, keys that move between chunks (DESIGN 8)."""
     pipeline = run(rng)

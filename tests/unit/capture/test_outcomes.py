@@ -17,6 +17,7 @@ from engine.decode.schema import Column, Table
 from engine.decode.stream import Run, StreamPosition
 from engine.errors import SourceLostError
 from engine.source.positions import Position, file_number
+from tests.depth import depth
 from tests.unit.decode.test_unfold import payload
 from tests.unit.wire import Binlog, laid_out, table_map
 
@@ -211,7 +212,7 @@ def finish(writer: Writer, how: str, xid: str) -> None:
 
 
 @given(TRANSACTIONS, st.data(), st.sampled_from([0, 300, 1 << 20]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=depth(60, 600), deadline=None)
 def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.DataObject, kept: int) -> None:
     """However the log is cut into stretches and a stretch into blocks, and however little of a transaction may be kept back."""
     writer = write(happened)

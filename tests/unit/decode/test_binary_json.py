@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.binary_json_text import double_text
 from engine.errors import DecodeError
+from tests.depth import depth
 
 
 class _TooLargeError(Exception):
@@ -203,7 +204,7 @@ documents = st.recursive(
 
 
 @given(documents)
-@settings(max_examples=300)
+@settings(max_examples=depth(100, 1000))
 def test_any_document_has_its_text(value: Any) -> None:
     """Containers of everything in each other, from bytes and from a view of bytes."""
     document = encoded(value)
@@ -252,7 +253,7 @@ def test_doubles(value: float, text: str) -> None:
         doubles, st.integers(0, 2**53).map(lambda n: n / 2), st.integers(-324, 308).map(lambda n: float(f"1e{n}"))
     )
 )
-@settings(max_examples=500)
+@settings(max_examples=depth(150, 1500))
 def test_any_double_reads_back(value: float) -> None:
     """The text is that of the rule, and the same number."""
     assert double_text(value) == printed_double(value)
@@ -359,7 +360,7 @@ def test_cut_off_documents_are_errors(value: Any) -> None:
 
 
 @given(documents, st.randoms(use_true_random=False))
-@settings(max_examples=300)
+@settings(max_examples=depth(100, 1000))
 def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random) -> None:
     """Any change of some bytes gives a text in proportion to the document, or a DecodeError, and nothing else."""
     for _ in range(10):
@@ -376,7 +377,7 @@ def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random
 
 
 @given(st.binary(max_size=80), st.integers(0, 16))
-@settings(max_examples=300)
+@settings(max_examples=depth(100, 1000))
 def test_any_bytes_are_a_text_or_an_error(data: bytes, kind: int) -> None:
     """As a document and as differences."""
     with suppress(DecodeError):
@@ -393,9 +394,9 @@ def small_array(entries: list[tuple[int, int]], size: int, body: bytes = b"") ->
 def test_overlapping_values_do_not_blow_up() -> None:
     """Each level refers twice to the next, or thousands of entries to one text or one key: an error within a moment."""
     levels = b""
-    for depth in range(90):
+    for level in range(90):
         size = 10 + len(levels)
-        levels = small_array([(2, 10), (2, 10)], size, levels) if depth else small_array([(5, 1), (5, 2)], 10)
+        levels = small_array([(2, 10), (2, 10)], size, levels) if level else small_array([(5, 1), (5, 2)], 10)
     assert len(levels) == 900
     many, long = 10_000, length_of(30_000) + b"x" * 30_000
     same_text = small_array([(12, 4 + 3 * many)] * many, 4 + 3 * many + len(long), long)

@@ -18,6 +18,7 @@ from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_ta
 from engine.decode.schema import Column, Table
 from engine.decode.types.base import Mapped, slices
 from engine.errors import DecodeError, SourceLostError, TableStoppedError
+from tests.depth import depth
 from tests.unit.cells import announced
 from tests.unit.values import MAKERS, expected, tables
 from tests.unit.wire import Binlog, laid_out, table_map
@@ -62,7 +63,7 @@ def decoded(table: Table, payloads: list[bytes]) -> tuple[Images, Headers]:
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=depth(75, 600))
 def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> None:
     """Single- and multi-row inserts, updates and deletes of both versions, mixed: every image with its event and kind."""
     table, row = data.draw(tables(most=6))
@@ -81,7 +82,7 @@ def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> Non
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=depth(75, 600))
 def test_columns_that_are_passed_over_change_no_others(data: st.DataObject) -> None:
     """With any columns of any type marked as unread, the others are what they were, and those are NULL."""
     table, row = data.draw(tables(most=6))
@@ -128,7 +129,7 @@ def test_bounds_in_images_are_exact() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=depth(100, 1000))
 def test_damaged_images_are_refused_or_decoded_never_a_crash(data: st.DataObject) -> None:
     """A changed byte in a row event or its table map gives an error of ours or valid arrays; nothing else."""
     table, row = data.draw(tables(most=4))

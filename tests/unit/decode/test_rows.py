@@ -18,6 +18,7 @@ from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Column, Index, Table, arrow_schema, table_from_dict
 from engine.decode.types import TYPES, fault
 from engine.errors import DecodeError, TableStoppedError
+from tests.depth import depth
 from tests.unit.cells import lenenc, protocol_code
 from tests.unit.values import LATIN1_CHARACTERS, MAKERS, expected, tables
 from tests.unit.wire import TRAILER, laid_out, row_payload
@@ -38,7 +39,7 @@ def cells(columns: tuple[Column, ...], rows: list[list[Any]]) -> list[list[Any]]
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=depth(75, 600))
 def test_rows_come_back_as_they_were_sent(data: st.DataObject) -> None:
     """Any columns, any values, NULLs anywhere."""
     table, row = data.draw(tables())
@@ -81,7 +82,7 @@ def test_latin1_is_tested_with_its_undefined_bytes() -> None:
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=depth(100, 1000))
 def test_damaged_rows_are_refused_or_decoded_never_a_crash(data: st.DataObject) -> None:
     """A changed or missing byte gives an error of ours or a valid batch; no other exception, no endless loop."""
     table, row = data.draw(tables(most=5))

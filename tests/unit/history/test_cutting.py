@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from engine.history import History, chunks, tables
 from engine.history.chunks import PLAN
 from tests.browser.journals import SimulatedTable, Simulation
+from tests.depth import depth
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 WALKED = SimulatedTable("shop.orders", 400_000, 40, None, estimated_chunks=50, split_each=7)
@@ -166,7 +167,7 @@ CUTS = st.lists(
 EVENTS = st.lists(st.tuples(st.sampled_from(["plan", "cut", "cut", "cut"]), CUTS, st.booleans()), max_size=8)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=depth(10, 100), deadline=None)
 @given(events=EVENTS, restart=st.integers(0, 8))
 def test_any_history_of_plans_and_cuts_ends_with_the_newest_bounds(
     events: list[tuple[str, list[Cut], bool]], restart: int

@@ -16,6 +16,7 @@ from engine.history.fetch import Cursor
 from engine.history.runs import journalled, runs
 from engine.history.schema import TABLES
 from tests.browser.journals import SimulatedTable, Simulation
+from tests.depth import depth
 
 
 def contents(index: History) -> dict[str, list[tuple[object, ...]]]:
@@ -36,7 +37,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return simulation.journal.path.read_bytes().replace(b"\n", b"\n{torn\n", 1)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=depth(5, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_refreshes_gives_the_same_index(journal: bytes, tmp_path: Path, data: st.DataObject) -> None:
     """A journal that grows by any pieces, even in the middle of a character, is indexed as if it was there at once."""
