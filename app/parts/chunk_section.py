@@ -1,5 +1,7 @@
 """The chunk map of a table, and the facts of the chunk that is chosen in it."""
 
+import time
+
 import streamlit as st
 
 from app.parts import access, focus, home, messages, places
@@ -10,7 +12,9 @@ from app.view.looks import CHUNK
 from app.view.tiles import legend, note, tiles
 from engine.history import chunks, tables
 
-_OPEN, _MOVED = "open tile", "chunk was picked"
+_OPEN, _MOVED, _PICKED = "open tile", "chunk was picked", "chunk before and after the pick"
+_LATE_S = 4.0
+"""A refresh that the browser asked for before it heard of a pick comes within this time, with the number from before."""
 
 
 def show(name: str) -> None:
@@ -30,6 +34,9 @@ def show(name: str) -> None:
     last = planned[table].last_chunk if planned[table].complete else None
     if last is not None and (st.session_state.get("chunk") or 0) > last:
         st.session_state["chunk"] = None
+    before, picked, at = st.session_state.get(_PICKED, (None, None, 0.0))
+    if picked is not None and st.session_state.get("chunk") == before and time.monotonic() < at + _LATE_S:
+        st.session_state["chunk"] = picked
     chosen = middle.number_input(
         "Chunk, from 0" if last is None else f"Chunk, 0 to {last:,}",
         0,
@@ -85,6 +92,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
 
     def pick(first: int, last: int) -> None:
         if first == last:
+            st.session_state[_PICKED] = (st.session_state.get("chunk"), first, time.monotonic())
             st.session_state["chunk"] = first
         else:
             st.session_state[_OPEN, name, table] = (first, last)
