@@ -13,12 +13,13 @@ _FIRST = st.components.v2.component(
   const body = (root.host ?? parentElement).closest('[data-testid="stPopoverBody"]')
   if (!body || body.dataset.met) return
   body.dataset.met = "yes" // it is drawn anew while somebody types elsewhere in it
-  const field = body.querySelector("input, textarea, button")
   const take = tries => {
-    field?.focus({ preventScroll: true })
-    if (tries && field?.isConnected && document.activeElement !== field) requestAnimationFrame(() => take(tries - 1))
+    const at = document.activeElement
+    if (!body.isConnected || (at !== body && body.contains(at))) return
+    body.querySelector("input, textarea, button")?.focus({ preventScroll: true })
+    if (tries) setTimeout(take, 50, tries - 1)
   }
-  take(60) // it is not shown before it has its place
+  take(100) // it is not shown before it has its place, and its fields may be made anew until then
 }
 """,
 )
