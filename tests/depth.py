@@ -1,4 +1,4 @@
-"""How deep the tests go. `make test` ends within half an hour; `make soak` asks the same questions for hours."""
+"""How deep the tests go. `make soak` asks the questions of `make test` many times as often."""
 
 import os
 from typing import TypeVar

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -88,7 +88,15 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     """A console on a pipeline in every state."""
-    home, now = tmp_path_factory.mktemp("home"), real_now()
+    home = tmp_path_factory.mktemp("home")
+    with every_state(home) as running, console(home) as url:
+        yield Console(url, home, running)
+
+
+@contextmanager
+def every_state(home: Path) -> Iterator[Simulation]:
+    """A pipeline in every state, of which those that live go on; the one that copies."""
+    now = real_now()
     shop = [
         SimulatedTable("shop.orders", 40_000_000, 1200),
         SimulatedTable("shop.customers", 400_000, 48, 3.2),
@@ -99,15 +107,15 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
     billing = [SimulatedTable("billing.invoices", 3_000_000, 180)]
     paused = Simulation(home / "billing", billing, start=now - timedelta(seconds=100)).advance(20)
     paused.command("pause", reason="nightly backup")
-    ended(home)
+    _ended(home)
     fresh = home / "fresh"
     fresh.mkdir()
     (fresh / "pipeline.toml").write_text(SPEC.format(name="fresh"))
-    with running.play(), paused.play(), console(home) as url:
-        yield Console(url, home, running)
+    with running.play(), paused.play():
+        yield running
 
 
-def ended(home: Path) -> None:
+def _ended(home: Path) -> None:
     """Pipelines whose runner failed, was lost, and ended as it should; the lost one has a torn line in its journal."""
     then = real_now() - timedelta(hours=2)
     failed = Simulation(home / "legacy", [SimulatedTable("erp.stock", 3_000_000, 180)], start=then).advance(20)

@@ -7,13 +7,11 @@ import re
 import sys
 import tempfile
 from contextlib import ExitStack
-from datetime import timedelta
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.conftest import CHROMIUM, FLAGS, ended
-from tests.browser.journals import SimulatedTable, Simulation, real_now
+from tests.browser.conftest import CHROMIUM, FLAGS, every_state
 from tests.demo import console
 
 BUSY = [
@@ -65,20 +63,7 @@ def main(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         home, empty = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
-        now = real_now()
-        tables = [
-            SimulatedTable("shop.orders", 40_000_000, 1200),
-            SimulatedTable("shop.customers", 400_000, 48, 3.2),
-            SimulatedTable("shop.order_items", 9_000_000, 900, 1200.0),
-            SimulatedTable("shop.countries", 250, 1, None),
-        ]
-        shop = Simulation(home / "shop", tables, start=now - timedelta(seconds=90), readers=3).advance(90)
-        billing = [SimulatedTable("billing.invoices", 3_000_000, 180)]
-        paused = Simulation(home / "billing", billing, start=now - timedelta(seconds=100)).advance(20)
-        paused.command("pause", reason="nightly backup")
-        ended(home)
-        stack.enter_context(shop.play())
-        stack.enter_context(paused.play())
+        stack.enter_context(every_state(home))
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         full, bare = (stack.enter_context(console(place)) for place in (home, empty))
         looks = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")] if wanted else LOOKS

@@ -188,11 +188,8 @@ def free_port() -> int:
 
 def _place() -> Path:
     """Where folders of servers are: in memory when that has room for many, else where temporary files are."""
-    on_disk = Path(tempfile.gettempdir())
-    with suppress(OSError):
-        room = min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available)
-        return MEMORY if room > ENOUGH else on_disk
-    return on_disk
+    room = min(shutil.disk_usage(MEMORY).free, psutil.virtual_memory().available) if MEMORY.is_dir() else 0
+    return MEMORY if room > ENOUGH else Path(tempfile.gettempdir())
 
 
 def _sweep() -> None:
