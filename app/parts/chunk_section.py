@@ -21,7 +21,7 @@ def show(name: str) -> None:
     """Table and chunk are chosen outside the part that refreshes, and are part of the address."""
     if places.WISH in st.session_state:
         # Only what is not bound to a field here may be said by the address; the form takes the rest from the session.
-        said = {name: value for name, value in st.session_state[places.WISH].items() if name in ("part", "chunks")}
+        said = {field: st.session_state[places.WISH][field] for field in ("part", "chunks")}
         st.switch_page(places.REDUMP, query_params=said)
     # By rows, not by chunks: while tables are being cut, the number of their chunks changes and the first would change with it.
     by_size = sorted(home.ask(tables.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))

@@ -105,7 +105,9 @@ def _named(draft: Draft, name: str) -> Draft:
 
 def _save(identity: str, key: str) -> None:
     name = (st.session_state.get(key) or "").strip()
-    if name:
+    if not name:
+        st.toast("Nothing was saved: the connection has no name.", icon=":material/edit:")
+    else:
         drafts.save_connection(name, drafts.load(identity).get("source", default={}))
         drafts.change(identity, lambda draft: _named(draft, name))
 

@@ -83,9 +83,11 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
         run = st.button("Run", type="primary", icon=":material/play_arrow:", key="run", shortcut="Ctrl+Enter")
         with st.popover("Save", icon=":material/bookmark:"):
             name = st.text_input("Name", key="save-as", placeholder="Orders of today")
-            if st.button("Save query", key="save") and name and sql.strip():
-                saved.save(str(name).strip(), sql)
-                st.rerun()
+            if st.button("Save query", key="save"):
+                if name and sql.strip():
+                    saved.save(str(name).strip(), sql)
+                    st.rerun()
+                st.toast("Nothing was saved: it needs a name, and a query.", icon=":material/edit:")
             focus.first("save-query")
         chosen = (st.session_state.get("query") or "").removeprefix("★ ")
         if chosen in saved.load() and st.button(

@@ -15,9 +15,9 @@ from deltalake.exceptions import CommitFailedError
 from playwright.sync_api import TimeoutError, expect  # noqa: A004
 
 from engine.directory import read_runner
+from tests.browser import wizard
 from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
 from tests.browser.test_console import healthy
-from tests.browser.wizard import CHUNK_ROWS
 from tests.live.compare import assert_equal, lake_table, source_table
 
 TABLE, CHUNK = "shop.orders", 3
@@ -178,7 +178,7 @@ def await_equal(story: Story, low: int, high: int) -> None:
         return table.filter((pc.field("id") >= low) & (pc.field("id") < high))
 
     wanted, deadline = part(source_table(story.server, "shop", "orders")), time.monotonic() + EQUAL_S
-    assert wanted.num_rows > CHUNK_ROWS / 2, "the load deletes a few, never most"
+    assert wanted.num_rows > wizard.CHUNK_ROWS / 2, "the load deletes a few, never most"
     while True:
         try:
             return assert_equal(wanted, part(lake_table(story.lake("orders"))))
@@ -192,16 +192,11 @@ def pause_and_resume(story: Story) -> None:
     """While the source is written to."""
     press(story, "Pause")
     story.hand.write(story.page.get_by_role("textbox", name="Reason"), "index rebuild")
-    press_anywhere(story, "Pause pipeline")
+    wizard.press(story, "Pause pipeline")  # a question is drawn beside the page
     headed(story, "Paused")
     expect(story.page.get_by_text(re.compile("Pause done in"))).to_be_visible(timeout=START_MS)
     press(story, "Resume")
     headed(story, "Running")
-
-
-def press_anywhere(story: Story, name: str) -> None:
-    """A button of a question, which is drawn beside the page."""
-    story.hand.press(story.page.get_by_role("button", name=name, exact=True))
 
 
 def stop(story: Story) -> None:
@@ -211,7 +206,7 @@ def stop(story: Story) -> None:
     story.load.stop()
     await_equal(story, 0, 1 << 40)
     press(story, "Stop")
-    press_anywhere(story, "Stop pipeline")
+    wizard.press(story, "Stop pipeline")
     headed(story, "Stopped")
     expect(page.get_by_role("button", name="Start again")).to_be_visible()
     record = read_runner(story.where)

@@ -57,7 +57,7 @@ def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipe
         writer.stop()
     pipeline.finish(runner)
     print(f"{made:,} transactions in {took_s:.1f} s of redumps: {made / took_s:.0f} a second")
-    assert made > 300, "as many as are asked for, or as the machine can make"
+    assert made > depth(300, 1000), "as many as are asked for, or as the machine can make"
     assert all(writer.committed[name] > 200 for name in NAMES), writer.committed
     for name in NAMES:
         _check_log(pipeline, name, damaged[name]["invented"])
