@@ -43,8 +43,10 @@ def directories() -> list[Directory]:
 
 @st.cache_resource(show_spinner="Reading the journals")
 def history() -> History:
-    """The index: one for all browsers of this console."""
-    return History(home() / "history.duckdb")
+    """The index: one for all browsers of this console. The first look at a long history takes a while."""
+    index = History(home() / "history.duckdb")
+    index.refresh(directories())
+    return index
 
 
 @st.cache_resource

@@ -4,7 +4,19 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.parts import access, chunk_section, controls, home, messages, pacing, places, sections, situation, strip
+from app.parts import (
+    access,
+    chunk_section,
+    controls,
+    home,
+    membership,
+    messages,
+    pacing,
+    places,
+    sections,
+    situation,
+    strip,
+)
 from app.parts.refresh import refreshing
 from app.view import commands, words
 from app.view.health import alert_lines, layers
@@ -13,7 +25,9 @@ from engine import clock
 from engine.directory import Directory
 from engine.history import chunks, log, runs, series, tables
 
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Events", "Spec")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
+_ACTING = ("Pace", "Tables")
+"""Sections that are for operators alone."""
 
 
 @refreshing()
@@ -61,7 +75,7 @@ def spec_section(where: Directory) -> None:
 def body(where: Directory) -> None:
     """The sections; only the open one is computed."""
     name = where.root.name
-    sections_shown = [title for title in SECTIONS if title != "Pace" or access.operator()]
+    sections_shown = [title for title in SECTIONS if title not in _ACTING or access.operator()]
     tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
     shown = {
         "Overview": lambda: sections.overview(name),
@@ -70,6 +84,7 @@ def body(where: Directory) -> None:
         "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in home.ask(tables.plans, name)]),
         "Plan": lambda: sections.plan(where),
         "Pace": lambda: pacing.section(where),
+        "Tables": lambda: membership.section(where),
         "Events": lambda: sections.events(name),
         "Spec": lambda: spec_section(where),
     }

@@ -29,7 +29,7 @@ def sentences(sent: Sequence[Sent], answers: Sequence[Answer], now: datetime) ->
 
 
 def _sentence(sent: Sent, answers: Sequence[Answer], age_s: float) -> tuple[str, str] | None:
-    verb = sent.verb.capitalize()
+    verb = sent.verb.replace("-", " ").capitalize()
     by_event = {answer.event: answer for answer in answers}
     if refused := by_event.get("command.refused"):
         return ("orange", f"{verb} was refused: {refused.message}") if age_s < SHOWN_S * 3 else None

@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TABLES, CHUNKS, RUNS, DAYS = 500, 10_000, 50, 7
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Events", "Spec")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
 SPEC = """name = "big"
 source = { host = "127.0.0.1", user = "u", tables = ["d.*"] }
 sink = { type = "delta", path = "lake" }

@@ -199,6 +199,28 @@ def pause_and_resume(story: Story) -> None:
     headed(story, "Running")
 
 
+def change_the_tables(story: Story) -> None:
+    """One more is copied while the others stream; then it is removed, with all that was published of it."""
+    page, hand, name = story.page, story.hand, "logs.day_20"
+    section(story, "Tables")
+    hand.choose(page.get_by_role("combobox", name="Tables of the source"), name)
+    expect(page.get_by_role("button", name="Add 1 table", exact=True)).to_be_enabled()
+    story.photograph("live-tables", whole=True)
+    press(story, "Add 1 table")
+    expect(page.get_by_text(re.compile("Add table done in"))).to_be_visible(timeout=START_MS)
+    assert lake_table(story.lake("day_20", "logs")).num_rows == 0
+    hand.choose(page.get_by_role("combobox", name="Tables of the pipeline"), name)
+    hand.press(page.get_by_role("radio", name="Delete mirror and change log"))
+    button = page.get_by_role("button", name="Remove 1 table and delete the data", exact=True)
+    expect(button).to_be_disabled()
+    hand.write(page.get_by_role("textbox", name=f"Type {PIPELINE} to confirm"), PIPELINE)
+    expect(button).to_be_enabled()
+    healthy(page)
+    hand.press(button)
+    expect(page.get_by_text(re.compile("Remove table done in"))).to_be_visible(timeout=START_MS)
+    assert not story.lake("day_20", "logs").exists()
+
+
 def stop(story: Story) -> None:
     """The mirror is the source when the runner ends, and both runs are in the history."""
     page = story.page

@@ -82,9 +82,9 @@ class Story:
         """The pipeline's folder."""
         return Directory(self.home / PIPELINE)
 
-    def lake(self, table: str) -> Path:
-        """The folder of a mirror of the shop."""
-        return self.home / PIPELINE / "delta" / "shop" / table
+    def lake(self, table: str, database: str = "shop") -> Path:
+        """The folder of a mirror."""
+        return self.home / PIPELINE / "delta" / database / table
 
     @property
     def line(self) -> Locator:

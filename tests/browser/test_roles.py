@@ -76,7 +76,8 @@ def test_a_viewer_looks_and_an_operator_acts(guarded: tuple[str, Directory], ope
     page.goto(f"{url}/live?pipeline=shop")
     expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
-    expect(page.get_by_role("tab", name="Pace")).to_have_count(0)
+    for name in ("Pace", "Tables"):
+        expect(page.get_by_role("tab", name=name)).to_have_count(0)
     page.goto(f"{url}/explore?pipeline=shop")
     expect(page.get_by_text("Page not found")).to_be_visible()
 

@@ -54,4 +54,5 @@ def test_the_whole_story(story: Story) -> None:
     operating.watch_it_finish(story)
     operating.read_a_damaged_chunk_again(story)
     operating.pause_and_resume(story)
+    operating.change_the_tables(story)
     operating.stop(story)

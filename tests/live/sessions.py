@@ -13,6 +13,8 @@ from tests.live.pipeline import Pipeline
 from tests.servers.spark import Cluster, ConnectServer, Daemon
 
 SESSIONS = ("local", "standalone", "connect")
+READERS = 2
+"""Of every session here."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,21 @@ class _Loss(Background):
 
     def work(self, number: int) -> None:
         while not self.stopping.is_set() and not self.hit:
-            readers = {event["pid"] for event in self._pipeline.events("chunk.finished")}
-            busy = next(filter(_works, readers), None)
+            busy = next(filter(_works, self._readers()), None)
             if busy is None:
                 time.sleep(0.02)
                 continue
             self._victim(busy).kill()
-            deadline = time.monotonic() + 10.0
+            deadline = time.monotonic() + 4.0
             while not self.hit and not self.stopping.is_set() and time.monotonic() < deadline:
                 self.hit = self._tried_again()
                 time.sleep(0.1)
+
+    def _readers(self) -> set[int]:
+        """Their pids, while as many chunks are under way as there are readers: then none has just ended its task."""
+        assigned = sum(len(event["chunks"]) for event in self._pipeline.events("chunk.assigned"))
+        finished = self._pipeline.events("chunk.finished")
+        return {event["pid"] for event in finished} if assigned - len(finished) >= READERS else set()
 
     def _tried_again(self) -> bool:
         """By Spark, which warns of it, or by Tidemark where Spark does not."""

@@ -51,7 +51,7 @@ def test_a_million_rows_under_load_stay_equal(
     In a session of each kind; on a cluster an executor is killed on the way, on a Connect server a reader.
     """
     seed_table(server, database, "orders", 1_000_000, binlog=False)
-    pipeline = new_pipeline(server, database, spark=session.settings)
+    pipeline = new_pipeline(server, database, chunk_rows=20_000, spark=session.settings)
     with Workload(server, database, "orders", seed=1, rate=700) as load, session.losing_one(pipeline):
         runner = pipeline.follow()
         time.sleep(30)

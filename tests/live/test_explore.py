@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -36,7 +37,9 @@ def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
         were.append((datetime.fromtimestamp(float(at), UTC), source_table(server, database, "orders")))
         time.sleep(1.2)
         if seed == 2:
-            _check_reach(pipeline)
+            ids = sorted(were[-1][1]["id"].to_pylist())
+            pipeline.wait_for(partial(_merged, pipeline, ids), runner)
+            _check_reach(pipeline, ids)
             assert pipeline.command("redump", "--table", f"{database}.orders").returncode == 0
             pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
     pipeline.finish(runner)
@@ -49,6 +52,11 @@ def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
         assert_equal(rows, shown)
     assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"
     _check_history(pipeline, were[-1][1])
+
+
+def _merged(pipeline: Pipeline, ids: list[int]) -> bool:
+    """Whether the mirror has these rows."""
+    return sorted(lake_table(pipeline.mirror("orders"))["id"].to_pylist()) == ids
 
 
 def _check_history(pipeline: Pipeline, rows: Any) -> None:
@@ -70,10 +78,9 @@ def _columns(log: Any) -> tuple[list[int], list[int]]:
     return log["id"].to_pylist(), log["_tm_seq"].to_pylist()
 
 
-def _check_reach(pipeline: Pipeline) -> None:
-    """Rows are counted where they are, and nothing is sent."""
+def _check_reach(pipeline: Pipeline, ids: list[int]) -> None:
+    """Rows are counted where they are, and nothing is sent. ids: of the mirror's rows."""
     name = f"{pipeline.database}.orders"
-    ids = sorted(lake_table(pipeline.mirror("orders"))["id"].to_pylist())
 
     def reach(*words: str) -> dict[str, Any]:
         told = pipeline.command("redump", "--table", name, *words, "--dry-run", "--json")

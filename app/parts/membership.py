@@ -1,0 +1,115 @@
+"""The section in which an operator gives a pipeline more tables, or takes some from it, while the others stream on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from app.parts import controls, home, jobs, messages, reach
+from app.parts.refresh import refreshing
+from app.view import membership, words
+from engine import settings
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.history import tables
+
+_TONES = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
+
+
+def section(where: Directory) -> None:
+    """Left what may be added, right what may be removed."""
+    has = membership.captured(home.ask(tables.progress, where.root.name))
+    left, right = st.columns(2, gap="large")
+    with left, st.container(border=True):
+        _add(where, has)
+    with right, st.container(border=True):
+        _remove(where, has)
+    st.caption(
+        "All that one command names is added or removed, or nothing of it; the other tables stream on. The spec is not changed."
+    )
+    _watch(where, has)
+
+
+@refreshing()
+def _watch(where: Directory, drawn: list[str]) -> None:
+    """Draw the page anew when the pipeline has other tables than those shown."""
+    if membership.captured(home.ask(tables.progress, where.root.name)) != drawn:
+        st.rerun()
+
+
+def _add(where: Directory, has: list[str]) -> None:
+    name, click = where.root.name, controls.clicks(where.root.name)
+    key = f"survey of {name}"
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown("**Add tables** :gray[they are copied while the others stream on]", width="content")
+        if st.button("Read again", icon=":material/refresh:", type="tertiary", key="tables-read"):
+            jobs.forget(key)
+    try:
+        spec = settings.load(where.spec)
+        seen = jobs.result(key, "Reading the catalogue", lambda: reach.surveyed(spec))
+    except TidemarkError as problem:
+        messages.error(problem)
+        return
+    if seen is None:
+        return
+    offered = membership.offered(seen.tables, has)
+    if not offered:
+        st.markdown(f":gray[The pipeline has every table that {words.escape(spec.source.user)} may read.]")
+        return
+    chosen = st.multiselect(
+        "Tables of the source",
+        list(offered),
+        key=f"add-{click}",
+        format_func=lambda table: membership.label(offered[table]),
+        placeholder=f"{words.plural(len(offered), 'table')} that the pipeline does not have",
+        help=f"The server's estimates, read {jobs.ended(key)}",
+    )
+    for table, badge in membership.faults([offered[one] for one in chosen], seen.risks):
+        told = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
+        st.markdown(f":{badge.tone}[{_TONES[badge.tone]}] {words.escape(told)}")
+    st.text_input("Reason", key=f"add-why-{click}", placeholder="Shown in the events and the history")
+    st.button(
+        f"Add {words.plural(len(chosen), 'table')}" if chosen else "Add tables",
+        type="primary",
+        icon=":material/add:",
+        key=f"add-send-{click}",
+        disabled=not chosen,
+        on_click=_send,
+        args=(where, click, "add-table", {"tables": chosen}, f"add-why-{click}"),
+    )
+
+
+def _remove(where: Directory, has: list[str]) -> None:
+    name, click = where.root.name, controls.clicks(where.root.name)
+    st.markdown("**Remove tables** :gray[they are followed no more]")
+    if not has:
+        st.markdown(":gray[The pipeline has no table.]")
+        return
+    chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{click}", placeholder="None")
+    then = st.radio(
+        "What is published of them",
+        (membership.KEEP, membership.DROP),
+        key=f"remove-then-{click}",
+    )
+    drop, sure = then == membership.DROP, True
+    if drop:
+        st.markdown(
+            ":red[:material/delete_forever: Rows and history in the lake are gone then; the source is not touched.]"
+        )
+        typed = st.text_input(f"Type {name} to confirm", key=f"remove-sure-{click}", help="It cannot be taken back")
+        sure = typed == name
+    st.text_input("Reason", key=f"remove-why-{click}", placeholder="Shown in the events and the history")
+    many = words.plural(len(chosen), "table") if chosen else "tables"
+    st.button(
+        f"Remove {many} and delete the data" if drop else f"Remove {many}",
+        icon=":material/delete_forever:" if drop else ":material/remove:",
+        key=f"remove-send-{click}",
+        disabled=not (chosen and sure),
+        on_click=_send,
+        args=(where, click, "remove-table", membership.removal(chosen, drop=drop), f"remove-why-{click}"),
+    )
+
+
+def _send(where: Directory, click: int, verb: str, arguments: Mapping[str, Any], reason_key: str) -> None:
+    if controls.first_time(where.root.name, click):
+        controls.post(where, verb, st.session_state.get(reason_key), arguments)
