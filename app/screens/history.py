@@ -12,10 +12,9 @@ from engine.history import chunks, runs
 
 _COLUMNS = {
     "Started (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC"),
-    "Rows": st.column_config.NumberColumn(format="localized"),
-    "Changes": st.column_config.NumberColumn(format="localized"),
-    "Rows/s": st.column_config.NumberColumn(format="compact", help="Over the time in which chunks were read"),
-    "Why": st.column_config.TextColumn(width="large"),
+    **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
+    "Rows/s": st.column_config.NumberColumn(format="localized", help="Over the time in which chunks were read"),
+    "Why": st.column_config.TextColumn(width="medium"),
 }
 
 st.title("History", anchor=False)
@@ -38,15 +37,15 @@ def page() -> None:
         {
             "Started (UTC)": one.started,
             "Pipeline": one.pipeline,
-            "Run": one.run,
             "Outcome": one.outcome,
             "Duration": words.duration(one.duration_s),
             "Rows": one.rows,
-            "Rows/s": one.rows_s,
+            "Rows/s": None if one.rows_s is None else round(one.rows_s),
             "Chunks": one.chunks,
             "Changes": one.changes,
             "Errors": one.errors,
             "Why": one.reason,
+            "Run": one.run,
         }
         for one in lines
     ]

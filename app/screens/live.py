@@ -26,8 +26,7 @@ from engine.directory import Directory
 from engine.history import chunks, log, runs, series, tables
 
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
-_ACTING = ("Pace", "Tables")
-"""Sections that are for operators alone."""
+ACTING = ("Pace", "Tables")  # for operators alone
 
 
 @refreshing()
@@ -75,7 +74,7 @@ def spec_section(where: Directory) -> None:
 def body(where: Directory) -> None:
     """The sections; only the open one is computed."""
     name = where.root.name
-    sections_shown = [title for title in SECTIONS if title not in _ACTING or access.operator()]
+    sections_shown = [title for title in SECTIONS if title not in ACTING or access.operator()]
     tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
     shown = {
         "Overview": lambda: sections.overview(name),

@@ -84,7 +84,7 @@ def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
     why = f": {body['reason']}" if body.get("reason") else ""
     outcome = "refused" if refused else "done" if done else "accepted"
     message = f" ({refused.get('message')})" if refused else ""
-    text = f"{str(body.get('verb') or 'command').capitalize()}{who}{why} – {outcome}{message}"
+    text = f"{str(body.get('verb') or 'command').replace('-', ' ').capitalize()}{who}{why} – {outcome}{message}"
     seconds = done.get("duration_s") if done else None
     return Happening(first.ts, "Commands", "", text, seconds, "orange" if refused else "gray", first.run, first.seq)
 
@@ -94,7 +94,7 @@ def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
     finished = [fields for event, fields in group if event.event == "chunk.finished"]
     numbers = sorted({n for _, fields in group for n in _numbers(fields)})
     rows = sum(fields.get("rows") or 0 for fields in finished)
-    text = f"Chunk {_ranges(numbers)} "
+    text = f"{_named(numbers)} "
     text += f"read: {words.count(rows)} rows" if finished else "given to a reader"
     missing = len(numbers) - len(finished)
     if finished and missing:
@@ -107,7 +107,7 @@ def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
     first, body = group[0]
     named = [number for _, fields in group for number in _cut_numbers(fields)]
     numbers = sorted(set(named))
-    text = f"Cut chunk {_ranges(numbers)}" if numbers else "Cut no chunk"
+    text = f"Cut {_named(numbers).lower()}" if numbers else "Cut no chunk"
     if again := len(named) - len(numbers):
         text += f"; split {words.plural(again, 'chunk')} larger than planned"
     text += "; all are cut" if any(fields.get("complete") is True for _, fields in group) else ""
@@ -132,6 +132,11 @@ def _numbers(body: Mapping[str, Any]) -> list[int]:
 def _counted(ranges: object) -> int:
     """How many numbers closed ranges hold."""
     return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
+
+
+def _named(numbers: Sequence[int]) -> str:
+    """`Chunk 3`, `Chunks 3, 7–9`."""
+    return f"Chunk{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}"
 
 
 def _ranges(numbers: Sequence[int]) -> str:
@@ -172,7 +177,7 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
 
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     retry = body.get("retry_in_s")
-    what = f"Chunk {_ranges(_numbers(body))}: " if event == "chunk.failed" else ""
+    what = f"{_named(_numbers(body))}: " if event == "chunk.failed" else ""
     text = f"{what}{body.get('message') or body.get('error') or 'failed'}"
     attempt = f"attempt {body['attempt']}, " if body.get("attempt") else ""
     if retry is not None:

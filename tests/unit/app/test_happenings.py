@@ -39,7 +39,7 @@ def test_a_group_of_chunks_is_one_line() -> None:
         *(event(n, "chunk.finished", 9 - n, table="d.t", chunk=n, rows=1000, group="g") for n in (3, 4, 5)),
     ]
     (line,) = happenings(lines)
-    assert line.text == "Chunk 3–5, 9 read: 3k rows, 1 chunk to go"
+    assert line.text == "Chunks 3–5, 9 read: 3k rows, 1 chunk to go"
     assert line.duration_s == 5
 
 
@@ -47,7 +47,7 @@ def test_the_cutting_of_a_table_is_one_line() -> None:
     """Thousands of lines of the journal; splits are counted, and so is the end."""
     cuts = [event(n, "chunk.planned", 60 - n, table="d.t", chunks=[[n, "1", "2"]], complete=False) for n in range(50)]
     (line,) = happenings(cuts)
-    assert (line.text, line.kind, line.table, line.duration_s) == ("Cut chunk 0–49", "Chunks", "d.t", 49)
+    assert (line.text, line.kind, line.table, line.duration_s) == ("Cut chunks 0–49", "Chunks", "d.t", 49)
     split = event(50, "chunk.planned", 5, table="d.t", chunks=[[7, "1", "1a"], [50, "1a", "2"]], complete=False)
     last = event(51, "chunk.planned", 4, table="d.t", chunks=[], complete=True)
     other = event(52, "chunk.planned", 4, table="d.u", chunks=[[0, None, None]], complete=True)
