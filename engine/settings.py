@@ -10,13 +10,15 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from engine.errors import SpecError
 
 _GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+NAME_RULE = "it begins with a letter or digit and goes on with letters, digits, - and _; 64 at the most"
 _STARTUP = ("initial", "snapshot", "latest", "earliest")
 _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
 _GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][a-z0-9_]{0,31})?(:\d+(-\d+)?)+)+")
@@ -88,7 +90,7 @@ class Source(_Section):
     user: str
     password_env: str | None = None
     password_file: Path | None = None
-    tables: tuple[str, ...] = Field(min_length=1)
+    tables: tuple[str, ...]
     startup: str = "initial"
     server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
     """First of 4096 replication server ids; by default derived from the pipeline's name."""
@@ -112,6 +114,8 @@ class Source(_Section):
         for glob in value:
             if not _GLOB.match(glob):
                 raise ValueError(f"{glob!r} is not of the form database.table (globs allowed, ! in front excludes)")
+        if not value:
+            raise ValueError("name at least one table, as database.table (globs allowed)")
         if all(glob.startswith("!") for glob in value):
             raise ValueError("every glob excludes; at least one must include")
         return value
@@ -331,7 +335,7 @@ class Metrics(_Section):
 class Spec(_Section):
     """One pipeline: one source, some tables, one destination."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")]
+    name: str
     source: Source
     snapshot: Snapshot = Snapshot()
     throttle: Throttle = Throttle()
@@ -346,6 +350,13 @@ class Spec(_Section):
     """Where the secret is that masks are keyed with (HMAC); without one they are plain digests."""
     poll_interval_s: float = Field(0.5, gt=0)
     """Pause between two epochs when the source is idle."""
+
+    @field_validator("name")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is no name: {NAME_RULE}")
+        return value
 
     @field_validator("tables")
     @classmethod

@@ -37,6 +37,8 @@ def plot(figure: dict[str, object], key: str, alt: str) -> None:
 def overview(name: str) -> None:
     """Progress per table, lag and throughput."""
     _tables(name)
+    if home.ask(runs.latest_run, name) is None:
+        return
     chosen = st.segmented_control(
         "Time shown", list(SPANS), default="5 min", key="span", bind="query-params", required=True
     )
@@ -55,7 +57,7 @@ def _tables(name: str) -> None:
             first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
             messages.three_parts(f"{one.table} stopped: {first}", f"The other tables go on. {rest}")
     run = home.ask(runs.latest_run, name)
-    live = run is not None and run.ended is None and run.state == "running"
+    live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
     reads = home.ask(chunks.reads, name, run.run if run else None, limit=600)
     strategies = {plan.table: plan.strategy for plan in home.ask(tables.plans, name)}
     rates = {one.table: rows_per_s(reads, now, table=one.table) for one in found if live and not one.copied}

@@ -21,6 +21,9 @@ def page(draft: Draft) -> None:
     key = f"{draft.id} toml {number}"
     left, right = st.columns([3, 2], gap="large")
     with left:
+        st.html(
+            "<style>textarea[aria-label='pipeline.toml'] {font-family: 'Source Code Pro', monospace; font-size: 0.8rem}</style>"
+        )
         text = st.text_area("pipeline.toml", kept, key=key, height=560) or ""
     with right:
         st.caption(

@@ -41,7 +41,7 @@ def lag_figure(points: Sequence[Lag], marks: Sequence[Mark], since: datetime, un
     size = _line("lag, bytes", HEX["violet"], times, [point.lag_bytes for point in points], width, "%{y:.3s}B")
     size["yaxis"] = "y2"
     units = ("seconds", ""), ("bytes", ".2s")
-    return {"data": [seconds, size], "layout": _two_rows(marks, since, until, units)}
+    return {"data": [seconds, size], "layout": _two_rows(marks, since, until, units, (times, times))}
 
 
 def throughput_figure(
@@ -63,15 +63,31 @@ def throughput_figure(
     lower = _line("changes", HEX["green"], change_times, changes, width, "%{y:.3s} changes/s", fill=True)
     lower["yaxis"] = "y2"
     units = ("rows/s", ".2s"), ("changes/s", ".2s")
-    return {"data": [upper, lower], "layout": _two_rows(marks, since, until, units)}
+    return {"data": [upper, lower], "layout": _two_rows(marks, since, until, units, (row_times, change_times))}
 
 
-def _two_rows(marks: Sequence[Mark], since: datetime, until: datetime, units: tuple[tuple[str, str], ...]) -> Figure:
-    """Two curves above each other on one time axis; `units`: title and number format of each."""
+def _two_rows(
+    marks: Sequence[Mark],
+    since: datetime,
+    until: datetime,
+    units: tuple[tuple[str, str], ...],
+    times: tuple[Sequence[datetime], ...],
+) -> Figure:
+    """Two curves above each other on one time axis; `units`: title and number format of each.
+
+    times: of their points; without any in the time shown there is no scale, as 0 would be read off it.
+    """
     shapes, annotations = annotate(marks, since, until)
     upper, lower = (
-        {"title": {"text": title}, "domain": domain, "rangemode": "tozero", "automargin": True, "tickformat": ticks}
-        for (title, ticks), domain in zip(units, ([0.56, 1], [0, 0.44]), strict=True)
+        {
+            "title": {"text": title},
+            "domain": domain,
+            "rangemode": "tozero",
+            "automargin": True,
+            "tickformat": ticks,
+            "showticklabels": any(since <= at <= until for at in points),
+        }
+        for (title, ticks), domain, points in zip(units, ([0.56, 1], [0, 0.44]), times, strict=True)
     )
     x_axis = time_axis(since, until, anchor="y2")
     return layout(300, xaxis=x_axis, yaxis=upper, yaxis2=lower, shapes=shapes, annotations=annotations)

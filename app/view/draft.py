@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from engine.settings import NAME, NAME_RULE
+
 Outcome = Literal["ok", "warn", "fail"]
 
 STEPS = ("Connect", "Preflight", "Tables", "Plan", "Destination", "Spark", "Launch")
@@ -24,7 +26,6 @@ _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
 _DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source",), ("tables",), ("name",))
 _DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """A pipeline's name, as `settings.Spec` has it."""
 
 
@@ -136,8 +137,8 @@ def name_fault(name: str, taken: Sequence[str]) -> str:
     """Why a pipeline cannot be called so; empty when it can."""
     if not name:
         return "Give the pipeline a name."
-    if not _NAME.fullmatch(name):
-        return "A name begins with a letter or digit and goes on with letters, digits, - and _; 64 at the most."
+    if not NAME.fullmatch(name):
+        return f"This is no name: {NAME_RULE}."
     return f"There is a pipeline called {name} already; choose another name." if name in taken else ""
 
 

@@ -52,7 +52,7 @@ def test_the_cutting_of_a_table_is_one_line() -> None:
     last = event(51, "chunk.planned", 4, table="d.t", chunks=[], complete=True)
     other = event(52, "chunk.planned", 4, table="d.u", chunks=[[0, None, None]], complete=True)
     one, two = sorted(happenings([*cuts, split, last, other]), key=lambda line: line.table)
-    assert one.text == "Cut chunk 0–50; split 1 chunk larger than planned; all are cut"
+    assert one.text == "Cut chunks 0–50; split 1 chunk larger than planned; all are cut"
     assert (two.text, two.duration_s) == ("Cut chunk 0; all are cut", None)
     assert "chunk.planned" not in names(USUAL)
 

@@ -68,7 +68,7 @@ def test_a_spec_is_read_with_its_defaults() -> None:
             "snapshot.tables.a.b.chunk_row: unknown key; the nearest known key is 'chunk_rows'",
         ),
         ("[sink]", '[snapshot.tables."a.b"]\nchunk_rows = -1\n[sink]', "chunk_rows: Input should be greater than"),
-        ('name = "shop"', 'name = "my shop"', "name: String should match pattern"),
+        ('name = "shop"', 'name = "my shop"', "name: 'my shop' is no name: it begins with"),
         ("[snapshot]", 'startup = "inital"\n[snapshot]', "nearest: initial"),
         ("[snapshot]", 'startup = "timestamp:yesterday"\n[snapshot]', "'yesterday' is not a time in UTC"),
         ("[snapshot]", 'startup = "timestamp:2026-01-31T00:00:00+01:00"\n[snapshot]', "is not a time in UTC"),
