@@ -5,7 +5,7 @@ run of two or more zero groups is `::`, and an address that begins with 96 zero 
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,13 @@ from engine.decode.types.base import Mapped, Nulls, Records, ValueType
 from engine.decode.types.strings import image_padded, row_texts
 
 _STRING = 254
-_BYTES = pa.array([str(n) for n in range(256)])
-_HEX = pa.array([f"{n:02x}" for n in range(256)])
 _GROUPS = (4, 2, 2, 2, 6)
+
+
+@cache
+def _bytes(form: str) -> pa.Array:
+    """The text of each byte; made when it is needed, as the first array of a list makes PyArrow import pandas."""
+    return pa.array([format(n, form) for n in range(256)])
 
 
 def _columns(value: pa.Array, width: int) -> list[pa.Array]:
@@ -31,11 +35,11 @@ def _columns(value: pa.Array, width: int) -> list[pa.Array]:
 
 
 def _inet4(value: pa.Array) -> pa.Array:
-    return pc.binary_join_element_wise(*(_BYTES.take(column) for column in _columns(value, 4)), ".")
+    return pc.binary_join_element_wise(*(_bytes("d").take(column) for column in _columns(value, 4)), ".")
 
 
 def _uuid(value: pa.Array) -> pa.Array:
-    pairs = [_HEX.take(column) for column in _columns(value, 16)]
+    pairs = [_bytes("02x").take(column) for column in _columns(value, 16)]
     groups, at = [], 0
     for size in _GROUPS:
         groups.append(pc.binary_join_element_wise(*pairs[at : at + size], ""))
