@@ -22,6 +22,7 @@ from engine.capture.shape import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
 from engine.errors import TidemarkError
+from engine.lake.rows import rows_of
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.store import Ledger
 from engine.sink.delta import DeltaTables
@@ -131,7 +132,7 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
         for name, folder in folders.items():
             place = (table.database.casefold(), name.casefold())
             with suppress(TableNotFoundError):  # its first commit is still to come
-                rows = DeltaTable(str(folder)).to_pyarrow_dataset()
+                rows = rows_of(DeltaTable(str(folder)), folder)
                 source = f"_{number}_{len(shown)}"
                 connection.register(source, rows)
                 # Names differ by more than their case here: DuckDB takes no notice of it.

@@ -10,13 +10,15 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
+from engine.lake.rows import rows_of
+
 
 class Mirror:
     """A mirror as it is now: one version of it, whatever is committed meanwhile."""
 
     def __init__(self, folder: Path) -> None:
         self._delta = DeltaTable(str(folder))
-        self._rows = self._delta.to_pyarrow_dataset()
+        self._rows = rows_of(self._delta, folder)
 
     @classmethod
     def if_there(cls, folder: Path) -> Self | None:

@@ -200,7 +200,7 @@ class DeltaTables:
             held, log_schema(arrow_schema(table))
         )  # never narrower: an epoch may be applied again after later ones
         if any(both.field(name).type != held.field(name).type for name in held.names):
-            rewrite(log, both)
+            rewrite(log, self.changes, both)
         else:
             add_columns(log, both)
 

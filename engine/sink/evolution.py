@@ -1,10 +1,13 @@
 """How a destination's columns follow the source's: added, widened, never dropped."""
 
+from pathlib import Path
+
 import pyarrow as pa
 from deltalake import DeltaTable, Schema, TableFeatures, write_deltalake
 
 from engine.decode.schema import Table, conformed, image_schema
 from engine.errors import TableStoppedError
+from engine.lake.rows import rows_of
 
 
 def mirror_schema(table: Table) -> pa.Schema:
@@ -80,10 +83,10 @@ def prepared(delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
     return delta
 
 
-def rewrite(delta: DeltaTable, schema: pa.Schema) -> None:
-    """Write a Delta table anew with wider types: its files have the narrow ones, which not every reader of Delta widens."""
+def rewrite(delta: DeltaTable, folder: Path, schema: pa.Schema) -> None:
+    """Write the Delta table in a folder anew with wider types: not every reader of Delta widens what its files have."""
     delta = prepared(delta, schema)
-    batches = delta.to_pyarrow_dataset().to_batches()
+    batches = rows_of(delta, folder).to_batches()
     widened = (b for batch in batches for b in conformed(pa.Table.from_batches([batch]), schema).to_batches())
     reader = pa.RecordBatchReader.from_batches(schema, widened)
     write_deltalake(delta.table_uri, reader, mode="overwrite", schema_mode="overwrite")

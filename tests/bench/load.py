@@ -22,7 +22,7 @@ from tests.live.background import Background
 from tests.live.pipeline import Pipeline
 from tests.servers import FLAVORS, Server, start
 
-CLIENTS, A_CALL, LIMIT = 4, 50, 4
+CLIENTS, A_CALL = 4, 50
 _SETTLE_S, _WINDOW_S, _CALIBRATE_S = 3.0, 6.0, 5.0
 _WORK = f"""
 CREATE PROCEDURE {DATABASE}.work(IN first INT, IN changes INT)
@@ -33,14 +33,19 @@ BEGIN
     SET n = n + 1;
   END WHILE;
 END"""
-MODES: dict[str, tuple[tuple[str, dict[str, Any]], ...]] = {
-    "paused": (("pause", {"snapshot": True}),),
-    f"max_load Threads_running={LIMIT}": (
-        ("throttle", {"max_load": {"Threads_running": LIMIT}}),
-        ("resume", {"snapshot": True}),
-    ),
-    "no limit": (("throttle", {"reset": True}), ("resume", {"snapshot": True})),
-}
+Modes = dict[str, tuple[tuple[str, dict[str, Any]], ...]]
+
+
+def modes(limit: int) -> Modes:
+    """The commands that lead to each: without the copy, with it held, with it let loose."""
+    return {
+        "paused": (("pause", {"snapshot": True}),),
+        f"max_load Threads_running={limit}": (
+            ("throttle", {"max_load": {"Threads_running": limit}}),
+            ("resume", {"snapshot": True}),
+        ),
+        "no limit": (("throttle", {"reset": True}), ("resume", {"snapshot": True})),
+    }
 
 
 class Clients(Background):
@@ -66,7 +71,7 @@ class Clients(Background):
                 due = max(due + self._pause_s, time.monotonic())
 
 
-def bench_load(server: Server, pipeline: Pipeline, rounds: int, share: float) -> dict[str, Any]:
+def bench_load(server: Server, pipeline: Pipeline, ways: Modes, rounds: int, share: float) -> dict[str, Any]:
     """By mode: transactions a second of the clients in each round, rows read a second, and how often which reason was shown."""
     with Clients(server, 0.0) as clients:
         time.sleep(_CALIBRATE_S)
@@ -75,14 +80,14 @@ def bench_load(server: Server, pipeline: Pipeline, rounds: int, share: float) ->
     send_command(home, "pause", arguments={"snapshot": True})
     runner = pipeline.start()
     pipeline.wait_for(lambda: any(e["state"] == "running" for e in pipeline.events("run.state")), runner)
-    figures: dict[str, Any] = {mode: {"transactions": [], "rows": [], "waited": []} for mode in MODES}
+    figures: dict[str, Any] = {mode: {"transactions": [], "rows": [], "waited": []} for mode in ways}
     with Clients(server, most * share) as clients:
-        without, limited, free = MODES
+        without, limited, free = ways
         for turn in range(rounds + 1):
             measured = {}
             # Neither is always the first; the table must last, so what reads it fastest comes once, in the end.
             for mode in [free] if turn == rounds else [without, limited][:: 1 if turn % 2 else -1]:
-                for verb, arguments in MODES[mode]:
+                for verb, arguments in ways[mode]:
                     send_command(home, verb, arguments=arguments)
                 time.sleep(_SETTLE_S)
                 measured[mode] = _measure(pipeline, home, clients)
@@ -125,6 +130,7 @@ def main() -> None:
     parser.add_argument(
         "--share", type=float, default=0.5, help="of what the server can do alone, asked of it all the time"
     )
+    parser.add_argument("--limit", type=int, default=3, help="Threads_running at which no chunk is begun")
     options = parser.parse_args()
     fast = {"sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0, "buffer_pool": "1G"}
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, start(options.flavor, **fast) as server:
@@ -136,7 +142,7 @@ def main() -> None:
         server.execute(_WORK)
         pipeline = Pipeline(server, DATABASE, Path(folder), poll=1.0)
         try:
-            _print(options.flavor, bench_load(server, pipeline, options.rounds, options.share))
+            _print(options.flavor, bench_load(server, pipeline, modes(options.limit), options.rounds, options.share))
         finally:
             pipeline.kill()
 
