@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import controls, engine, home, messages, places
+from app.parts import columns, controls, engine, home, messages, places
 from app.parts.refresh import refreshing
 from app.view import again, words
 from app.view.again import Wish
@@ -97,7 +97,10 @@ def blast(where: Directory, found: dict[str, Any], key: str) -> None:
         pd.DataFrame(again.reach_rows(found["tables"])),
         hide_index=True,
         key="reach",
-        column_config={"How": st.column_config.TextColumn(width="large")},
+        column_config={
+            "How": st.column_config.TextColumn(width="large"),
+            **columns.figures("Rows read again", "Rows in the mirror", "Size of the mirror"),
+        },
         alt="What is read again, by table",
     )
     if told := again.ranges(found["tables"], key):
@@ -171,6 +174,7 @@ def going(where: Directory) -> None:
             "Asked (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC"),
             "Ghosts": st.column_config.NumberColumn(help="Rows that only the mirror had"),
             "Rows": st.column_config.NumberColumn(format="localized"),
+            **columns.figures("Keys missing", "Took"),
         },
         alt="Commands to read again, newest first",
     )

@@ -140,7 +140,7 @@ def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
             "Parts": one.parts,
             "Rows": one.rows,
             "Ghosts": one.ghosts,
-            "Keys missing": one.missing,
+            "Keys missing": words.NOTHING if one.missing is None else f"{one.missing:,}",
             "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
             "Answer": one.message or "",
         }

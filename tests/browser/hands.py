@@ -34,6 +34,9 @@ _SEEN_FROM = f"""wanted => {{ {_FOCUSED}
 }}"""
 _TOLD = f"() => {{ {_FOCUSED} const at = focused(); return at ? at.outerHTML.slice(0, 200) : 'nothing' }}"
 _IN_WHAT_OPENED = f"() => {{ {_FOCUSED} return focused()?.closest('[data-testid=stPopoverBody]') }}"
+_ACTIVE_OPTION = f"""() => {{ {_FOCUSED}
+    return document.getElementById(focused()?.getAttribute("aria-activedescendant"))?.innerText ?? ""
+}}"""
 _KEYS = {"before": "Tab", "behind": "Shift+Tab"}
 
 
@@ -95,6 +98,7 @@ class Mouse:
 
     def choose(self, field: Locator, option: str) -> None:
         field.click()
+        field.press_sequentially(option)  # of a long list only what is in sight is there
         self.page.get_by_role("option", name=re.compile(re.escape(option))).first.click()
         self.page.keyboard.press("Escape")
 
@@ -140,7 +144,12 @@ class Keyboard:
     def choose(self, field: Locator, option: str) -> None:
         self.reach(field)
         self.page.keyboard.type(option)
-        expect(self.page.get_by_role("option", name=re.compile(re.escape(option))).first).to_be_visible()
+        wanted = re.compile(re.escape(option))
+        expect(self.page.get_by_role("option", name=wanted).first).to_be_visible()
+        for _ in range(MOST_KEYS):  # the first one may be to choose all that match
+            if wanted.search(self.page.evaluate(_ACTIVE_OPTION)):
+                break
+            self._key("ArrowDown")
         self._key("Enter")
         self._key("Escape")
 
