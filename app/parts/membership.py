@@ -86,9 +86,11 @@ def _remove(where: Directory, has: list[str]) -> None:
         st.markdown(":gray[The pipeline has no table.]")
         return
     chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{click}", placeholder="None")
-    then = st.radio(
+    then = st.segmented_control(
         "What is published of them",
         (membership.KEEP, membership.DROP),
+        default=membership.KEEP,
+        required=True,
         key=f"remove-then-{click}",
     )
     drop, sure = then == membership.DROP, True

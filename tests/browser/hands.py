@@ -25,7 +25,8 @@ _SEEN_FROM = f"""wanted => {{ {_FOCUSED}
     const at = focused()
     if (at === wanted) return "there"
     if (!at || at === document.body) return "before"
-    if (wanted.tabIndex < 0 && group(wanted) && group(wanted) === group(at)) {{
+    const stops = wanted.tabIndex >= 0 && wanted.role !== "radio"
+    if (!stops && group(wanted) && group(wanted) === group(at)) {{
         return at.compareDocumentPosition(wanted) & Node.DOCUMENT_POSITION_FOLLOWING ? "forth" : "back"
     }}
     const top = one => one.getRootNode().host ? top(one.getRootNode().host) : one
