@@ -31,8 +31,23 @@ class Ledger:
         self.state = self._load()
 
     def _load(self) -> State | None:
-        full = sorted(self._numbers(_STATE))
-        state = state_from_dict(self._read(f"state-{full[-1]:08d}.json")) if full else None
+        """The committed state, while a runner may write: it deletes files only after a newer full state is there."""
+        while True:
+            newest = self._newest_full()
+            try:
+                state = self._replayed(newest)
+            except LedgerError:
+                if self._newest_full() == newest:
+                    raise
+            else:
+                if self._newest_full() == newest:
+                    return state
+
+    def _newest_full(self) -> int | None:
+        return max(self._numbers(_STATE), default=None)
+
+    def _replayed(self, full: int | None) -> State | None:
+        state = None if full is None else state_from_dict(self._read(f"state-{full:08d}.json"))
         for number in sorted(n for n in self._numbers(_EPOCH) if state is None or n > state.epoch):
             state = apply(state, self.epoch(number))
         return state
@@ -58,9 +73,15 @@ class Ledger:
         return self._read(f"epoch-{number:08d}.json")
 
     def kept_epochs(self) -> Iterator[Record]:
-        """The records of all epochs whose files are still there, in order."""
+        """The records of all epochs whose files are still there, in order; what is deleted meanwhile is left out."""
         for number in sorted(self._numbers(_EPOCH)):
-            yield self.epoch(number)
+            try:
+                record = self.epoch(number)
+            except LedgerError as error:
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+            else:
+                yield record
 
     def commit(self, record: Record) -> State:
         """Make one more epoch part of the committed state. Raises PipelineHeldError when another runner has made it."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from engine import clock
 from engine.directory import Directory, read_alerts, read_parked, read_runner
-from engine.errors import LedgerError
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 
@@ -23,7 +22,7 @@ _FRESH = timedelta(seconds=10)
 
 def status(directory: Directory, name: str) -> dict[str, Any]:
     """The fields of `status --json` (DESIGN 4)."""
-    state = _committed(directory)
+    state = Ledger(directory.ledger).state
     runner = read_runner(directory)
     lag = last_event(directory, "source.lag") or {}
     live = runner is not None and runner["alive"] and lag.get("ts", "") >= clock.utc_text(clock.utc_now() - _FRESH)
@@ -72,15 +71,6 @@ def _log(directory: Directory, state: State | None, lag: dict[str, Any]) -> dict
         if epochs
         else None,
     }
-
-
-def _committed(directory: Directory) -> State | None:
-    """The ledger's state; read again when a runner deletes old files of it just then."""
-    for _ in range(3):
-        with suppress(LedgerError):
-            return Ledger(directory.ledger).state
-        clock.sleep(0.1)
-    return Ledger(directory.ledger).state
 
 
 def _state(runner: dict[str, Any] | None) -> str:

@@ -225,6 +225,44 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
     assert not (tmp_path / "epoch-00000003.json").exists()
 
 
+@pytest.mark.parametrize("instant", range(12))
+def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, instant: int
+) -> None:
+    """Between any two looks at its folder: the state is one that was committed, never an older one or none, and no error."""
+    source = records(Random(3))
+    history = [next(source) for _ in range(14)]
+    runner = Ledger(tmp_path)
+    for record in history[:4]:
+        runner.commit(record)
+    looks = count()
+
+    def meanwhile() -> None:
+        if next(looks) == instant:
+            for record in history[4:]:
+                runner.commit(record)
+            runner.prune(13)
+
+    def listed(ledger: Ledger, pattern: Any, real: Any = Ledger._numbers) -> list[int]:
+        if ledger is not runner:
+            meanwhile()
+        return list(real(ledger, pattern))
+
+    def read(ledger: Ledger, name: str, real: Any = Ledger._read) -> dict[str, Any]:
+        if ledger is not runner:
+            meanwhile()
+        return dict(real(ledger, name))
+
+    monkeypatch.setattr(Ledger, "_numbers", listed)
+    monkeypatch.setattr(Ledger, "_read", read)
+    reader = Ledger(tmp_path)
+    state = reader.state
+    assert state is not None
+    assert seen(state, history[: state.epoch + 1]) == naive(history[: state.epoch + 1])
+    assert all(record in history for record in reader.kept_epochs())
+    assert next(looks) > instant, "nothing was written meanwhile"
+
+
 @pytest.mark.parametrize("missing", [0, 2])
 def test_a_gap_is_an_error(tmp_path: Path, missing: int) -> None:
     """Nothing is published on a state that is not proved."""
