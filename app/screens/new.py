@@ -4,32 +4,20 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from app.parts import (
-    drafts,
-    focus,
-    messages,
-    places,
-    wizard,
-    wizard_connect,
-    wizard_launch,
-    wizard_plan,
-    wizard_preflight,
-    wizard_tables,
-    wizard_target,
-    wizard_toml,
-)
+from app.parts import focus, messages, places
+from app.parts.wizard import as_toml, connect, drafts, frame, launch, plan, preflight, tables, target
 from app.view import words
 from app.view.draft import STEPS, Draft
 from engine import clock
 
 _PAGES: dict[str, Callable[[Draft], None]] = {
-    "Connect": wizard_connect.page,
-    "Preflight": wizard_preflight.page,
-    "Tables": wizard_tables.page,
-    "Plan": wizard_plan.page,
-    "Destination": wizard_target.destination,
-    "Spark": wizard_target.spark,
-    "Launch": wizard_launch.page,
+    "Connect": connect.page,
+    "Preflight": preflight.page,
+    "Tables": tables.page,
+    "Plan": plan.page,
+    "Destination": target.destination,
+    "Spark": target.spark,
+    "Launch": launch.page,
 }
 _TOML = "TOML"
 
@@ -54,13 +42,13 @@ def page() -> None:
         )
     _title(draft, step)
     if step == _TOML:
-        wizard_toml.page(draft)
+        as_toml.page(draft)
         return
-    wizard.way(draft, step)
-    body, st.session_state[wizard.FOOT] = st.container(), st.container()
+    frame.way(draft, step)
+    body, st.session_state[frame.FOOT] = st.container(), st.container()
     with body:
         _PAGES[step](draft)
-    if wizard.states(drafts.load(draft.id)) != wizard.states(draft):
+    if frame.states(drafts.load(draft.id)) != frame.states(draft):
         st.rerun()  # what the step found out is shown in the way at once
 
 
@@ -78,7 +66,7 @@ def _title(draft: Draft, step: str) -> None:
                 else ("Edit as TOML", ":material/code:", _TOML)
             )
             if st.button(label, icon=icon, key="as-toml"):
-                wizard.go(draft, to)
+                frame.go(draft, to)
 
 
 def _resume(kept: list[Draft]) -> None:
@@ -100,7 +88,7 @@ def _resume(kept: list[Draft]) -> None:
             age.markdown(f":gray[{words.duration(seconds)} ago]")
             with buttons, st.container(horizontal=True, horizontal_alignment="right"):
                 if st.button("Resume", key=f"resume-{draft.id}", icon=":material/play_arrow:"):
-                    wizard.go(draft, draft.step)
+                    frame.go(draft, draft.step)
                 with st.popover("", icon=":material/delete:", help="Discard this draft"):
                     st.markdown("The draft is forgotten; no pipeline is touched.")
                     st.button(

@@ -1,4 +1,4 @@
-"""A pipeline that is being made: its spec so far, and what each step found out. Pure; `parts.drafts` keeps it on disk.
+"""A pipeline that is being made: its spec so far, and what each step found out. Pure; `parts.wizard.drafts` keeps it on disk.
 
 The spec is the nested dictionary that its TOML says, so whatever was written by hand survives the steps that know nothing of
 it. What a step found out is kept with a fingerprint of all that it depends on, so that a change makes it stale by itself. A

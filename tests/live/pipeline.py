@@ -5,9 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,14 @@ merge_interval_s = {merge}
 [spark]
 {spark}
 """
+
+
+@dataclass
+class _Journal:
+    """What was read of one, and up to which byte."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    read_to: int = 0
 
 
 class Pipeline:
@@ -88,6 +99,8 @@ class Pipeline:
         self._runners: list[tuple[subprocess.Popen[bytes], Driver | None]] = []
         self._drivers = None if spark else drivers
         self._epochs: dict[str, dict[str, Any]] = {}
+        self._journals: dict[str, _Journal] = {}
+        self._reading = threading.Lock()
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one verb to its end; output captured."""
@@ -177,11 +190,19 @@ class Pipeline:
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """The journal of all runs, oldest first; only events of these kinds when some are named.
 
-        What follows the last end of a line is still being written.
+        What follows the last end of a line is still being written. What was read is kept: those who wait ask ten times a second.
         """
-        journals = sorted((self.home / "journal").glob("*.jsonl"))
-        lines = [line for path in journals for line in path.read_text().split("\n")[:-1]]
-        return [event for line in lines if (event := json.loads(line)) and (not kinds or event["event"] in kinds)]
+        with self._reading:
+            for path in (self.home / "journal").glob("*.jsonl"):
+                known = self._journals.setdefault(path.name, _Journal())
+                with path.open("rb") as file:
+                    file.seek(known.read_to)
+                    lines = file.read()
+                whole = lines[: lines.rfind(b"\n") + 1]
+                known.read_to += len(whole)
+                known.events += [json.loads(line) for line in whole.splitlines()]
+            everything = chain.from_iterable(self._journals[name].events for name in sorted(self._journals))
+            return [event for event in everything if not kinds or event["event"] in kinds]
 
     def epochs(self) -> list[dict[str, Any]]:
         """The ledger's epoch records that are still there, or were there when this was called before, in order."""

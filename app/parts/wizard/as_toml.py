@@ -4,7 +4,8 @@ import tomllib
 
 import streamlit as st
 
-from app.parts import drafts, home, messages, wizard
+from app.parts import home, messages
+from app.parts.wizard import drafts, frame
 from app.view.draft import Draft, name_fault
 from app.view.template import toml
 from engine import settings
@@ -34,7 +35,7 @@ def page(draft: Draft) -> None:
         if st.button(
             "Review and launch", type="primary", icon=":material/arrow_forward:", key="review", disabled=not valid
         ):
-            wizard.go(draft, "Launch")
+            frame.go(draft, "Launch")
 
 
 def _checked(draft: Draft, text: str, known: str) -> bool:
@@ -49,7 +50,7 @@ def _checked(draft: Draft, text: str, known: str) -> bool:
     if values != draft.spec:
         drafts.change(draft.id, lambda now: Draft(now.id, values, now.connection, now.step, now.found, now.changed))
         st.session_state[known] = st.session_state[known][0], toml(values)
-    if fault := name_fault(spec.name, wizard.taken()):
+    if fault := name_fault(spec.name, frame.taken()):
         messages.three_parts(fault, "It is left as it is.", amber=True)
         return False
     try:

@@ -5,7 +5,8 @@ from functools import partial
 
 import streamlit as st
 
-from app.parts import drafts, focus, jobs, messages, reach, wizard
+from app.parts import focus, jobs, messages, reach
+from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
 from engine.errors import TidemarkError
@@ -24,14 +25,14 @@ def page(draft: Draft) -> None:
     """The form on the left, what the server answered on the right."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        name = wizard.text(
+        name = frame.text(
             "Pipeline name",
             draft,
             "name",
             placeholder="shop",
             help="Letters, digits, - and _; also the name of the pipeline's folder",
         )
-        fault = name_fault(name, wizard.taken()) if name else ""
+        fault = name_fault(name, frame.taken()) if name else ""
         with st.container():  # its place is kept: nothing below is drawn anew when it comes and goes
             if fault:
                 st.markdown(f":red[:material/error:] {words.escape(fault)}")
@@ -41,15 +42,15 @@ def page(draft: Draft) -> None:
         _tls(draft)
     with right:
         _test(draft)
-    missing = name_fault(name, wizard.taken())
-    wizard.foot(draft, "Connect", ready=not missing, why=missing)
+    missing = name_fault(name, frame.taken())
+    frame.foot(draft, "Connect", ready=not missing, why=missing)
 
 
 def _saved(draft: Draft) -> None:
     found = drafts.connections()
     pick, save = st.columns([3, 1], vertical_alignment="bottom")
     wanted = draft.connection if draft.connection in found else _NEW
-    key = wizard.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
+    key = frame.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
     pick.selectbox(
         "Saved connection",
         [_NEW, *found],
@@ -115,11 +116,11 @@ def _save(identity: str, key: str) -> None:
 def _address(draft: Draft) -> None:
     left, middle, right = st.columns([3, 1.3, 2])
     with left:
-        wizard.text("Host", draft, "source", "host", placeholder="db.example.com")
+        frame.text("Host", draft, "source", "host", placeholder="db.example.com")
     with middle:
-        wizard.number("Port", draft, "source", "port", default=3306, min_value=1, max_value=65535, step=1)
+        frame.number("Port", draft, "source", "port", default=3306, min_value=1, max_value=65535, step=1)
     with right:
-        wizard.text("User", draft, "source", "user")
+        frame.text("User", draft, "source", "user")
 
 
 def _password(draft: Draft) -> None:
@@ -131,7 +132,7 @@ def _password(draft: Draft) -> None:
         mode = st.segmented_control("Password from", _MODES, default=now or "Variable", key=key, required=True)
     with value:
         if mode == "File":
-            wizard.text(
+            frame.text(
                 "Path of the file",
                 draft,
                 "source",
@@ -148,7 +149,7 @@ def _password(draft: Draft) -> None:
 
 def _variable(draft: Draft) -> None:
     name = draft.get("source", "password_env", default="")
-    key = wizard.synced(f"{draft.id} password-env", name, partial(_keep_variable, draft.id))
+    key = frame.synced(f"{draft.id} password-env", name, partial(_keep_variable, draft.id))
     st.text_input(
         "Name of the environment variable",
         name,
@@ -191,10 +192,10 @@ def _only(draft: Draft, mode: str) -> None:
 def _tls(draft: Draft) -> None:
     left, right = st.columns(2)
     with left:
-        mode = wizard.choice("Encryption", draft, _TLS, "source", "tls", default="preferred")
+        mode = frame.choice("Encryption", draft, _TLS, "source", "tls", default="preferred")
     with right:
         if mode in ("required", "verify"):
-            wizard.text(
+            frame.text(
                 "Authority's certificate",
                 draft,
                 "source",
@@ -221,9 +222,9 @@ def _test(draft: Draft) -> None:
         st.rerun()
     if not jobs.known(key):
         if finding:
-            colour, icon, _ = wizard.LOOKS[finding.outcome]
+            colour, icon, _ = frame.LOOKS[finding.outcome]
             st.markdown(
-                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {wizard.found_at(finding.at)}]]"
+                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {frame.found_at(finding.at)}]]"
             )
         else:
             st.caption("Not tested yet. The next step connects too, and checks everything a run needs.")
@@ -236,7 +237,7 @@ def _test(draft: Draft) -> None:
         )
     except TidemarkError as problem:
         messages.error(problem)
-        wizard.note(draft, "Connect", "fail", problem.message)
+        frame.note(draft, "Connect", "fail", problem.message)
         return
     if found is not None:
         _answered(draft, found)
@@ -245,7 +246,7 @@ def _test(draft: Draft) -> None:
 def _answered(draft: Draft, found: reach.Greeting) -> None:
     flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[found.server.flavor]
     version = ".".join(map(str, found.server.version))
-    known = wizard.note(draft, "Connect", "ok", f"{flavor} {version} answered as {found.account}.").finding("Connect")
+    known = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {found.account}.").finding("Connect")
     tables = f"{words.plural(found.tables, 'table')} in {words.plural(found.databases, 'database')}"
     with st.container(border=True, gap="small"):
         st.markdown(f"#### :green[:material/check_circle: {flavor} {version} answered]", anchors=False)
@@ -262,7 +263,7 @@ def _answered(draft: Draft, found: reach.Greeting) -> None:
             left.markdown(f":gray[{label}]")
             right.markdown(words.escape(value))
         if known:
-            st.caption(f"Asked {wizard.found_at(known.at)}")
+            st.caption(f"Asked {frame.found_at(known.at)}")
     if not found.tables:
         messages.three_parts(
             "This account sees no table.",

@@ -5,7 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import drafts, home, places
+from app.parts import home, places
+from app.parts.wizard import drafts
 from app.view import words
 from app.view.draft import STEPS, Draft, Outcome, state_of
 from engine import clock

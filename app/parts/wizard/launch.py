@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from app.parts import drafts, home, messages, places, reach, wizard, wizard_preflight, wizard_target
+from app.parts import home, messages, places, reach
+from app.parts.wizard import drafts, frame, preflight, target
 from app.view import words
 from app.view.checks import headline, outcome
 from app.view.draft import Draft, blockers, missing, unknowns
@@ -26,9 +27,9 @@ def page(draft: Draft) -> None:
                 told.markdown("  \n".join(map(words.escape, lines)))
         with st.container():  # the place of the buttons below stays
             draft = _checked(draft)
-            stands = blockers(draft, wizard.taken())
+            stands = blockers(draft, frame.taken())
             _open_ends(draft, stands)
-        _buttons(draft, text, whole=not missing(draft, wizard.taken()), ready=not stands)
+        _buttons(draft, text, whole=not missing(draft, frame.taken()), ready=not stands)
     with right:
         st.markdown("**What happens then**")
         st.markdown("\n".join(f"{n}. {words.escape(line)}" for n, line in enumerate(happens(draft), 1)))
@@ -38,7 +39,7 @@ def page(draft: Draft) -> None:
                 "Download", text, "pipeline.toml", "application/toml", icon=":material/download:", key="download"
             )
         st.code(text, language="toml", height=380 if text.count("\n") > 16 else "content")
-    wizard.foot(draft, "Launch")
+    frame.foot(draft, "Launch")
 
 
 def _checked(draft: Draft) -> Draft:
@@ -48,14 +49,14 @@ def _checked(draft: Draft) -> Draft:
     try:
         spec = reach.spec_of(draft)
         settings.password(spec.source)
-        draft = wizard_target.examined(draft, spec)
+        draft = target.examined(draft, spec)
         if draft.finding("Preflight") is None:
-            found = wizard_preflight.found(draft, spec)
+            found = preflight.found(draft, spec)
             if found is not None:
-                draft = wizard.note(draft, "Preflight", outcome(found), headline(found))
+                draft = frame.note(draft, "Preflight", outcome(found), headline(found))
     except TidemarkError as problem:
         messages.error(problem)
-        draft = wizard.note(draft, "Preflight", "fail", problem.message)
+        draft = frame.note(draft, "Preflight", "fail", problem.message)
     return draft
 
 
@@ -66,7 +67,7 @@ def _open_ends(draft: Draft, stands: list[tuple[str, str]]) -> None:
             line.markdown(f":{colour}[{icon}] {words.escape(why)}")
             with link:
                 if st.button(step, type="tertiary", key=f"to {colour} {number}", help=f"Go to {step}"):
-                    wizard.go(draft, step)
+                    frame.go(draft, step)
 
 
 def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:

@@ -6,7 +6,8 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, drafts, jobs, messages, reach, wizard
+from app.parts import columns, jobs, messages, reach
+from app.parts.wizard import drafts, frame
 from app.view import factor, planning, words
 from app.view.draft import Draft
 from engine import clock
@@ -44,8 +45,8 @@ def page(draft: Draft) -> None:
     if not draft.get("source", "tables"):
         messages.nothing("No table is chosen", "Choose tables first; then their plan is here.")
         if st.button("Choose tables", type="primary", key="choose"):
-            wizard.go(draft, "Tables")
-        wizard.foot(draft, "Plan")
+            frame.go(draft, "Tables")
+        frame.foot(draft, "Plan")
         return
     base = reach.key_of(draft, draft.get("source", "tables"), draft.get("source", "invalid_dates"))
     key = f"plan {reach.key_of(draft, draft.fingerprint('Plan'))}"
@@ -71,8 +72,8 @@ def page(draft: Draft) -> None:
             st.caption(f"Planned {jobs.ended(key)}")
     except TidemarkError as problem:
         messages.error(problem)
-        draft = wizard.note(draft, "Plan", "fail", problem.message)
-    wizard.foot(draft, "Plan")
+        draft = frame.note(draft, "Plan", "fail", problem.message)
+    frame.foot(draft, "Plan")
 
 
 def _shown(draft: Draft, spec: Spec, found: reach.Planned) -> Draft:
@@ -107,7 +108,7 @@ def _shown(draft: Draft, spec: Spec, found: reach.Planned) -> Draft:
         _editor(draft, spec, [by_name[name] for name in names], plans, pick)
     unfit = [line.table for line in lines if line.plan is None]
     outcome = "warn" if unfit else "ok"
-    return wizard.note(draft, "Plan", outcome, f"{', '.join(unfit[:3])} cannot be planned." if unfit else sums)
+    return frame.note(draft, "Plan", outcome, f"{', '.join(unfit[:3])} cannot be planned." if unfit else sums)
 
 
 def _follow(pick: str, seen: str, names: list[str], rows: list[int]) -> None:
@@ -137,7 +138,7 @@ def _factors(lines: list[planning.Line], spec: Spec) -> None:
 def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan | TidemarkError], pick: str) -> None:
     with st.container(border=True):
         st.markdown("**All tables**")
-        wizard.number(
+        frame.number(
             "Rows a chunk",
             draft,
             "snapshot",
@@ -148,8 +149,8 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
             help="0: as many as fit 16 MiB by the table's average row. More chunks spread better, fewer cost less.",
         )
         with st.expander("Bounds of the distribution factor"):
-            wizard.number("Lower", draft, "snapshot", "even_factor_lower", default=0.05, min_value=0.0, format="%g")
-            wizard.number("Upper", draft, "snapshot", "even_factor_upper", default=1000.0, min_value=0.0, format="%g")
+            frame.number("Lower", draft, "snapshot", "even_factor_lower", default=0.05, min_value=0.0, format="%g")
+            frame.number("Upper", draft, "snapshot", "even_factor_upper", default=1000.0, min_value=0.0, format="%g")
     with st.container(border=True):
         st.markdown("**One table**")
         by_name = {table.full_name: table for table in tables}
@@ -163,7 +164,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     path = ("snapshot", "tables", table.full_name)
     rows = draft.get(*path, "chunk_rows", default=None)
     usual = spec.snapshot.chunk_rows
-    key = wizard.synced(f"{draft.id} rows of {table.full_name}", rows, partial(_keep, draft.id, (*path, "chunk_rows")))
+    key = frame.synced(f"{draft.id} rows of {table.full_name}", rows, partial(_keep, draft.id, (*path, "chunk_rows")))
     st.number_input(
         "Rows a chunk",
         min_value=0,
@@ -177,7 +178,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     )
     options = planning.keys_for(table)
     now = spec.snapshot.rules(table.database, table.name).key or _OWN
-    key = wizard.synced(f"{draft.id} key of {table.full_name}", now, partial(_keep_key, draft.id, table.full_name))
+    key = frame.synced(f"{draft.id} key of {table.full_name}", now, partial(_keep_key, draft.id, table.full_name))
     names = list(dict.fromkeys([_OWN, *options, now]))
     st.selectbox(
         "Cut by",

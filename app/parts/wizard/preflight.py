@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from app.parts import jobs, messages, reach, wizard
+from app.parts import jobs, messages, reach
+from app.parts.wizard import frame
 from app.view import words
 from app.view.checks import headline, outcome, shown
 from app.view.draft import Draft
@@ -37,12 +38,12 @@ def page(draft: Draft) -> None:
         result = found(draft, spec)
     except TidemarkError as problem:
         messages.error(problem)
-        draft = wizard.note(draft, "Preflight", "fail", problem.message)
+        draft = frame.note(draft, "Preflight", "fail", problem.message)
     else:
         if result is not None:
-            draft = wizard.note(draft, "Preflight", outcome(result), headline(result))
+            draft = frame.note(draft, "Preflight", outcome(result), headline(result))
             _shown(draft, result, chosen=chosen)
-    wizard.foot(draft, "Preflight")
+    frame.foot(draft, "Preflight")
 
 
 def _key(draft: Draft) -> str:
@@ -56,7 +57,7 @@ def found(draft: Draft, spec: Spec) -> Preflight | None:
 
 
 def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
-    colour, icon, _ = wizard.LOOKS[outcome(result)]
+    colour, icon, _ = frame.LOOKS[outcome(result)]
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown(f"#### :{colour}[{icon} {words.escape(headline(result))}]", anchors=False)

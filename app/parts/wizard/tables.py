@@ -6,8 +6,9 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import drafts, jobs, messages, reach, wizard
-from app.parts.table_tree import Click, table_tree
+from app.parts import jobs, messages, reach
+from app.parts.wizard import drafts, frame
+from app.parts.wizard.table_tree import Click, table_tree
 from app.view import picking, words
 from app.view.draft import Draft
 from app.view.planning import readers_of
@@ -30,7 +31,7 @@ def page(draft: Draft) -> None:
         if st.button("Try again", icon=":material/refresh:", key="again"):
             jobs.forget(key)
             st.rerun()
-        wizard.foot(draft, "Tables")
+        frame.foot(draft, "Tables")
         return
     if found is not None:
         _head(key, found.tables)
@@ -42,7 +43,7 @@ def page(draft: Draft) -> None:
                 f"Grant {spec.source.user} SELECT on what is to be copied (the preflight shows the statements), then read again.",
             )
     chosen = bool(draft.get("source", "tables"))
-    wizard.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
+    frame.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
 
 
 def _head(key: str, found: list[Surveyed]) -> None:
@@ -184,7 +185,7 @@ def _published(name: str, shaping: Shaping) -> str:
 def _columns(draft: Draft, table: str, names: list[str], rule: str, label: str, meaning: str) -> None:
     value = draft.get("tables", table, rule, default=[])
     now = [name for name in (value if isinstance(value, list) else list(value)) if name in names]
-    key = wizard.synced(f"{draft.id} {rule} {table}", now, partial(_keep_columns, draft.id, table, rule))
+    key = frame.synced(f"{draft.id} {rule} {table}", now, partial(_keep_columns, draft.id, table, rule))
     st.multiselect(
         label,
         names,

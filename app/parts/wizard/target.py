@@ -12,7 +12,8 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import drafts, home, jobs, messages, reach, wizard
+from app.parts import home, jobs, messages, reach
+from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft
 from app.view.template import toml
@@ -42,14 +43,14 @@ def destination(draft: Draft) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown("**Destination** :gray[Delta tables, a mirror and a change log for each source table]")
-        wizard.text(
+        frame.text(
             "Folder of the lake",
             draft,
             "sink",
             "path",
             help="Relative to the pipeline's folder, or absolute; shared when Spark is remote",
         )
-        wizard.number(
+        frame.number(
             "Seconds between merges into the mirror",
             draft,
             "sink",
@@ -66,17 +67,17 @@ def destination(draft: Draft) -> None:
             spec = reach.spec_of(draft)
         except TidemarkError as problem:
             messages.error(problem)
-            draft = wizard.note(draft, "Destination", "fail", problem.message)
+            draft = frame.note(draft, "Destination", "fail", problem.message)
         else:
             draft = _folder(draft, spec)
-    wizard.foot(draft, "Destination")
+    frame.foot(draft, "Destination")
 
 
 def _start(draft: Draft) -> None:
     mode, colon, argument = str(draft.get("source", "startup", default="initial")).partition(":")
     # A mode that wants an argument is kept with it; until then it is only on the page.
     mode = st.session_state.get(f"{draft.id} start-wanted") or mode + colon
-    key = wizard.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
+    key = frame.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
     text_key = f"{draft.id} start-at {mode}"
     modes = list(_STARTS)
     chosen = st.selectbox(
@@ -117,10 +118,10 @@ def examined(draft: Draft, spec: Spec) -> Draft:
     path = spec.sink.path
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        return wizard.note(draft, "Destination", "fail", f"{there} cannot be written to.")
+        return frame.note(draft, "Destination", "fail", f"{there} cannot be written to.")
     if path.is_dir() and any(path.iterdir()):
-        return wizard.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
-    return wizard.note(draft, "Destination", "ok", f"{path} can be written to.")
+        return frame.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
+    return frame.note(draft, "Destination", "ok", f"{path} can be written to.")
 
 
 def _folder(draft: Draft, spec: Spec) -> Draft:
@@ -165,14 +166,14 @@ def spark(draft: Draft) -> None:
         _conf(draft)
     with right:
         draft = _trial(draft)
-    wizard.foot(draft, "Spark")
+    frame.foot(draft, "Spark")
 
 
 def _local(draft: Draft, master: str, *, switched: bool) -> None:
     cores = os.cpu_count() or 1
     inside = master.removeprefix("local").strip("[]").partition(",")[0].strip()
     now = 0 if inside == "*" else int(inside or 1)
-    key = wizard.synced(f"{draft.id} slots", now, partial(_keep_slots, draft.id))
+    key = frame.synced(f"{draft.id} slots", now, partial(_keep_slots, draft.id))
     st.number_input(
         "Chunks read at once",
         min_value=0,
@@ -195,7 +196,7 @@ def _keep_slots(identity: str, key: str) -> None:
 
 
 def _remote(draft: Draft, master: str) -> None:
-    key = wizard.synced(f"{draft.id} master", master, partial(_keep_master, draft.id))
+    key = frame.synced(f"{draft.id} master", master, partial(_keep_master, draft.id))
     st.text_input(
         "Address",
         master,
@@ -232,7 +233,7 @@ def _keep_master(identity: str, key: str) -> None:
 def _conf(draft: Draft) -> None:
     conf = draft.get("spark", "conf", default={})
     shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
-    key = wizard.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
+    key = frame.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
     with st.expander("Spark's own settings", expanded=bool(conf)):
         st.text_area(
             "One a line: name = value",
@@ -256,7 +257,7 @@ def _trial(draft: Draft) -> Draft:
         spec = reach.spec_of(draft)
     except TidemarkError as problem:
         messages.error(problem)
-        return wizard.note(draft, "Spark", "fail", problem.message)
+        return frame.note(draft, "Spark", "fail", problem.message)
     key = f"spark {draft.fingerprint('Spark')} {spec.sink.path}"
     finding = draft.finding("Spark")
     again = finding is not None or jobs.known(key)
@@ -279,9 +280,9 @@ def _trial(draft: Draft) -> Draft:
         st.rerun()
     if not jobs.known(key):
         if finding:
-            colour, icon, _ = wizard.LOOKS[finding.outcome]
+            colour, icon, _ = frame.LOOKS[finding.outcome]
             st.markdown(
-                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {wizard.found_at(finding.at)}]]"
+                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {frame.found_at(finding.at)}]]"
             )
         else:
             st.caption("Not tested yet. It takes ten seconds here, and up to three minutes on a cluster that is full.")
@@ -290,7 +291,7 @@ def _trial(draft: Draft) -> Draft:
         found = jobs.result(key, f"Starting Spark at {spec.spark.master}", lambda: tried(text))
     except TidemarkError as problem:
         messages.error(problem)
-        return wizard.note(draft, "Spark", "fail", problem.message)
+        return frame.note(draft, "Spark", "fail", problem.message)
     if found is None:
         return draft
     slots = words.plural(int(found["slots"]), "chunk")
@@ -298,7 +299,7 @@ def _trial(draft: Draft) -> Draft:
         st.markdown(f"#### :green[:material/check_circle: Spark {found['version']} is ready]", anchors=False)
         st.markdown(f"Reads {slots} at once · {words.escape(found['master'])}")
         st.caption("It was ended again; the run starts its own.")
-    return wizard.note(draft, "Spark", "ok", f"Spark {found['version']} at {found['master']} reads {slots} at once.")
+    return frame.note(draft, "Spark", "ok", f"Spark {found['version']} at {found['master']} reads {slots} at once.")
 
 
 def tried(spec: str) -> dict[str, Any]:

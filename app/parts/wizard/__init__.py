@@ -1,0 +1,1 @@
+"""A new pipeline: the frame around its steps, and the steps."""
