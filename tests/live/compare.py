@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pymysql.cursors import SSCursor
 
+from engine.lake.rows import rows_of
 from tests.servers import Server
 
 BATCH_ROWS = 20_000
@@ -56,7 +57,7 @@ def source_table(server: Server, database: str, table: str) -> pa.Table:
 
 def lake_table(path: str | Path) -> pa.Table:
     """A Delta table as it is committed now."""
-    return pa.table(DeltaTable(str(path)).to_pyarrow_table())
+    return rows_of(DeltaTable(str(path)), Path(path)).to_table()
 
 
 def assert_equal(source: pa.Table, mirror: str | Path | pa.Table, key: Iterable[str] = ()) -> None:
