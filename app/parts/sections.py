@@ -102,8 +102,8 @@ def _curves(name: str, span_s: int) -> None:
         st.markdown("**Throughput** :gray[rows copied and changes committed a second, UTC]")
         reads = [read for read in home.ask(chunks.reads, name, limit=5000) if read.ended > since]
         epochs = series.epoch_series(cursor, name, since, width)
-        alive_to = min(until, run.last_event) if run else until
-        figure = curves.throughput_figure(reads, epochs, marks, (since, until, alive_to), width)
+        lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name)]
+        figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
         plot(figure, "throughput", "Rows copied and changes committed a second over time")
     with right:
         st.markdown("**Lag** :gray[behind the source, by its own clock, UTC]")

@@ -48,17 +48,19 @@ def throughput_figure(
     reads: Sequence[Read],
     epochs: Sequence[Epoch],
     marks: Sequence[Mark],
-    shown: tuple[datetime, datetime, datetime],
+    shown: tuple[datetime, datetime],
+    lives: Sequence[tuple[datetime, datetime]],
     width: int,
 ) -> Figure:
     """Rows copied a second above, changes committed a second below.
 
-    `shown`: begin and end of the chart, and until when something was heard of the runner: after that the rate of changes is
-    not 0 but unknown.
+    `shown`: begin and end of the chart. `lives`: from when to when something was heard of each run: outside of them a rate is not
+    0 but unknown.
     """
-    since, until, heard = shown
+    since, until = shown
     row_times, rows = row_rates(reads, since, until, width)
-    change_times, changes = change_rates(epochs, since, heard, width)
+    change_times, changes = change_rates(epochs, since, until, width)
+    rows, changes = _heard(row_times, rows, lives, width), _heard(change_times, changes, lives, width)
     upper = _line("rows copied", HEX["blue"], row_times, rows, width, "%{y:.3s} rows/s", fill=True)
     lower = _line("changes", HEX["green"], change_times, changes, width, "%{y:.3s} changes/s", fill=True)
     lower["yaxis"] = "y2"
@@ -129,6 +131,18 @@ def change_rates(
     first = min(max(int((epochs[0].ts - step - since) / step), 0), buckets)
     times = [since + (n + 0.5) * step for n in range(first, buckets)]
     return times, [total / step.total_seconds() for total in sums[first:]]
+
+
+def _heard(
+    times: Sequence[datetime], values: Sequence[float | None], lives: Sequence[tuple[datetime, datetime]], width: int
+) -> list[float | None]:
+    """The values of buckets in which a runner lived; the others are None."""
+    half = timedelta(milliseconds=width / 2)
+
+    def known(at: datetime) -> bool:
+        return any(born - half < at < last + half for born, last in lives)
+
+    return [value if known(at) else None for at, value in zip(times, values, strict=True)]
 
 
 def _spread(sums: list[float], amount: float, begin: float, end: float) -> None:

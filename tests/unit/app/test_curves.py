@@ -51,8 +51,18 @@ def test_changes_are_spread_over_the_time_since_the_commit_before() -> None:
     times, rates = change_rates([epoch(30, 100), epoch(10, 200)], ago(60), NOW, 10_000)
     assert times[0] == ago(35)
     assert rates == [10, 10, 10, 0]
-    figure = throughput_figure([read(20, 10)], [epoch(30, 100)], [], (ago(60), NOW, ago(20)), 10_000)
-    assert figure["data"][1]["y"] == [10, 0]
+    lives = [(ago(60), ago(20))]
+    figure = throughput_figure([read(20, 10)], [epoch(30, 100)], [], (ago(60), NOW), lives, 10_000)
+    assert figure["data"][1]["y"] == [10, 0, None, None]
+
+
+def test_nobody_measured_while_no_runner_lived() -> None:
+    """Between a run that was lost and the next one no rate is 0: it is unknown."""
+    reads, lives = [read(50, 40), read(20, 10)], [(ago(60), ago(40)), (ago(20), NOW)]
+    figure = throughput_figure(reads, [epoch(45, 100), epoch(5, 100)], [], (ago(60), NOW), lives, 10_000)
+    rows, changes = (data["y"] for data in figure["data"])
+    assert rows == [100, None, None, 100]
+    assert [value is None for value in changes] == [False, False, True, True, False, False]
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1000)), min_size=1, max_size=12))
