@@ -1,8 +1,9 @@
 """How fast tables are read, and when not at all: by rates, by the hour, and by the source's own health.
 
 Only the reading of tables is throttled, never the log. Rates hold on average: a group of chunks is begun when what was read
-before has been paid for, and groups are small where the rate is. The health is asked for every second on a connection of its own,
+before has been paid for, and groups are small where the rate is. The health is asked for all the time on a connection of its own,
 as gh-ost does it: above `max_load`, or while a named replica lags, no group begins; above `critical_load` the pipeline pauses.
+A load is what it is at one instant, and jumps: reading goes on only when it was within its limits at every look for two seconds.
 """
 
 import threading
@@ -15,7 +16,9 @@ from engine.errors import TidemarkError
 from engine.settings import Throttle, within_hours
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 
-_INTERVAL_S = 1.0
+_INTERVAL_S = 0.25
+_CALM_S = 2.0
+"""How long a load must have been within its limits."""
 _REPLICA = (8, 0, 22)
 """The MySQL in which replicas got their name."""
 _LAG_COLUMNS = ("Seconds_Behind_Source", "Seconds_Behind_Master")
@@ -60,6 +63,21 @@ def too_much(status: dict[str, float], limits: dict[str, float]) -> str:
     return " and ".join(over)
 
 
+class Hold:
+    """A reason not to read stands until all was within the limits at every look for `_CALM_S`, or other limits are set."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, Throttle, float] | None = None
+
+    def after(self, reason: str, settings: Throttle, now_s: float) -> str:
+        """What stands after a look that gave this reason, or none."""
+        if reason:
+            self._last = reason, settings, now_s
+        elif self._last and (self._last[1] != settings or now_s - self._last[2] > _CALM_S):
+            self._last = None
+        return self._last[0] if self._last else ""
+
+
 class Health:
     """Asks the source, and the replicas that are named, how they are, until it is closed.
 
@@ -72,6 +90,7 @@ class Health:
         self.reason = ""
         self._connections: dict[str, Connection] = {}
         self._was_critical = False
+        self._hold = Hold()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
         self._thread.start()
@@ -86,7 +105,7 @@ class Health:
             if not (settings.max_load or settings.critical_load or settings.replicas):
                 self.reason, self._was_critical = "", False
                 continue
-            self.reason = self._load(settings) or self._lag(settings)
+            self.reason = self._hold.after(self._load(settings) or self._lag(settings), settings, clock.monotonic_s())
         for name in list(self._connections):
             self._forget(name)
 

@@ -130,7 +130,7 @@ def main() -> None:
     parser.add_argument(
         "--share", type=float, default=0.5, help="of what the server can do alone, asked of it all the time"
     )
-    parser.add_argument("--limit", type=int, default=3, help="Threads_running at which no chunk is begun")
+    parser.add_argument("--limit", type=int, default=4, help="Threads_running at which no chunk is begun")
     options = parser.parse_args()
     fast = {"sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0, "buffer_pool": "1G"}
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, start(options.flavor, **fast) as server:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SpecError
-from engine.run.throttle import Pace, too_much
+from engine.run.throttle import Hold, Pace, too_much
 from engine.settings import Throttle, throttled, within_hours
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -78,3 +78,16 @@ def test_what_is_no_throttle_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(SpecError, match="No such throttle") as raised:
         throttled(Throttle(), changes)
     assert "max_rows_per_s" in raised.value.hint
+
+
+def test_a_load_is_within_its_limits_when_it_was_so_for_a_while() -> None:
+    """It jumps from look to look; other limits count at once."""
+    hold, limits = Hold(), Throttle(max_load={"Threads_running": 3})
+    assert hold.after("", limits, 10.0) == ""
+    assert hold.after("5 are too many", limits, 10.25) == "5 are too many"
+    assert hold.after("", limits, 11.0) == "5 are too many"
+    assert hold.after("4 are too many", limits, 11.25) == "4 are too many"
+    assert hold.after("", limits, 13.25) == "4 are too many"
+    assert hold.after("", limits, 13.5) == ""
+    assert hold.after("4 are too many", limits, 14.0) == "4 are too many"
+    assert hold.after("", Throttle(max_load={"Threads_running": 9}), 14.25) == ""
