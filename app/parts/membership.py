@@ -24,6 +24,10 @@ def section(where: Directory) -> None:
         _add(where, has)
     with right, st.container(border=True):
         _remove(where, has)
+    if not (home.record_of(where) or {}).get("alive"):
+        st.markdown(
+            ":orange[:material/schedule: No runner lives: what is sent waits, and is carried out by the next start.]"
+        )
     st.caption(
         "All that one command names is added or removed, or nothing of it; the other tables stream on. The spec is not changed."
     )
@@ -39,13 +43,14 @@ def _watch(where: Directory, drawn: list[str]) -> None:
 
 def _add(where: Directory, has: list[str]) -> None:
     name, click = where.root.name, controls.clicks(where.root.name)
-    key = f"survey of {name}"
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.markdown("**Add tables** :gray[they are copied while the others stream on]", width="content")
-        if st.button("Read again", icon=":material/refresh:", type="tertiary", key="tables-read"):
-            jobs.forget(key)
+        anew = st.button("Read again", icon=":material/refresh:", type="tertiary", key=f"tables-read-{name}")
     try:
         spec = settings.load(where.spec)
+        key = f"survey of {name} {spec.source.model_dump_json()}"
+        if anew:
+            jobs.forget(key)
         seen = jobs.result(key, "Reading the catalogue", lambda: reach.surveyed(spec))
     except TidemarkError as problem:
         messages.error(problem)
@@ -59,7 +64,7 @@ def _add(where: Directory, has: list[str]) -> None:
     chosen = st.multiselect(
         "Tables of the source",
         list(offered),
-        key=f"add-{click}",
+        key=f"add-{name}-{click}",
         format_func=lambda table: membership.label(offered[table]),
         placeholder=f"{words.plural(len(offered), 'table')} that the pipeline does not have",
         help=f"The server's estimates, read {jobs.ended(key)}",
@@ -67,15 +72,15 @@ def _add(where: Directory, has: list[str]) -> None:
     for table, badge in membership.faults([offered[one] for one in chosen], seen.risks):
         told = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
         st.markdown(f":{badge.tone}[{_TONES[badge.tone]}] {words.escape(told)}")
-    st.text_input("Reason", key=f"add-why-{click}", placeholder="Shown in the events and the history")
+    st.text_input("Reason", key=f"add-why-{name}-{click}", placeholder="Shown in the events and the history")
     st.button(
         f"Add {words.plural(len(chosen), 'table')}" if chosen else "Add tables",
         type="primary",
         icon=":material/add:",
-        key=f"add-send-{click}",
+        key=f"add-send-{name}-{click}",
         disabled=not chosen,
         on_click=_send,
-        args=(where, click, "add-table", {"tables": chosen}, f"add-why-{click}"),
+        args=(where, click, "add-table", {"tables": chosen}, f"add-why-{name}-{click}"),
     )
 
 
@@ -85,30 +90,34 @@ def _remove(where: Directory, has: list[str]) -> None:
     if not has:
         st.markdown(":gray[The pipeline has no table.]")
         return
-    chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{click}", placeholder="None")
+    chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{name}-{click}", placeholder="None")
     then = st.segmented_control(
         "What is published of them",
         (membership.KEEP, membership.DROP),
         default=membership.KEEP,
         required=True,
-        key=f"remove-then-{click}",
+        key=f"remove-then-{name}-{click}",
     )
     drop, sure = then == membership.DROP, True
     if drop:
         st.markdown(
             ":red[:material/delete_forever: Rows and history in the lake are gone then; the source is not touched.]"
         )
-        typed = st.text_input(f"Type {name} to confirm", key=f"remove-sure-{click}", help="It cannot be taken back")
+        typed = st.text_input(
+            f"Type {name} to confirm", key=f"remove-sure-{name}-{click}", help="It cannot be taken back"
+        )
         sure = typed == name
-    st.text_input("Reason", key=f"remove-why-{click}", placeholder="Shown in the events and the history")
+    st.text_input("Reason", key=f"remove-why-{name}-{click}", placeholder="Shown in the events and the history")
     many = words.plural(len(chosen), "table") if chosen else "tables"
+    if whole := len(chosen) == len(has):
+        st.markdown(":orange[:material/warning: The last table cannot be removed; to end the pipeline, stop it.]")
     st.button(
         f"Remove {many} and delete the data" if drop else f"Remove {many}",
         icon=":material/delete_forever:" if drop else ":material/remove:",
-        key=f"remove-send-{click}",
-        disabled=not (chosen and sure),
+        key=f"remove-send-{name}-{click}",
+        disabled=whole or not (chosen and sure),
         on_click=_send,
-        args=(where, click, "remove-table", membership.removal(chosen, drop=drop), f"remove-why-{click}"),
+        args=(where, click, "remove-table", membership.removal(chosen, drop=drop), f"remove-why-{name}-{click}"),
     )
 
 

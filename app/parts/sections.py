@@ -26,6 +26,7 @@ _TABLE_COLUMNS = {
     "Changes": columns.figure("Changes committed since the pipeline began"),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
 }
+_RUNS = 200
 _CHART = {"displaylogo": False, "displayModeBar": False, "scrollZoom": False}
 
 
@@ -102,7 +103,8 @@ def _curves(name: str, span_s: int) -> None:
         st.markdown("**Throughput** :gray[rows copied and changes committed a second, UTC]")
         reads = [read for read in home.ask(chunks.reads, name, limit=5000) if read.ended > since]
         epochs = series.epoch_series(cursor, name, since, width)
-        lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name)]
+        lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name, limit=_RUNS)]
+        lives += [(since, lives[-1][0])] if len(lives) == _RUNS else []  # what was before is not looked for
         figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
         plot(figure, "throughput", "Rows copied and changes committed a second over time")
     with right:

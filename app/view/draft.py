@@ -26,7 +26,6 @@ _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
 _DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source",), ("tables",), ("name",))
 _DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""A pipeline's name, as `settings.Spec` has it."""
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,16 @@ class Ledger:
 
     def _load(self) -> State | None:
         """The committed state, while a runner may write: it deletes files only after a newer full state is there."""
+        failed = False
         while True:
             newest = self._newest_full()
             try:
                 state = self._replayed(newest)
             except LedgerError:
-                if self._newest_full() == newest:
+                # Twice: a listing of many files that takes several calls may have a later epoch and not the one before.
+                if self._newest_full() == newest and failed:
                     raise
+                failed = True
             else:
                 if self._newest_full() == newest:
                     return state

@@ -17,6 +17,8 @@ from engine.settings import Throttle, within_hours
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 
 _INTERVAL_S = 0.25
+_SLOW_INTERVAL_S = 1.0
+"""Between two looks at the replicas, and at a source that could not be asked: each is a login."""
 _CALM_S = 2.0
 """How long a load must have been within its limits."""
 _REPLICA = (8, 0, 22)
@@ -67,15 +69,23 @@ class Hold:
     """A reason not to read stands until all was within the limits at every look for `_CALM_S`, or other limits are set."""
 
     def __init__(self) -> None:
-        self._last: tuple[str, Throttle, float] | None = None
+        self._reason = ""
+        self._settings: Throttle | None = None
+        self._calm_since_s: float | None = None
 
-    def after(self, reason: str, settings: Throttle, now_s: float) -> str:
-        """What stands after a look that gave this reason, or none."""
+    def after(self, reason: str | None, settings: Throttle, now_s: float) -> str:
+        """What stands after a look that gave this reason, or none (empty), or that failed (None): then nothing is known."""
+        if settings != self._settings:
+            self._reason, self._settings = "", settings
         if reason:
-            self._last = reason, settings, now_s
-        elif self._last and (self._last[1] != settings or now_s - self._last[2] > _CALM_S):
-            self._last = None
-        return self._last[0] if self._last else ""
+            self._reason = reason
+        if reason is None or reason:
+            self._calm_since_s = None
+        elif self._calm_since_s is None:
+            self._calm_since_s = now_s
+        if self._calm_since_s is not None and now_s - self._calm_since_s >= _CALM_S:
+            self._reason = ""
+        return self._reason
 
 
 class Health:
@@ -100,16 +110,22 @@ class Health:
         self._thread.join(timeout=5)
 
     def _watch(self) -> None:
-        while not self._closing.wait(_INTERVAL_S):
+        lag, lag_at_s, pause_s = "", 0.0, _INTERVAL_S
+        while not self._closing.wait(pause_s):
             settings = self._pace.settings
             if not (settings.max_load or settings.critical_load or settings.replicas):
                 self.reason, self._was_critical = "", False
                 continue
-            self.reason = self._hold.after(self._load(settings) or self._lag(settings), settings, clock.monotonic_s())
+            load, now_s = self._load(settings), clock.monotonic_s()
+            if now_s - lag_at_s >= _SLOW_INTERVAL_S:
+                lag, lag_at_s = self._lag(settings), now_s
+            self.reason = self._hold.after(load, settings, now_s) or lag
+            pause_s = _INTERVAL_S if load is not None else _SLOW_INTERVAL_S
         for name in list(self._connections):
             self._forget(name)
 
-    def _load(self, settings: Throttle) -> str:
+    def _load(self, settings: Throttle) -> str | None:
+        """What is too much; None when the source cannot be asked."""
         names = [*settings.max_load, *settings.critical_load]
         if not names:
             return ""
@@ -117,7 +133,7 @@ class Health:
             status = self._status(names)
         except TidemarkError:
             self._forget("")
-            return ""
+            return None
         if unknown := [name for name in names if name not in status]:
             return f"the source has no status variable {', '.join(unknown)}"
         critical = too_much(status, settings.critical_load)

@@ -118,7 +118,8 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     kind, hint = next(((k, h) for numbers, says, k, h in _DUMPS if number in numbers and says in text), (kind, hint))
     if number == _CANNOT_CONNECT:
         hint = "Check source.host and source.port, and that the server runs and can be reached from here."
-    detail = "Nothing is lost by it; nothing more is read until it can be."
+    lost = "What was committed stays right; changes since then cannot be read from here any more."
+    detail = lost if kind is SourceLostError else "What is committed stays as it is."
     return kind(f"{doing} failed: {text} (error {number}).", detail=detail, hint=hint)
 
 

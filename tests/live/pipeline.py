@@ -199,8 +199,8 @@ class Pipeline:
                     file.seek(known.read_to)
                     lines = file.read()
                 whole = lines[: lines.rfind(b"\n") + 1]
-                known.read_to += len(whole)
                 known.events += [json.loads(line) for line in whole.splitlines()]
+                known.read_to += len(whole)
             everything = chain.from_iterable(self._journals[name].events for name in sorted(self._journals))
             return [event for event in everything if not kinds or event["event"] in kinds]
 

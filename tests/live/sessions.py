@@ -56,9 +56,14 @@ class _Loss(Background):
 
     def _readers(self) -> set[int]:
         """Their pids, while as many chunks are under way as there are readers: then none has just ended its task."""
-        assigned = sum(len(event["chunks"]) for event in self._pipeline.events("chunk.assigned"))
-        finished = self._pipeline.events("chunk.finished")
-        return {event["pid"] for event in finished} if assigned - len(finished) >= READERS else set()
+        under_way: set[int] = set()
+        for event in self._pipeline.events("chunk.assigned", "chunk.finished", "chunk.failed"):
+            if event["event"] == "chunk.assigned":
+                under_way |= set(event["chunks"])
+            else:
+                under_way -= set(event["chunks"]) if event["event"] == "chunk.failed" else {event["chunk"]}
+        pids = {event["pid"] for event in self._pipeline.events("chunk.finished")}
+        return pids if len(under_way) >= READERS else set()
 
     def _tried_again(self) -> bool:
         """By Spark, which warns of it, or by Tidemark where Spark does not."""

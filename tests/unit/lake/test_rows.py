@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from pyarrow.fs import PyFileSystem
 
 from engine.lake.rows import rows_of
 
@@ -30,7 +31,9 @@ def _table(folder: Path) -> Path:
 def test_a_table_is_read_whole(tmp_path: Path) -> None:
     """All files of its version."""
     folder = _table(tmp_path / "t")
-    rows = rows_of(DeltaTable(str(folder)), folder).to_table()
+    dataset = rows_of(DeltaTable(str(folder)), folder)
+    assert not isinstance(dataset.filesystem, PyFileSystem)
+    rows = dataset.to_table()
     assert sorted(rows["id"].to_pylist()) == list(range(FILES * ROWS))
 
 

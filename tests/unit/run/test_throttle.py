@@ -81,13 +81,16 @@ def test_what_is_no_throttle_is_refused(changes: dict[str, object]) -> None:
 
 
 def test_a_load_is_within_its_limits_when_it_was_so_for_a_while() -> None:
-    """It jumps from look to look; other limits count at once."""
+    """It jumps from look to look; a look that failed tells nothing; other limits count at once."""
     hold, limits = Hold(), Throttle(max_load={"Threads_running": 3})
     assert hold.after("", limits, 10.0) == ""
     assert hold.after("5 are too many", limits, 10.25) == "5 are too many"
-    assert hold.after("", limits, 11.0) == "5 are too many"
-    assert hold.after("4 are too many", limits, 11.25) == "4 are too many"
-    assert hold.after("", limits, 13.25) == "4 are too many"
-    assert hold.after("", limits, 13.5) == ""
-    assert hold.after("4 are too many", limits, 14.0) == "4 are too many"
-    assert hold.after("", Throttle(max_load={"Threads_running": 9}), 14.25) == ""
+    assert hold.after("", limits, 18.0) == "5 are too many", "the look before was long ago"
+    assert hold.after("4 are too many", limits, 18.25) == "4 are too many"
+    assert hold.after("", limits, 18.5) == "4 are too many"
+    assert hold.after(None, limits, 19.5) == "4 are too many"
+    assert hold.after("", limits, 20.75) == "4 are too many"
+    assert hold.after("", limits, 22.5) == "4 are too many"
+    assert hold.after("", limits, 22.75) == ""
+    assert hold.after("4 are too many", limits, 23.0) == "4 are too many"
+    assert hold.after("", Throttle(max_load={"Threads_running": 9}), 23.25) == ""
