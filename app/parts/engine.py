@@ -9,14 +9,15 @@ from typing import Any
 
 from engine.errors import TidemarkError
 
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
+"""Where `python -m engine` is found."""
 
 
 def ask(verb: str, spec: Path, words: Sequence[str] = (), *, timeout_s: float = 120.0) -> dict[str, Any]:
     """What `python -m engine VERB SPEC … --json` answers. Raises TidemarkError for what it refuses."""
     command = [sys.executable, "-m", "engine", verb, str(spec), *words, "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=_ROOT, timeout=timeout_s, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired:
         raise TidemarkError(
             f"{verb} did not answer within {timeout_s:g} seconds.",

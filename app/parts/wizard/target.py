@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import home, jobs, messages, reach
+from app.parts import engine, jobs, messages, reach
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft
@@ -304,14 +304,13 @@ def _trial(draft: Draft) -> Draft:
 
 def tried(spec: str) -> dict[str, Any]:
     """Try Spark in a process of its own: neither a JVM nor a client stays in the console. Raises TidemarkError."""
-    root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory(prefix="tidemark-trial-") as folder:
         file = Path(folder) / "pipeline.toml"
         file.write_text(spec, encoding="utf-8")
         try:
             done = subprocess.run(
                 [sys.executable, "-m", "engine.spark.trial", str(file)],
-                cwd=root, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_S, check=False,
+                cwd=engine.ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise TidemarkError(
@@ -327,6 +326,6 @@ def tried(spec: str) -> dict[str, Any]:
         raise TidemarkError(
             f"Spark could not be tried: {(done.stderr.strip().splitlines() or ['no word from it'])[-1]}",
             detail="Nothing was read.",
-            hint=f"The whole of it: python -m engine.spark.trial SPEC, in {home.home()} or wherever the spec is.",
+            hint=f"The whole of it: python -m engine.spark.trial SPEC, in {engine.ROOT}.",
         )
     return told

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from app.parts.engine import ROOT
+
 APP = Path(__file__).parents[3] / "app"
 FORBIDDEN = ("pyspark", "deltalake", "engine.spark", "engine.sink", "engine.run", "engine.capture", "engine.ledger")
 
@@ -33,3 +35,11 @@ def test_the_view_is_pure() -> None:
         }
         assert not wrong, path
         assert "engine.clock" not in imports(path), path
+
+
+def test_the_console_finds_the_engine() -> None:
+    """Whatever room it asks from: each process that it starts does so from here."""
+    assert (ROOT / "engine" / "spark" / "trial.py").is_file()
+    users = [path for path in APP.rglob("*.py") if "subprocess.run(" in path.read_text(encoding="utf-8")]
+    assert users
+    assert all("cwd=ROOT" in text or "cwd=engine.ROOT" in text for text in (p.read_text("utf-8") for p in users))
