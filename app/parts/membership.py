@@ -7,13 +7,11 @@ import streamlit as st
 
 from app.parts import controls, home, jobs, messages, reach
 from app.parts.refresh import refreshing
-from app.view import membership, words
+from app.view import membership, picking, words
 from engine import settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import tables
-
-_TONES = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
 
 
 def section(where: Directory) -> None:
@@ -71,7 +69,7 @@ def _add(where: Directory, has: list[str]) -> None:
     )
     for table, badge in membership.faults([offered[one] for one in chosen], seen.risks):
         told = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
-        st.markdown(f":{badge.tone}[{_TONES[badge.tone]}] {words.escape(told)}")
+        st.markdown(f":{badge.tone}[{picking.ICONS[badge.tone]}] {words.escape(told)}")
     st.text_input("Reason", key=f"add-why-{name}-{click}", placeholder="Shown in the events and the history")
     st.button(
         f"Add {words.plural(len(chosen), 'table')}" if chosen else "Add tables",
@@ -117,7 +115,7 @@ def _remove(where: Directory, has: list[str]) -> None:
         key=f"remove-send-{name}-{click}",
         disabled=whole or not (chosen and sure),
         on_click=_send,
-        args=(where, click, "remove-table", membership.removal(chosen, drop=drop), f"remove-why-{name}-{click}"),
+        args=(where, click, "remove-table", {"tables": chosen, "drop": drop}, f"remove-why-{name}-{click}"),
     )
 
 

@@ -1,10 +1,9 @@
 """Tables that a pipeline may be given, and those that may be taken from it, while it runs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from app.view import words
-from app.view.picking import Badge
+from app.view.picking import ICONS, Badge
 from engine.history.tables import Progress
 from engine.source.survey import Surveyed
 
@@ -30,10 +29,4 @@ def label(one: Surveyed) -> str:
 def faults(chosen: Sequence[Surveyed], risks: Mapping[str, Sequence[Badge]]) -> list[tuple[str, Badge]]:
     """What speaks against those that are chosen, the worst first."""
     found = [(one.table.full_name, badge) for one in chosen for badge in risks.get(one.table.full_name, ())]
-    order = ("red", "orange", "gray")
-    return sorted(found, key=lambda pair: order.index(pair[1].tone))
-
-
-def removal(tables: Sequence[str], *, drop: bool) -> dict[str, Any]:
-    """The command's arguments."""
-    return {"tables": list(tables), "drop": drop}
+    return sorted(found, key=lambda pair: list(ICONS).index(pair[1].tone))

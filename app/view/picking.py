@@ -17,6 +17,8 @@ from engine.source.survey import Surveyed
 Name = tuple[str, str]
 Tone = Literal["red", "orange", "gray"]
 
+ICONS: dict[Tone, str] = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
+"""Beside the colour, never colour alone; the worst first."""
 SLOW_BYTES_S, FAST_BYTES_S = 8e6, 40e6
 """What one reader does on an ordinary machine, as long as nobody has measured it."""
 

@@ -221,13 +221,7 @@ def _test(draft: Draft) -> None:
         jobs.start(key, lambda: reach.greet(reach.spec_of(draft)))
         st.rerun()
     if not jobs.known(key):
-        if finding:
-            colour, icon, _ = frame.LOOKS[finding.outcome]
-            st.markdown(
-                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {frame.found_at(finding.at)}]]"
-            )
-        else:
-            st.caption("Not tested yet. The next step connects too, and checks everything a run needs.")
+        frame.found_before(finding, "Not tested yet. The next step connects too, and checks everything a run needs.")
         return
     try:
         found = jobs.result(

@@ -8,7 +8,7 @@ import streamlit as st
 from app.parts import home, places
 from app.parts.wizard import drafts
 from app.view import words
-from app.view.draft import STEPS, Draft, Outcome, state_of
+from app.view.draft import STEPS, Draft, Found, Outcome, state_of
 from engine import clock
 
 LOOKS = {
@@ -57,6 +57,15 @@ def way(draft: Draft, current: str) -> None:
 def found_at(at: str) -> str:
     """When a step found out what it did."""
     return words.date_time(clock.parse_utc(at))
+
+
+def found_before(finding: Found | None, otherwise: str) -> None:
+    """What a test found when it was made last; `otherwise` as long as it was not."""
+    if finding is None:
+        st.caption(otherwise)
+        return
+    colour, icon, _ = LOOKS[finding.outcome]
+    st.markdown(f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {found_at(finding.at)}]]")
 
 
 def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:

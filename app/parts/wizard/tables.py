@@ -17,7 +17,6 @@ from engine.settings import Shaping, Spec
 from engine.source.survey import Surveyed
 
 _GLOBS, _DETAILS = "Globs", "Columns and risks"
-_TONES = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
 
 
 def page(draft: Draft) -> None:
@@ -147,7 +146,9 @@ def _details(
     table, shaping = one.table, shapings.get(one.table.full_name, Shaping())
     found = picking.badges(one, picking.shaped(table, shaping))
     for badge in found:
-        st.markdown(f":{badge.tone}[{_TONES[badge.tone]} **{badge.label}**] :small[{words.escape(badge.meaning)}]")
+        st.markdown(
+            f":{badge.tone}[{picking.ICONS[badge.tone]} **{badge.label}**] :small[{words.escape(badge.meaning)}]"
+        )
         if badge.fix:
             st.code(badge.fix, language="sql" if badge.fix.endswith(";") else None, wrap_lines=True)
     if not found:

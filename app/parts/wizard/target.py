@@ -279,13 +279,9 @@ def _trial(draft: Draft) -> Draft:
         jobs.start(key, lambda: tried(text))
         st.rerun()
     if not jobs.known(key):
-        if finding:
-            colour, icon, _ = frame.LOOKS[finding.outcome]
-            st.markdown(
-                f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {frame.found_at(finding.at)}]]"
-            )
-        else:
-            st.caption("Not tested yet. It takes ten seconds here, and up to three minutes on a cluster that is full.")
+        frame.found_before(
+            finding, "Not tested yet. It takes ten seconds here, and up to three minutes on a cluster that is full."
+        )
         return draft
     try:
         found = jobs.result(key, f"Starting Spark at {spec.spark.master}", lambda: tried(text))

@@ -38,8 +38,3 @@ def test_what_speaks_against_a_table_is_said_before_it_is_added() -> None:
     risks = picking.risks(some)
     assert [(name, badge.label) for name, badge in membership.faults(some, risks)] == [("shop.b", "no key")]
     assert membership.faults([], risks) == []
-
-
-def test_removing_says_whether_the_data_goes() -> None:
-    """As the command line says it."""
-    assert membership.removal(["shop.a"], drop=True) == {"tables": ["shop.a"], "drop": True}

@@ -40,6 +40,7 @@ def test_the_view_is_pure() -> None:
 def test_the_console_finds_the_engine() -> None:
     """Whatever room it asks from: each process that it starts does so from here."""
     assert (ROOT / "engine" / "spark" / "trial.py").is_file()
-    users = [path for path in APP.rglob("*.py") if "subprocess.run(" in path.read_text(encoding="utf-8")]
-    assert users
-    assert all("cwd=ROOT" in text or "cwd=engine.ROOT" in text for text in (p.read_text("utf-8") for p in users))
+    texts = [path.read_text(encoding="utf-8") for path in APP.rglob("*.py")]
+    starting = [text for text in texts if "subprocess.run(" in text]
+    assert starting
+    assert all("cwd=ROOT" in text or "cwd=engine.ROOT" in text for text in starting)
