@@ -4,14 +4,23 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.parts import access, places
+from app.parts import access, places, times
 
 _ASSETS = Path(__file__).parent.parent / "assets"
 
 st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
 # Streamlit fades what is being drawn anew. Here that is every two seconds, and the page itself says how old its numbers are.
-st.html("<style>[data-stale=true] {opacity: 1 !important; transition: none !important}</style>")
+st.html(
+    "<style>[data-stale=true] {opacity: 1 !important; transition: none !important}"
+    # Where there is room for it beside the navigation, it takes none of the page.
+    "@media (min-width: 1100px) {"
+    "[data-testid=stLayoutWrapper]:has(> .st-key-header) {position: fixed; top: 0.75rem; right: 4rem; width: auto; z-index: 999991}"
+    "}"
+    "</style>"
+)
 st.logo(str(_ASSETS / "logo.svg"), size="large")
 screen = st.navigation(places.pages(operator=access.operator()), position="top")
-access.sidebar()
+with st.container(key="header", horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
+    access.who()
+    times.choose()
 screen.run()

@@ -45,12 +45,11 @@ def actor() -> str:
     return access.name_of(st.user.to_dict()) if _section("auth") and st.user.is_logged_in else ""
 
 
-def sidebar() -> None:
+def who() -> None:
     """Who is logged in, and the way out."""
     if _section("auth") and st.user.is_logged_in:
-        with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
-            st.markdown(f":small[:gray[{words.escape(actor())} · {role()}]]", width="content")
-            st.button("Log out", icon=":material/logout:", type="tertiary", key="log-out", on_click=st.logout)
+        st.markdown(f":small[:gray[{words.escape(actor())} · {role()}]]", width="content")
+        st.button("Log out", icon=":material/logout:", type="tertiary", key="log-out", on_click=st.logout)
 
 
 def _section(name: str) -> Mapping[str, Any]:

@@ -1,7 +1,9 @@
-"""Columns of tables: figures stand right, so that they can be compared at a glance."""
+"""Columns of tables: figures stand right, so that they can be compared at a glance; times are in the zone that is shown."""
 
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
+
+from app.view import zone
 
 
 def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  # noqa: A002 - Streamlit's own name for it
@@ -12,3 +14,9 @@ def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  
 def figures(*names: str) -> dict[str, ColumnConfig]:
     """Such columns without a word of explanation."""
     return {name: figure() for name in names}
+
+
+def time(label: str, width: int | None = None) -> dict[str, ColumnConfig]:
+    """A column of instants, under its heading. width: pixels."""
+    shape = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone=zone.name(), width=width)
+    return {zone.heading(label): shape}

@@ -40,7 +40,7 @@ def fleet() -> None:
 
 def _summary(where: Directory, cursor: Cursor) -> Summary:
     name, now = where.root.name, clock.utc_now()
-    runner, lag = home.runner(where, cursor), series.latest_lag(cursor, name)
+    runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     since = now - timedelta(seconds=60)
     recent, epochs = series.lag_series(cursor, name, since, 2000), series.epoch_series(cursor, name, since, 2000)
     reads = home.ask(chunks.reads, name, limit=200)

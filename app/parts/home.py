@@ -19,6 +19,7 @@ from engine.history.runs import latest_run
 
 T = TypeVar("T")
 P = ParamSpec("P")
+_LAST = "last pipeline"
 LAUNCH_GRACE_S = 60.0
 """A runner that was launched longer ago than this and never gave a sign is not starting any more."""
 
@@ -89,10 +90,10 @@ def exit_code(name: str) -> int | None:
     return found.process.poll() if found else None
 
 
-def runner(where: Directory, cursor: Cursor) -> Runner:
+def runner(where: Directory) -> Runner:
     """What is known of a pipeline's runner now."""
     name = where.root.name
-    found = runner_of(record_of(where), latest_run(cursor, name), launched_at(name))
+    found = runner_of(record_of(where), ask(latest_run, name), launched_at(name))
     code = exit_code(name)
     # A runner that failed before its first heartbeat left nothing but its exit code and its log.
     if (
@@ -131,10 +132,10 @@ def log_tail(where: Directory, lines: int = 40) -> str:
 
 
 def choose(names: list[str]) -> str:
-    """Let a pipeline be chosen: that of the address, else the first."""
-    wanted = st.query_params.get("pipeline")
+    """Let a pipeline be chosen: that of the address, else that of the page before, else the first."""
+    wanted = st.query_params.get("pipeline") or st.session_state.get(_LAST)
     if "pipeline" not in st.session_state and wanted in names:
         st.session_state["pipeline"] = wanted
-    return (
-        st.selectbox("Pipeline", names, key="pipeline", label_visibility="collapsed", bind="query-params") or names[0]
-    )
+    chosen = st.selectbox("Pipeline", names, key="pipeline", label_visibility="collapsed", bind="query-params")
+    st.session_state[_LAST] = chosen or names[0]
+    return chosen or names[0]

@@ -99,7 +99,7 @@ def known(key: str) -> bool:
 
 
 def ended(key: str) -> str:
-    """When it was done: a time of day in UTC, `—` while it is not."""
+    """When it was done: a time of day, `—` while it is not."""
     job = _jobs().get(key)
     return words.time_of_day(job.ended if job else None)
 

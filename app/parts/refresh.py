@@ -23,6 +23,8 @@ from typing import ParamSpec
 
 import streamlit as st
 
+from app.parts import times
+
 P = ParamSpec("P")
 
 REFRESH_S = 2.0
@@ -33,7 +35,12 @@ def refreshing(every_s: float = REFRESH_S) -> Callable[[Callable[P, None]], Call
     """Make a function that draws a part of a page draw it again every `every_s` seconds, for as long as it is looked at."""
 
     def decorate(draw: Callable[P, None]) -> Callable[P, None]:
-        part = st.fragment(run_every=every_s)(draw)
+        @wraps(draw)
+        def drawn(*args: P.args, **kwargs: P.kwargs) -> None:
+            times.show()
+            draw(*args, **kwargs)
+
+        part = st.fragment(run_every=every_s)(drawn)
 
         @wraps(draw)
         def placed(*args: P.args, **kwargs: P.kwargs) -> None:

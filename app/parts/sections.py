@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.parts import columns, home, messages
 from app.parts.refresh import REFRESH_S, refreshing
-from app.view import binlog, curves, cutting, factor, happenings, lanes, words
+from app.view import binlog, curves, cutting, factor, happenings, lanes, words, zone
 from app.view.progress import rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
@@ -100,15 +100,15 @@ def _curves(name: str, span_s: int) -> None:
         st.caption(f"Nothing was heard after {words.date_time(until)}; the time before it is shown.")
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown("**Throughput** :gray[rows copied and changes committed a second, UTC]")
-        reads = [read for read in home.ask(chunks.reads, name, limit=5000) if read.ended > since]
+        st.markdown(f"**Throughput** :gray[rows copied and changes committed a second, {words.escape(zone.name())}]")
+        reads = chunks.reads(cursor, name, limit=5000, since=since)
         epochs = series.epoch_series(cursor, name, since, width)
         lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name, limit=_RUNS)]
         lives += [(since, lives[-1][0])] if len(lives) == _RUNS else []  # what was before is not looked for
         figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
         plot(figure, "throughput", "Rows copied and changes committed a second over time")
     with right:
-        st.markdown("**Lag** :gray[behind the source, by its own clock, UTC]")
+        st.markdown(f"**Lag** :gray[behind the source, by its own clock, {words.escape(zone.name())}]")
         points = series.lag_series(cursor, name, since, width)
         plot(curves.lag_figure(points, marks, since, until, width), "lag", curves.summary(points))
 
@@ -281,7 +281,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
         acts = {"red": "you", "orange": "we retry", "gray": ""}
         rows = [
             {
-                "Time (UTC)": one.ts,
+                zone.heading("Time"): one.ts,
                 "Kind": one.kind,
                 "Who acts": acts[one.tone],
                 "Table": one.table,
@@ -296,7 +296,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
             key="events",
             height=560 if len(rows) > 14 else "auto",
             column_config={
-                "Time (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC", width=150),
+                **columns.time("Time", 150),
                 "Kind": st.column_config.TextColumn(width=80),
                 "Who acts": st.column_config.TextColumn(width=80),
                 "Table": st.column_config.TextColumn(width=120),

@@ -1,6 +1,6 @@
 """What is published, asked in SQL: mirrors, change logs, one key through time, a table as the source was at a time."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import streamlit as st
 
 from app.parts import focus, home, messages, places, saved
-from app.view import queries, words
+from app.view import queries, words, zone
 from app.view.queries import Known
 from engine import clock, settings
 from engine.directory import Directory
@@ -132,13 +132,15 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
         return
     st.caption(f"Known from {words.date_time(span[0])} to {words.date_time(span[1])}, by the source's clock.")
     left, right, _ = st.columns([1, 1, 2])
-    usual = max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1))
-    day = left.date_input("Day (UTC)", usual.date(), key="at-day")
-    text = right.text_input("Time (UTC)", f"{usual:%H:%M:%S}", key="at-time", placeholder="15:30:17")
+    usual = zone.local(max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1)))
+    day = left.date_input(zone.heading("Day"), usual.date(), key=f"at-day-{zone.name()}")
+    text = right.text_input(
+        zone.heading("Time"), f"{usual:%H:%M:%S}", key=f"at-time-{zone.name()}", placeholder="15:30:17"
+    )
     try:
-        at = datetime.fromisoformat(f"{day}T{text}").replace(tzinfo=UTC)
-    except ValueError:
-        st.warning("A time is written 15:30 or 15:30:17.", icon=":material/warning:")
+        at = zone.read(str(day), text or "")
+    except ValueError as fault:
+        st.warning(words.escape(str(fault)), icon=":material/warning:")
         return
     if fault := queries.refused(at, span):
         st.warning(fault, icon=":material/warning:")

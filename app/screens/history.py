@@ -3,15 +3,14 @@
 import pandas as pd
 import streamlit as st
 
-from app.parts import home, messages
+from app.parts import columns, home, messages
 from app.parts.sections import plot
-from app.view import compare, words
+from app.view import compare, words, zone
 from app.view.past import PastRun, past
 from engine import clock
 from engine.history import chunks, runs
 
 _COLUMNS = {
-    "Started (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC"),
     **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
     "Rows/s": st.column_config.NumberColumn(format="localized", help="Over the time in which chunks were read"),
     "Why": st.column_config.TextColumn(width="medium"),
@@ -35,7 +34,7 @@ def page() -> None:
     lines = past(runs.runs(cursor, only), runs.run_totals(cursor, only), alive, clock.utc_now())
     rows = [
         {
-            "Started (UTC)": one.started,
+            zone.heading("Started"): one.started,
             "Pipeline": one.pipeline,
             "Outcome": one.outcome,
             "Duration": words.duration(one.duration_s),
@@ -54,7 +53,7 @@ def page() -> None:
         hide_index=True,
         key="runs",
         height=420 if len(rows) > 11 else "auto",
-        column_config=_COLUMNS,
+        column_config=_COLUMNS | columns.time("Started"),
         on_select="rerun",
         selection_mode="multi-row",
         alt="Runs, newest first",

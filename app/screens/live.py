@@ -30,22 +30,28 @@ ACTING = ("Pace", "Tables")  # for operators alone
 
 
 @refreshing()
-def top(where: Directory, drawn_state: str) -> None:
-    """The strip and the status line. When the state changes, the whole page is drawn anew: its buttons depend on it."""
+def layered(where: Directory, drawn_state: str) -> None:
+    """The strip and what stands. When the state changes, the whole page is drawn anew: its buttons depend on it."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
-    runner = home.runner(where, cursor)
+    runner = home.runner(where)
     if runner.state != drawn_state:
         st.rerun()
-    lag = series.latest_lag(cursor, name)
+    lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    shown = layers(runner, lag, recent, now)
-    strip.strip(shown)
+    strip.strip(layers(runner, lag, recent, now))
     strip.alerts(alert_lines(home.alerts_of(where)))
     pacing.told(where)
+
+
+@refreshing()
+def line(where: Directory) -> None:
+    """The status line, when it was so, and what became of commands."""
+    name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
+    runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     run = home.ask(runs.latest_run, name)
     reads = home.ask(chunks.reads, name, run.run if run else None, limit=600)
     live = runner.alive and runner.state == "running"
-    copy = copy_of(home.ask(tables.progress, name), reads, series.epoch_totals(cursor, name), now, live=live)
+    copy = copy_of(home.ask(tables.progress, name), reads, home.ask(series.epoch_totals, name), now, live=live)
     st.code(
         status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),
         language=None,
@@ -104,11 +110,12 @@ def page() -> None:
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:
         where = found[home.choose(list(found))]
-    runner = home.runner(where, home.fresh())
+    runner = home.runner(where)
     with buttons:
         controls.controls(where, runner, key="live", spark=True)
     controls.refusal(where.root.name)
-    top(where, runner.state)
+    layered(where, runner.state)
+    line(where)
     situation.situation(where, runner)
     body(where)
 

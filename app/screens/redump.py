@@ -151,7 +151,7 @@ def going(where: Directory) -> None:
     waiting = [sent for sent in controls.sent(name) if sent.verb == "redump" and sent.id not in answered]
     for sent in waiting:
         age = words.duration((now - sent.at).total_seconds())
-        runner = home.runner(where, cursor)
+        runner = home.runner(where)
         then = (
             "the runner has not answered yet" if runner.alive else "no runner is there: the next start carries it out"
         )
@@ -171,7 +171,7 @@ def going(where: Directory) -> None:
         hide_index=True,
         key="past",
         column_config={
-            "Asked (UTC)": st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone="UTC"),
+            **columns.time("Asked"),
             "Ghosts": st.column_config.NumberColumn(help="Rows that only the mirror had"),
             "Rows": st.column_config.NumberColumn(format="localized"),
             **columns.figures("Keys missing", "Took"),

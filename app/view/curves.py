@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from app.view import words
+from app.view import words, zone
 from app.view.figure import Figure, fade, iso, layout, time_axis
 from app.view.looks import HEX
 from app.view.progress import overlap_rows
@@ -248,7 +248,7 @@ def _line(
         "y": ys,
         "line": {"color": colour, "width": 1.8},
         "connectgaps": False,
-        "hovertemplate": f"{hover}<br>%{{x|%H:%M:%S}} UTC<extra></extra>",
+        "hovertemplate": f"{hover}<br>%{{x|%H:%M:%S}} {zone.name()}<extra></extra>",
     }
     return line | ({"fill": "tozeroy", "fillcolor": fade(colour, 0.15)} if fill else {})
 

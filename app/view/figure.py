@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from app.view import zone
+
 Figure = dict[str, Any]
 
 
@@ -22,7 +24,7 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
 
 
 def time_axis(since: datetime | None = None, until: datetime | None = None, **more: Any) -> dict[str, Any]:
-    """An axis of UTC time."""
+    """An axis of time, in the zone that is shown."""
     axis: dict[str, Any] = {"type": "date", "automargin": True}
     if since and until:
         axis["range"] = [iso(since), iso(until)]
@@ -30,8 +32,8 @@ def time_axis(since: datetime | None = None, until: datetime | None = None, **mo
 
 
 def iso(at: datetime) -> str:
-    """A time as plotly wants it: UTC, without a zone."""
-    return at.replace(tzinfo=None).isoformat(timespec="milliseconds")
+    """A time as plotly wants it: as the clocks of the zone that is shown have it, without a zone."""
+    return zone.local(at).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
 def fade(colour: str, share: float) -> str:

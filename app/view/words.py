@@ -1,7 +1,9 @@
 """Numbers, times and names as text. What is not known is `—`, never 0."""
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
+
+from app.view import zone
 
 NOTHING = "—"
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:@^=])")
@@ -60,13 +62,13 @@ def rate(value: float | None, unit: str) -> str:
 
 
 def time_of_day(at: datetime | None) -> str:
-    """`15:30:17 UTC`."""
-    return NOTHING if at is None else f"{at.astimezone(UTC):%H:%M:%S} UTC"
+    """`15:30:17 UTC`, in the zone that is shown."""
+    return NOTHING if at is None else f"{zone.local(at):%H:%M:%S %Z}"
 
 
 def date_time(at: datetime | None) -> str:
-    """`2026-01-31 15:30:17 UTC`."""
-    return NOTHING if at is None else f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    """`2026-01-31 15:30:17 UTC`, in the zone that is shown."""
+    return NOTHING if at is None else f"{zone.local(at):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def plural(number: int, noun: str) -> str:

@@ -14,7 +14,7 @@ that was planned again has the bounds that came last; what was read by the earli
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.history.fetch import Cursor, fetch, fetch_one
+from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 STATES = ("waiting", "reading", "failed", "parked", "finished", "published")
 """The states of a chunk, least done first."""
@@ -184,6 +184,7 @@ WHERE p.chunk = $chunk
 _READS = """
 SELECT coalesce(reader, '?'), host, pid, tbl, chunk, started, ended, coalesce(rows, 0), gap_bytes, attempt FROM finished
 WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND started IS NOT NULL AND ended IS NOT NULL
+      AND ($since IS NULL OR ended >= $since)
 ORDER BY ended DESC LIMIT $limit
 """
 
@@ -205,9 +206,12 @@ def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> Chunk | Non
     return fetch_one(cursor, Chunk, _CHUNK, {"pipeline": pipeline, "table": table, "chunk": number})
 
 
-def reads(cursor: Cursor, pipeline: str, run: str | None = None, limit: int = 2000) -> list[Read]:
-    """The newest reads, in the order of their start."""
-    found = fetch(cursor, Read, _READS, {"pipeline": pipeline, "run": run, "limit": limit})
+def reads(
+    cursor: Cursor, pipeline: str, run: str | None = None, limit: int = 2000, since: datetime | None = None
+) -> list[Read]:
+    """The newest reads, in the order of their start; `since`: those that ended then or later."""
+    asked = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
+    found = fetch(cursor, Read, _READS, asked)
     return sorted(found, key=lambda read: read.started)
 
 

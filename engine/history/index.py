@@ -10,7 +10,7 @@ Nothing but DuckDB may open the file, not even to look at it: closing a plain ha
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -29,7 +29,7 @@ P = ParamSpec("P")
 Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
 _MOST_ANSWERS = 500
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
-_READ_TO = "SELECT read_to, last_seq FROM journal WHERE pipeline = ? AND run = ?"
+_READ_TO = "SELECT pipeline, run, read_to, last_seq FROM journal"
 _ADVANCE = """
 INSERT INTO journal VALUES ($pipeline, $run, $read_to, $last_seq, $lines, $malformed, $text)
 ON CONFLICT DO UPDATE SET read_to = $read_to, last_seq = $last_seq, lines = lines + $lines,
@@ -110,10 +110,11 @@ class History:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
             lines, malformed, unreadable = 0, 0, []
+            followed = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
             for directory in directories:
                 for path in sorted(directory.journals.glob("*.jsonl")):
                     try:
-                        took, bad = self._follow(directory.root.name, path)
+                        took, bad = self._follow(directory.root.name, path, followed)
                     except OSError as error:
                         unreadable.append(f"{path.name}: {error.strerror}")
                         continue
@@ -123,11 +124,15 @@ class History:
             self._last = Refresh(lines, malformed, tuple(unreadable))
             return self._last
 
-    def _follow(self, pipeline: str, path: Path) -> tuple[int, int]:
-        cursor, run = self.cursor(), path.stem
-        found = cursor.execute(_READ_TO, [pipeline, run]).fetchone()
-        read_to, last_seq = found or (0, 0)
-        size = path.stat().st_size
+    def _follow(
+        self, pipeline: str, path: Path, followed: Mapping[tuple[str, str], tuple[int, int]]
+    ) -> tuple[int, int]:
+        """Lines and malformed lines that were new; followed: to which byte and number each journal is read, by pipeline and run."""
+        run, size = path.stem, path.stat().st_size
+        read_to, last_seq = followed.get((pipeline, run), (0, 0))
+        if size == read_to:
+            return 0, 0
+        cursor = self.cursor()
         if size < read_to:
             self._forget(cursor, pipeline, run)
             read_to = last_seq = 0

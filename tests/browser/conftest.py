@@ -66,12 +66,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
-    """``open_page(address, width=1280, theme="light")``: a fresh profile on that address, which must stay without errors."""
+    """``open_page(address, width=1280, theme="light", zone="Asia/Kolkata")``: a fresh profile on that address, which must stay without errors."""
     witnesses = request.node.stash.setdefault(_WITNESSES, [])
     with ExitStack() as stack:
 
-        def factory(address: str, width: int = 1280, theme: str = "light") -> Page:
-            context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
+        def factory(address: str, width: int = 1280, theme: str = "light", zone: str = "Asia/Kolkata") -> Page:
+            context = browser.new_context(
+                viewport={"width": width, "height": 1000},
+                color_scheme=theme,  # type: ignore[arg-type]
+                timezone_id=zone,
+            )
             stack.callback(context.close)
             context.set_default_timeout(20_000)
             page = context.new_page()

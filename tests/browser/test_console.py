@@ -74,6 +74,30 @@ def test_the_numbers_move_by_themselves(simulated: Console, open_page: OpenPage)
     expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).not_to_have_text(first, timeout=8000)
 
 
+def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, open_page: OpenPage) -> None:
+    """Parts that refresh, headings and other pages follow; the address keeps it, and the pipeline stays the one chosen."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop")
+    expect(page.get_by_text(re.compile(r"^updated \d\d:\d\d:\d\d UTC · run "))).to_be_visible()
+    page.get_by_role("radio", name="Local").click()
+    local = re.compile(r"^updated \d\d:\d\d:\d\d IST · run ")
+    expect(page.get_by_text(local)).to_be_visible()
+    shown = page.get_by_text(local).inner_text()
+    expect(page.get_by_text(local)).not_to_have_text(shown)
+    expect(
+        page.get_by_text("by its own clock, Asia/Kolkata").or_(page.get_by_text("Asia/Calcutta")).first
+    ).to_be_visible()
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_text(re.compile(r"^updated .* IST · 5 runs"))).to_be_visible()
+    page.get_by_role("link", name="Live").click()
+    expect(page.get_by_text(local)).to_be_visible()
+    expect(page.get_by_role("combobox", name="Pipeline")).to_have_value("shop")
+    page.reload()
+    expect(page.get_by_text(local)).to_be_visible()
+    page.get_by_role("radio", name="UTC").click()
+    expect(page.get_by_text(re.compile(r"^updated .* UTC · run "))).to_be_visible()
+    healthy(page)
+
+
 def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open_page: OpenPage) -> None:
     """A tile opens, its chunk is chosen, the arrow keys go on, and the address keeps it all."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks")
