@@ -7,7 +7,7 @@ import streamlit as st
 from app.parts import access, controls, home, messages, places
 from app.parts.refresh import refreshing
 from app.view import words
-from app.view.fleet import Summary, order, summary
+from app.view.fleet import CHANGES_S, Summary, order, summary
 from app.view.health import layers
 from engine import clock
 from engine.directory import Directory
@@ -41,7 +41,7 @@ def fleet() -> None:
 def _summary(where: Directory, cursor: Cursor) -> Summary:
     name, now = where.root.name, clock.utc_now()
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
-    since = now - timedelta(seconds=60)
+    since = now - timedelta(seconds=CHANGES_S)
     recent, epochs = series.lag_series(cursor, name, since, 2000), series.epoch_series(cursor, name, since, 2000)
     reads = home.ask(chunks.reads, name, limit=200)
     return summary(

@@ -15,6 +15,7 @@ from engine.errors import TidemarkError
 from engine.history import chunks, log, runs, series, tables
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
+_CHANGE = "A change is an entry of the change log: an update has two, and rows that were read again have theirs."
 _TABLE_COLUMNS = {
     "Table": st.column_config.TextColumn(width="medium", pinned=True),
     "Copied": st.column_config.ProgressColumn(
@@ -23,7 +24,7 @@ _TABLE_COLUMNS = {
     "Rows": columns.figure("Rows read; the source's own estimate of the table's rows", 190),
     "Chunks": columns.figure(),
     "Rows/s": columns.figure("Rows copied a second over the last 30 s"),
-    "Changes": columns.figure("Changes committed since the pipeline began"),
+    "Changes": columns.figure(f"Committed since the pipeline began. {_CHANGE}"),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
 }
 _RUNS = 200

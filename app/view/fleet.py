@@ -11,6 +11,8 @@ from engine.history.chunks import Read
 from engine.history.series import Epoch, Lag
 from engine.history.tables import Progress
 
+CHANGES_S = 60.0
+"""The time over which the rate of changes is taken."""
 _FIRST = ("failed", "lost", "stopping", "starting", "running", "paused", "new", "ended")
 
 
@@ -49,7 +51,7 @@ def summary(
     epochs: Sequence[Epoch],
     now: datetime,
 ) -> Summary:
-    """The card of one pipeline; `epochs`: those of the last minute."""
+    """The card of one pipeline; `epochs`: those of the last `CHANGES_S`."""
     _, keeping_up, source = layers
     stale = "" if runner.alive else "gray"
     live = runner.alive and runner.state == "running"
@@ -58,7 +60,7 @@ def summary(
     facts = (
         Fact("Copied", words.percent(share(tables)), stale),
         Fact("Reading", words.rate(rows_s, "rows"), stale),
-        Fact("Changes", words.rate(_changes_per_s(epochs, now) if live else None, "changes"), stale),
+        Fact("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
         Fact("Lag", words.duration(lag.lag_s) if lag else words.NOTHING, _colour(keeping_up)),
         Fact("Runway", words.duration(lag.runway_s) if lag else words.NOTHING, _colour(source)),
         Fact("Heartbeat", _heartbeat(runner, now), stale),
@@ -68,11 +70,10 @@ def summary(
     )
 
 
-def _changes_per_s(epochs: Sequence[Epoch], now: datetime) -> float:
-    """Of a runner that lives: no commit in the last minute is no change."""
-    if not epochs:
-        return 0.0
-    return sum(epoch.changes for epoch in epochs) / max((now - min(epoch.ts for epoch in epochs)).total_seconds(), 1.0)
+def _changes_per_s(epochs: Sequence[Epoch], runner: Runner, now: datetime) -> float:
+    """Over the last `CHANGES_S`, or since the runner began; no commit is no change."""
+    lived_s = (now - runner.started).total_seconds() if runner.started else CHANGES_S
+    return sum(epoch.changes for epoch in epochs) / min(max(lived_s, 1.0), CHANGES_S)
 
 
 def _heartbeat(runner: Runner, now: datetime) -> str:

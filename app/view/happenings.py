@@ -14,9 +14,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
     "Alerts": ("alert.raised", "alert.cleared"),
     "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked"),
-    "Commands": ("command.accepted", "command.refused", "command.done", "redump.chunk"),
+    "Commands": ("command.accepted", "command.refused", "command.done"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
-    "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished"),
+    "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
     "Epochs": ("epoch.committed", "sink.applied"),
     "Source": ("source.event", "source.followed"),
 }
@@ -73,6 +73,8 @@ def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
         return "group", f"{event.run} {body['group']}"
     if event.event == "chunk.planned":
         return "cut", f"{event.run} {event.table}"
+    if event.event == "redump.chunk" and body.get("id"):
+        return "again", f"{event.run} {body['id']} {event.table}"
     return None
 
 
@@ -121,7 +123,16 @@ def _cut_numbers(body: Mapping[str, Any]) -> list[int]:
     return [item[0] for item in items if isinstance(item, list) and item and isinstance(item[0], int)]
 
 
-_GROUPS = {"command": _command, "group": _chunks, "cut": _cut}
+def _again(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+    first, body = group[0]
+    rows, ghosts = (sum(fields.get(name) or 0 for _, fields in group) for name in ("rows", "ghosts"))
+    parts = f"{words.plural(len(group), 'part')}: {words.count(rows)} rows, {words.plural(ghosts, 'ghost')}"
+    seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
+    table = str(body.get("table") or "")
+    return Happening(first.ts, "Chunks", table, f"Read again {parts}", seconds, "gray", first.run, first.seq)
+
+
+_GROUPS = {"command": _command, "group": _chunks, "cut": _cut, "again": _again}
 
 
 def _numbers(body: Mapping[str, Any]) -> list[int]:
@@ -227,9 +238,7 @@ _PLAIN: dict[str, Any] = {
     "run.controls": lambda b: f"Set: {_controls(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
     "table.planned": lambda b: f"Planned {_planned(b)}: {b.get('reason')}",
-    "redump.chunk": lambda b: (
-        f"Read {words.count(b.get('rows'))} rows again, with {words.plural(b.get('ghosts') or 0, 'ghost')}"
-    ),
+    "redump.chunk": lambda b: f"Read {words.count(b.get('rows'))} rows again",
     "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
     "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
     "epoch.committed": lambda b: (

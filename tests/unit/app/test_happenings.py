@@ -107,15 +107,23 @@ def test_no_line_is_fatal(name: str, data: st.DataObject) -> None:
     assert len(happenings([Event(ago(0), "r", 1, name, None, "torn")])) == 1
 
 
+def test_the_parts_of_a_redump_are_one_line_a_table() -> None:
+    """A thousand parts do not push what else happened off the list; they are not among the usual kinds."""
+    parts = [event(n, "redump.chunk", 10 - n, id="c", table=f"d.{'ab'[n % 2]}", rows=600, ghosts=n) for n in range(4)]
+    assert [(line.table, line.text, line.duration_s) for line in happenings(parts)] == [
+        ("d.b", "Read again 2 parts: 1.2k rows, 4 ghosts", 2.0),
+        ("d.a", "Read again 2 parts: 1.2k rows, 2 ghosts", 2.0),
+    ]
+    assert "redump.chunk" not in names(USUAL)
+
+
 def test_what_operators_set_is_a_sentence() -> None:
     """Pauses and limits, or that there are none."""
     told = [
         event(1, "run.controls", throttle={"readers": 2}, snapshot=True, tables=["d.a", "d.b"]),
         event(2, "run.controls", throttle={}, snapshot=False, tables=[]),
-        event(3, "redump.chunk", table="d.a", rows=1200, ghosts=1),
     ]
     assert [line.text for line in happenings(told)] == [
-        "Read 1.2k rows again, with 1 ghost",
         "Set: nothing is paused or limited but by the spec",
         "Set: no table is read; d.a, d.b not read; readers 2",
     ]

@@ -1,0 +1,366 @@
+"""Every number that the console shows of a pipeline, against where it comes from.
+
+A pipeline has copied two tables, one of them under load, has read one again, and rests. Then what is on the pages is compared with
+the server (SQL), the lake (Parquet and Delta files), the ledger, the process and the lines of the journal, each read here without
+the code that the console reads them with.
+"""
+
+import json
+import re
+import zipfile
+from collections.abc import Iterator
+from datetime import datetime
+from functools import partial
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from statistics import quantiles
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import streamlit
+from deltalake import DeltaTable
+from streamlit import config
+
+from engine import clock
+from tests.live.compare import lake_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.live.seed import seed_table
+from tests.live.shown import Screen, lasts, says
+from tests.live.workload import Workload
+from tests.servers import PASSWORD, Server
+
+BUSY, QUIET = 12_000, 4_500
+POSITION = {"mysql": "SHOW BINARY LOG STATUS", "mariadb": "SHOW MASTER STATUS"}
+
+
+@pytest.fixture
+def rested(
+    server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Pipeline]:
+    """A pipeline that has done something of everything, and whose source is quiet now; the console looks at it."""
+    seed_table(server, database, "orders", BUSY)
+    seed_table(server, database, "customers", QUIET)
+    pipeline = new_pipeline(server, database, chunk_rows=1000, poll=0.3, merge=1.0)
+    runner = pipeline.start()
+    with Workload(server, database, "orders", 5, rate=200):
+        pipeline.wait_for(lambda: len(streaming(pipeline)) == 2, runner)
+    assert pipeline.command("redump", "--table", f"{database}.customers", "--reason", "a test").returncode == 0
+    pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
+    since = clock.utc_text()
+    pipeline.wait_for(
+        lambda: [e for e in pipeline.events("source.lag") if e["ts"] > since and e["lag_bytes"] == 0], runner
+    )
+    pipeline.wait_for(
+        lambda: lake_table(pipeline.mirror("orders")).num_rows == count(server, database, "orders"), runner
+    )
+    spec = pipeline.spec.read_text().replace('path = "lake"', f'path = "{pipeline.folder}/lake"')
+    (pipeline.home / "pipeline.toml").write_text(spec)
+    monkeypatch.setenv("TIDEMARK_TEST_PASSWORD", PASSWORD)
+    monkeypatch.setenv("TIDEMARK_HOME", str(pipeline.folder))
+    before = config.get_option("server.address")
+    config.set_option("server.address", "127.0.0.1")
+    streamlit.cache_resource.clear()
+    yield pipeline
+    streamlit.cache_resource.clear()
+    config.set_option("server.address", before)
+
+
+def test_what_is_shown_is_what_is_there(server: Server, database: str, rested: Pipeline) -> None:
+    """A number that is not that of its source would be believed at three in the morning."""
+    pid = rested.events("run.started")[-1]["pid"]
+    live = partial(Screen, "live", pipeline="shop")
+    check_strip(live(section="Overview"), server, rested, pid)
+    check_overview(live(section="Overview"), server, rested)
+    check_curves(live(section="Overview"), rested)
+    check_chunks(partial(live, section="Chunks"), server, rested)
+    check_readers(live(section="Readers"), rested)
+    check_watermarks(live(section="Watermarks"), rested)
+    check_plan(live(section="Plan"), server, rested)
+    check_events(live(section="Events"), rested)
+    check_card(Screen("pipelines"), rested)
+    check_redump(Screen("redump", pipeline="shop", part="Table", table=f"{database}.customers"), rested)
+    check_history(Screen("history"), rested)
+    check_explore(Screen("explore", pipeline="shop", table=f"{database}.orders"), server, rested)
+    check_bundle(Screen("diagnostics", pipeline="shop"))
+    check_new(server, rested)
+
+
+def streaming(pipeline: Pipeline) -> list[dict[str, Any]]:
+    """The tables' ends of copying."""
+    return [event for event in pipeline.events("table.state") if event["state"] == "streaming"]
+
+
+def count(server: Server, database: str, table: str, where: str = "TRUE") -> int:
+    """Rows that the source has."""
+    return int(server.execute(f"SELECT COUNT(*) FROM {database}.{table} WHERE {where}")[0][0])
+
+
+def reads(pipeline: Pipeline, table: str | None = None) -> list[dict[str, Any]]:
+    """The journal's finished chunks; none was read twice here."""
+    name = table and f"{pipeline.database}.{table}"
+    return [event for event in pipeline.events("chunk.finished") if name is None or event["table"] == name]
+
+
+def changed(pipeline: Pipeline, table: str) -> int:
+    """Entries of a change log."""
+    return int(lake_table(pipeline.changes(table)).num_rows)
+
+
+def offset(position: str) -> int:
+    """Of `file:offset`."""
+    return int(position.rpartition(":")[2])
+
+
+def seconds(read: dict[str, Any]) -> float:
+    """How long a reader had the chunk."""
+    return (datetime.fromisoformat(read["ended"]) - datetime.fromisoformat(read["started"])).total_seconds()
+
+
+def check_strip(screen: Screen, server: Server, pipeline: Pipeline, pid: int) -> None:
+    """The three layers and the status line, against the server's own log position and settings, the files and the process."""
+    file, at = server.execute(POSITION[server.flavor])[0][:2]
+    assert screen.find(r"pid (\d+)") == (str(pid),)
+    assert screen.find(r"lag (\S+ \S+) · (\S+ \S+)\n") == ("0 s", "0 B")
+    if server.flavor == "mysql":
+        keeps_s = float(server.execute("SELECT @@binlog_expire_logs_seconds")[0][0])
+        lasts(screen.find(r"runway (.*)\n")[0], keeps_s)
+    else:
+        assert "the source purges by no known age" in screen.text
+    line = r"Copy: (\S+)/\S+ rows, (\d+)/(\d+) chunks (\S+); Changes: (\S+); Lag: 0s 0B; (\S+); State: (\w+); ETA: (.*)"
+    rows, done, of, share, changes, position, state, eta = screen.find(line)
+    files = [pipeline.snapshot(table) for table in ("orders", "customers")]
+    chunks = sum(len(part.get("chunks", [])) for epoch in pipeline.epochs() for part in epoch["tables"].values())
+    says(rows, sum(part.num_rows for part in files))
+    assert (done, of, share) == (str(chunks), str(chunks), "100%")
+    says(changes, changed(pipeline, "orders") + changed(pipeline, "customers"))
+    assert (position, state, eta) == (f"{file}:{at}", "streaming", "copy done")
+
+
+def check_overview(screen: Screen, server: Server, pipeline: Pipeline) -> None:
+    """A line a table."""
+    lines = screen.lines("Table", "Chunking")
+    for table in ("orders", "customers"):
+        name = f"{pipeline.database}.{table}"
+        line, (plan,) = lines[name], [e for e in pipeline.events("table.planned") if e["table"] == name]
+        rows, of = re.fullmatch(r"(\S+) of about (\S+)", line["Rows"]).groups()  # type: ignore[union-attr]
+        says(rows, pipeline.snapshot(table).num_rows)
+        says(of, plan["approx_rows"])
+        assert line["Chunks"] == f"{len(reads(pipeline, table))} of {len(reads(pipeline, table))}"
+        says(line["Changes"], changed(pipeline, table))
+        assert (line["Copied"], line["Retrying"], line["Rows/s"]) == (100.0, "", "—")
+        assert (line["State"], line["Chunking"]) == ("streaming", plan["strategy"])
+    statistics = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = 'customers'"
+    says(
+        lines[f"{pipeline.database}.customers"]["Rows"].rpartition(" ")[2],
+        server.execute(statistics, (pipeline.database,))[0][0],
+    )
+
+
+def check_curves(screen: Screen, pipeline: Pipeline) -> None:
+    """What lies under the curves of throughput is what was read and committed; the curve of lag goes through its readings."""
+    throughput, lag = screen.charts
+    rows, changes = throughput["data"]
+    # All of it is in the five minutes shown, in steps of two seconds.
+    assert sum(rows["y"]) * 2 == pytest.approx(sum(read["rows"] for read in reads(pipeline)), rel=1e-6)
+    committed = sum(epoch["changes"] for epoch in pipeline.events("epoch.committed"))
+    assert sum(value or 0 for value in changes["y"]) * 2 == pytest.approx(committed, rel=0.02)
+    readings = pipeline.events("source.lag")
+    for curve, field in zip(lag["data"], ("lag_s", "lag_bytes"), strict=True):
+        known = {reading[field] for reading in readings}
+        shown = [value for value in curve["y"] if value is not None]
+        assert shown
+        assert set(shown) <= known
+        assert max(shown) == max(value for value in known if value is not None)
+    (started,) = pipeline.events("run.started")
+    notes = [(note["text"], note["x"]) for note in lag["layout"]["annotations"]]
+    assert ("started", started["ts"][:23]) in notes
+
+
+def check_chunks(live: Any, server: Server, pipeline: Pipeline) -> None:
+    """The legend and the drawer, of a chunk that nothing happened to and of the widest; the file is on the disk."""
+    for table in ("orders", "customers"):
+        name, own = f"{pipeline.database}.{table}", reads(pipeline, table)
+        assert live(table=name).find(r"P published (\S+)") == (str(len(own)),)
+        chosen = max(own, key=lambda read: (read["gap_bytes"], read["chunk"]))
+        screen = live(table=name, chunk=str(chosen["chunk"]))
+        facts, span = screen.facts(), f"{chosen['lower']} ≤ id < {chosen['upper']}"
+        assert span.replace("None ≤ ", "").replace(" < None", "") in screen.text
+        file = pipeline.mirror(table) / facts["File"]
+        assert pq.read_metadata(file).num_rows == int(facts["Rows"].replace(",", ""))
+        says(facts["File size"], file.stat().st_size)
+        if table == "customers":
+            low, high = chosen["lower"] or 0, chosen["upper"] or 1 << 60
+            assert count(server, pipeline.database, table, f"id >= {low} AND id < {high}") == int(
+                facts["Rows"].replace(",", "")
+            )
+        assert (facts["Low"], facts["High"]) == (chosen["low"], chosen["high"])
+        gap = offset(facts["High"]) - offset(facts["Low"])
+        if gap:
+            says(facts["Gap"], gap)
+        else:
+            assert facts["Gap"] == "none: exact snapshot"
+        found = chosen["backfill"]
+        assert facts["Backfill"].split()[0] == f"{found['changes']:,}"
+        says(facts["of it upserted"], found["upserted"])
+        says(facts["of it deleted"], found["deleted"])
+        lasts(facts["Time"], sum(chosen["timings"].values()))
+        for label, part in (("reading", "read"), ("backfill", "backfill"), ("writing", "write")):
+            lasts(facts[f"of it {label}"], chosen["timings"][part])
+        assert (facts["Reader"], facts["Attempt"]) == (chosen["reader"], str(chosen["attempt"] + 1))
+        epochs = {
+            c["chunk"]: e["epoch"] for e in pipeline.epochs() for c in e["tables"].get(name, {}).get("chunks", [])
+        }
+        assert facts["Published"] == f"in epoch {epochs[chosen['chunk']]}"
+        assert facts["Started"] == f"{chosen['started'][:19].replace('T', ' ')} UTC"
+
+
+def check_readers(screen: Screen, pipeline: Pipeline) -> None:
+    """Chunks, rows and time of each reader, the bars, and what a chunk costs."""
+    own, lines = reads(pipeline), screen.lines("Reader", "Busy")
+    assert set(lines) == {read["reader"] for read in own}
+    (chart,) = screen.charts
+    assert sum(len(bars["x"]) for bars in chart["data"]) == len(own)
+    assert sum(sum(bars["x"]) for bars in chart["data"]) == pytest.approx(1000 * sum(map(seconds, own)), rel=0.001)
+    since, until = (datetime.fromisoformat(f"{at}+00:00") for at in chart["layout"]["xaxis"]["range"])
+    for name, line in lines.items():
+        mine = [read for read in own if read["reader"] == name]
+        assert line["Chunks"] == len(mine)
+        says(line["Rows"], sum(read["rows"] for read in mine))
+        # A reader has one chunk at a time, so its chunks' times add up.
+        busy_s = sum(map(seconds, mine))
+        assert line["Busy"] == pytest.approx(100 * busy_s / (until - since).total_seconds(), rel=0.01, abs=0.05)
+    heads = ("min", "25 %", "median", "75 %", "max")
+    spreads = screen.lines("", *heads)
+    for name, values, close in (
+        ("Seconds a chunk", [seconds(read) for read in own], lasts),
+        ("Rows a chunk", [read["rows"] for read in own], says),
+        ("Rows a second", [read["rows"] / seconds(read) for read in own], says),
+        ("Watermark gap", [read["gap_bytes"] for read in own], says),
+    ):
+        five = [min(values), *quantiles(values, n=4, method="inclusive"), max(values)]
+        for head, truth in zip(heads, five, strict=True):
+            close(spreads[name][head], truth)
+
+
+def check_watermarks(screen: Screen, pipeline: Pipeline) -> None:
+    """The widest windows, from their low to their high watermark, with their changes."""
+    ((bars,),) = (chart["data"] for chart in screen.charts)
+    own = {f"{read['table']} {read['chunk']}": read for read in reads(pipeline)}
+    widths = sorted((offset(read["high"]) - offset(read["low"]) for read in own.values()), reverse=True)
+    assert bars["x"] == widths[:20]
+    for name, low, width, text in zip(bars["y"], bars["base"], bars["x"], bars["text"], strict=True):
+        assert (low, low + width) == (offset(own[name]["low"]), offset(own[name]["high"]))
+        assert int(text.split()[0].replace(",", "")) == own[name]["backfill"]["changes"]
+
+
+def check_plan(screen: Screen, server: Server, pipeline: Pipeline) -> None:
+    """The plan of the table that nobody wrote to, by the server's own numbers."""
+    line = screen.lines("Table", "Factor")[f"{pipeline.database}.customers"]
+    low, high = server.execute(f"SELECT MIN(id), MAX(id) FROM {pipeline.database}.customers")[0]
+    (plan,) = [e for e in pipeline.events("table.planned") if e["table"] == f"{pipeline.database}.customers"]
+    assert (line["Smallest"], line["Largest"], line["Key"]) == (str(low), str(high), "id")
+    assert float(line["Factor"]) == pytest.approx((high - low + 1) / plan["approx_rows"], rel=0.001)
+    says(line["Rows"], plan["approx_rows"])
+    says(line["Rows a chunk"], 1000)
+    assert line["Chunks"].split()[0] == str(len(reads(pipeline, "customers")))
+    (points,) = screen.charts[0]["data"]
+    assert dict(zip(points["y"], points["text"], strict=True))[f"{pipeline.database}.customers"] == line["Factor"]
+
+
+def check_events(screen: Screen, pipeline: Pipeline) -> None:
+    """Times, durations and how many lines there are."""
+    lines = sum(len(path.read_bytes().splitlines()) for path in (pipeline.home / "journal").glob("*.jsonl"))
+    shown = int(screen.find(r"([\d,]+) journal lines? read")[0].replace(",", ""))
+    assert lines - 5 <= shown <= lines  # a line comes every two seconds
+    happened = {line["What"]: line for line in screen.table("Kind", "What").to_dict("records")}
+    (accepted,), (done,) = pipeline.events("command.accepted"), pipeline.events("command.done")
+    command = next(line for what, line in happened.items() if what.startswith("Redump"))
+    assert f"{command['Time (UTC)']:%Y-%m-%dT%H:%M:%S.%f}Z" == accepted["ts"]
+    lasts(command["Took"], done["duration_s"])
+
+
+def check_card(screen: Screen, pipeline: Pipeline) -> None:
+    """The list of pipelines; no rate of a copy that is over."""
+    facts = dict(pairwise(line.strip() for line in screen.text.splitlines()))
+    assert (facts["Copied"], facts["Lag"], facts["Reading"]) == ("100%", "0 s", "—")
+    began = datetime.fromisoformat(pipeline.events("run.started")[0]["ts"])
+    lived_s = (clock.utc_now() - began).total_seconds()
+    assert lived_s < 60, "the card is of the last minute"
+    shown = re.fullmatch(r"([\d.]+)(k?) changes/s", facts["Changes"])
+    assert shown
+    committed = sum(epoch["changes"] for epoch in pipeline.events("epoch.committed"))
+    rate = float(shown[1]) * (1000 if shown[2] else 1)
+    assert rate == pytest.approx(committed / lived_s, rel=0.1)  # it was drawn a moment ago
+
+
+def check_redump(screen: Screen, pipeline: Pipeline) -> None:
+    """What it would reach, and what it did."""
+    line = screen.lines("Table", "Rows in the mirror")[f"{pipeline.database}.customers"]
+    mirror = DeltaTable(str(pipeline.mirror("customers")))
+    assert (
+        line["Rows in the mirror"]
+        == line["Rows read again"]
+        == f"{lake_table(pipeline.mirror('customers')).num_rows:,}"
+    )
+    says(line["Size of the mirror"], sum((pipeline.mirror("customers") / f).stat().st_size for f in mirror.file_uris()))
+    (past,) = screen.table("Ghosts", "Took").to_dict("records")
+    parts = pipeline.events("redump.chunk")
+    assert (past["Parts"], past["Rows"], past["Ghosts"]) == (len(parts), QUIET, 0)
+    assert (past["State"], past["Reason"]) == ("done", "a test")
+    lasts(past["Took"], pipeline.events("command.done")[0]["duration_s"])
+
+
+def check_history(screen: Screen, pipeline: Pipeline) -> None:
+    """The run, while it is under way."""
+    (line,), own = screen.table("Pipeline", "Outcome").to_dict("records"), reads(pipeline)
+    assert (line["Rows"], line["Chunks"], line["Errors"]) == (sum(read["rows"] for read in own), len(own), 0)
+    assert line["Changes"] == changed(pipeline, "orders") + changed(pipeline, "customers")
+    first, last = min(read["started"] for read in own), max(read["ended"] for read in own)
+    took_s = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
+    assert line["Rows/s"] == pytest.approx(line["Rows"] / took_s, rel=0.01)
+    began = datetime.fromisoformat(pipeline.events("run.started")[0]["ts"])
+    lasts(line["Duration"], (clock.utc_now() - began).total_seconds())
+
+
+def check_explore(screen: Screen, server: Server, pipeline: Pipeline) -> None:
+    """An answer is of the lake, and the lake equals the source."""
+    screen.page.text_area(key="sql").set_value(f"SELECT count(*) AS n FROM {pipeline.database}.orders")
+    screen.press("run")
+    assert screen.table("n")["n"].to_list() == [count(server, pipeline.database, "orders")]
+
+
+def check_bundle(screen: Screen) -> None:
+    """The sizes of the bundle and of its parts, and that the password is not in it."""
+    screen.press("make")
+    _, _, data, _ = screen.page.session_state["bundle"]
+    with zipfile.ZipFile(BytesIO(data)) as file:
+        parts = {info.filename: info.file_size for info in file.infolist()}
+        assert not any(PASSWORD.encode() in file.read(name) for name in parts)
+    says(screen.find(r"\.zip (\S+ \S+); ")[0], len(data))
+    lines = screen.lines("Part", "Size")
+    assert set(lines) == set(parts)
+    for name, size in parts.items():
+        says(lines[name]["Size"], size)
+
+
+def check_new(server: Server, pipeline: Pipeline) -> None:
+    """The plan of a new pipeline is the one that was carried out by the old."""
+    draft = {"name": "next", "source": {"host": server.host, "port": server.port, "user": "tidemark"}}
+    draft["source"] |= {"password_env": "TIDEMARK_TEST_PASSWORD", "tables": [f"{pipeline.database}.*"]}  # type: ignore[operator]
+    draft |= {"snapshot": {"chunk_rows": 1000}, "sink": {"type": "delta", "path": "lake"}}
+    folder = Path(pipeline.folder) / ".drafts"
+    folder.mkdir()
+    kept = {"id": "0000abcd", "spec": draft, "connection": "", "step": "Plan", "found": {}, "changed": clock.utc_text()}
+    (folder / "0000abcd.json").write_text(json.dumps(kept))
+    screen = Screen("new", draft="0000abcd", step="Plan")
+    screen.wait_for("Planned ")
+    line = screen.lines("Table", "Strategy")[f"{pipeline.database}.customers"]
+    assert str(line["Chunks"]).split()[0] == str(len(reads(pipeline, "customers")))
+    statistics = """SELECT table_rows, data_length FROM information_schema.tables
+                    WHERE table_schema = %s AND table_name = 'customers'"""
+    rows, size = server.execute(statistics, (pipeline.database,))[0]
+    says(line["Rows"], rows)
+    says(line["Size"], size)
