@@ -49,7 +49,7 @@ def _summary(where: Directory, cursor: Cursor) -> Summary:
     )
 
 
-_WIDTHS = [2.6, 1, 1.2, 1.2, 1, 1, 1.2, 2.1]
+_WIDTHS = [2.3, 0.9, 1.2, 1.25, 1, 0.9, 1.25, 2.5]
 
 
 def _card(where: Directory, one: Summary) -> None:

@@ -13,7 +13,7 @@ from engine.history import chunks, runs
 _COLUMNS = {
     **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
     "Rows/s": st.column_config.NumberColumn(format="localized", help="Over the time in which chunks were read"),
-    "Why": st.column_config.TextColumn(width="medium"),
+    "Why": st.column_config.TextColumn(width=300),
 }
 
 st.title("History", anchor=False)

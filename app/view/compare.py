@@ -80,6 +80,6 @@ def figure(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> Fig
         )
     axes = {
         "xaxis": {"title": {"text": "seconds since the first chunk"}, "automargin": True},
-        "yaxis": {"rangemode": "tozero", "tickformat": ".2s", "automargin": True},
+        "yaxis": {"rangemode": "tozero", "tickformat": "~s", "automargin": True},
     }
     return {"data": data, "layout": layout(280, showlegend=True, **axes)}

@@ -40,7 +40,7 @@ def lag_figure(points: Sequence[Lag], marks: Sequence[Mark], since: datetime, un
     seconds = _line("lag, seconds", HEX["primary"], times, [point.lag_s for point in points], width, "%{y:.2f} s")
     size = _line("lag, bytes", HEX["violet"], times, [point.lag_bytes for point in points], width, "%{y:.3s}B")
     size["yaxis"] = "y2"
-    units = ("seconds", ""), ("bytes", ".2s")
+    units = ("seconds", ""), ("bytes", "~s")
     return {"data": [seconds, size], "layout": _two_rows(marks, since, until, units, (times, times))}
 
 
@@ -64,7 +64,7 @@ def throughput_figure(
     upper = _line("rows copied", HEX["blue"], row_times, rows, width, "%{y:.3s} rows/s", fill=True)
     lower = _line("changes", HEX["green"], change_times, changes, width, "%{y:.3s} changes/s", fill=True)
     lower["yaxis"] = "y2"
-    units = ("rows/s", ".2s"), ("changes/s", ".2s")
+    units = ("rows/s", "~s"), ("changes/s", "~s")
     return {"data": [upper, lower], "layout": _two_rows(marks, since, until, units, (row_times, change_times))}
 
 

@@ -164,6 +164,8 @@ def _ranges(numbers: Sequence[int]) -> str:
 def _single(event: Event, body: Mapping[str, Any]) -> Happening:
     kind = _KIND_OF.get(event.event, "Run")
     text, tone = _sentence(event.event, body)
+    if event.mended:
+        text, tone = f"{text.partition(' – ')[0]} – read since", "gray"
     seconds = body.get("duration_s")
     return Happening(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
 

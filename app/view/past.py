@@ -47,7 +47,7 @@ def _line(run: Run, did: RunTotals | None, now: datetime, *, under_way: bool) ->
         started=run.started,
         duration_s=(ended - run.started).total_seconds(),
         outcome=outcome(run, running=running),
-        reason=(error_of(run.error) or {}).get("message") or (f"{run.state} by {run.reason}" if run.reason else ""),
+        reason=reason(run, running=running),
         rows=did.rows if did else 0,
         rows_s=did.rows / did.read_s if did and did.read_s else None,
         chunks=did.chunks if did else 0,
@@ -57,9 +57,18 @@ def _line(run: Run, did: RunTotals | None, now: datetime, *, under_way: bool) ->
 
 
 def outcome(run: Run, *, running: bool) -> str:
-    """How it ended, in words."""
+    """How it ended, in a word or two."""
     if run.ended is None:
-        return f"{run.state or 'running'}, under way" if running else "lost: ended without a farewell"
+        return f"{run.state or 'running'}, under way" if running else "lost"
+    return "failed" if run.exit_code else run.outcome or "ended"
+
+
+def reason(run: Run, *, running: bool) -> str:
+    """Why it is so: the error, or who asked for it."""
+    if run.ended is None and not running:
+        return "ended without a farewell"
+    if message := (error_of(run.error) or {}).get("message"):
+        return message
     if run.exit_code:
-        return f"failed: {EXIT_CODES.get(run.exit_code, f'exit code {run.exit_code}')}"
-    return run.outcome or "ended"
+        return EXIT_CODES.get(run.exit_code, f"exit code {run.exit_code}")
+    return f"{run.state} by {run.reason}" if run.reason else ""

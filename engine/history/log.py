@@ -17,6 +17,8 @@ class Event:
     event: str
     table: str | None
     body: str
+    mended: bool = False
+    """Of chunks that failed: all of them were read since."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +34,19 @@ class Answer:
 
 
 _EVENTS = """
-SELECT ts, run, seq, event, tbl, body FROM event
-WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
-      AND ($text = '' OR contains(lower(body), lower($text)))
-ORDER BY ts DESC, seq DESC LIMIT $limit
+WITH chosen AS (
+    SELECT ts, run, seq, event, tbl, body FROM event
+    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
+          AND ($text = '' OR contains(lower(body), lower($text)))
+    ORDER BY ts DESC, seq DESC LIMIT $limit),
+reached AS (SELECT tbl, chunk, max(ts) AS ts FROM finished WHERE pipeline = $pipeline GROUP BY ALL),
+faults AS (
+    SELECT f.run, f.seq, bool_and(coalesce(reached.ts > f.ts, FALSE)) AS mended
+    FROM failed f SEMI JOIN chosen ON chosen.run = f.run AND chosen.seq = f.seq
+    LEFT JOIN reached ON reached.tbl = f.tbl AND reached.chunk = f.chunk
+    WHERE f.pipeline = $pipeline GROUP BY f.run, f.seq)
+SELECT ts, run, seq, event, tbl, body, coalesce(mended, FALSE) FROM chosen LEFT JOIN faults USING (run, seq)
+ORDER BY ts DESC, seq DESC
 """
 
 _ANSWERS = """

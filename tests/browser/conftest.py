@@ -66,7 +66,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[OpenPage]:
-    """``open_page(address, width=1280, theme="light", zone="Asia/Kolkata")``: a fresh profile on that address, which must stay without errors."""
+    """``open_page(address, width=1280, theme="light", zone="Asia/Kolkata")``: a fresh profile on that address.
+
+    It must stay without errors.
+    """
     witnesses = request.node.stash.setdefault(_WITNESSES, [])
     with ExitStack() as stack:
 

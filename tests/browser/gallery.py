@@ -9,7 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS, every_state
 from tests.demo import console
@@ -18,7 +18,7 @@ BUSY = [
     "",
     *(
         f"live?pipeline=shop&section={name}"
-        for name in ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Spec")
+        for name in ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
     ),
     "live?pipeline=shop&section=Chunks&table=shop.orders&chunk=7",
     "redump?pipeline=shop",
@@ -38,8 +38,25 @@ BROKEN = [
     "diagnostics?pipeline=legacy",
 ]
 EMPTY = ["", "live", "redump", "explore", "history", "diagnostics", "new"]
-LOOKS = [(1280, "light"), (1920, "dark")]
-"""One at each width and in each theme; the other two are drawn from the same rules."""
+LOOKS = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")]
+# How high a page is, and whether a part of it is still to come. Numbers may go on moving.
+_SHAPE = """() => {
+    const main = document.querySelector("[data-testid=stMain]")
+    const busy = main.querySelector("[data-testid=stSkeleton], [data-testid=stSpinner], [data-testid=stStatusWidget]")
+    return busy ? `busy ${Math.random()}` : main.scrollHeight
+}"""
+
+
+def drawn(page: Page) -> None:
+    """Wait until the page has all that it will have: nothing is being computed, and what it holds has been the same for a while."""
+    before, same = None, 0
+    for _ in range(50):
+        page.wait_for_timeout(300)
+        now = page.evaluate(_SHAPE)
+        same = same + 1 if now == before else 0
+        if same == 4:
+            return
+        before = now
 
 
 def photograph(browser: Browser, url: str, address: str, target: Path, looks: list[tuple[int, str]]) -> None:
@@ -49,10 +66,10 @@ def photograph(browser: Browser, url: str, address: str, target: Path, looks: li
         page = context.new_page()
         page.goto(f"{url}/{address}")
         page.get_by_test_id("stMain").wait_for()
-        page.wait_for_timeout(6000)
+        drawn(page)
         height = page.evaluate("document.querySelector('[data-testid=stMain]').scrollHeight")
         page.set_viewport_size({"width": width, "height": max(720, min(height + 60, 2400))})
-        page.wait_for_timeout(1500)
+        drawn(page)
         name = re.sub(r"[^A-Za-z0-9]+", "-", address).strip("-") or "pipelines"
         page.screenshot(path=target.with_name(f"{target.name}-{name}-{width}-{theme}.png"))
         context.close()
@@ -66,10 +83,9 @@ def main(folder: Path, wanted: list[str]) -> None:
         stack.enter_context(every_state(home))
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         full, bare = (stack.enter_context(console(place)) for place in (home, empty))
-        looks = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")] if wanted else LOOKS
         for kind, url, addresses in (("busy", full, wanted or BUSY + BROKEN), ("empty", bare, [] if wanted else EMPTY)):
             for address in addresses:
-                photograph(browser, url, address, folder / kind, looks)
+                photograph(browser, url, address, folder / kind, LOOKS)
                 print(kind, address, flush=True)
 
 

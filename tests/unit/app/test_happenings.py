@@ -1,6 +1,7 @@
 """Events as a person reads them."""
 
 import json
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +68,13 @@ def test_a_plan_says_how_many_chunks_there_will_be() -> None:
     assert said(chunks=[[None, "5"], ["5", None]], estimated_chunks=9) == "Planned 2 chunks: because"
     assert said(chunks=[], estimated_chunks=400) == "Planned about 400 chunks: because"
     assert said(chunks=[], estimated_chunks=None) == "Planned chunks as they are read: because"
+
+
+def test_what_was_read_since_wants_nobody() -> None:
+    """A night's failures that are over do not look like one that is not."""
+    failed = event(1, "chunk.failed", table="d.t", chunks=[7], message="lost", attempt=3, retry_in_s=12)
+    (over,) = happenings([replace(failed, mended=True)])
+    assert (over.text, over.tone) == ("Chunk 7: lost – read since", "gray")
 
 
 def test_colour_says_who_must_act() -> None:

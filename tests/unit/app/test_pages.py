@@ -82,10 +82,10 @@ def test_history_tells_under_way_from_lost() -> None:
     totals = {("p", "a"): RunTotals("p", "a", 1000, 3, 10.0, 50, 2, 1)}
     newest, lost, failed = past(runs, totals, {"p"}, NOW)
     assert (newest.outcome, newest.duration_s) == ("running, under way", 3600)
-    assert (lost.outcome, lost.duration_s) == ("lost: ended without a farewell", 700)
-    assert (failed.outcome, failed.reason) == ("failed: the source can no longer be followed", "purged")
+    assert (lost.outcome, lost.duration_s) == ("lost", 700)
+    assert (failed.outcome, failed.reason) == ("failed", "purged")
     assert (failed.rows_s, newest.rows_s) == (100, None)
-    assert past(runs[:1], {}, set(), NOW)[0].outcome == "lost: ended without a farewell"
+    assert past(runs[:1], {}, set(), NOW)[0].reason == "ended without a farewell"
 
 
 def test_a_command_is_followed_to_its_end() -> None:

@@ -223,6 +223,28 @@ def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
     assert len(log.events(cursor, "shop", ["epoch.committed"], limit=2)) == 2
 
 
+def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
+    """Not by a read before it, and not by one chunk of two."""
+    run = Simulation(tmp_path / "shop", [ORDERS], start=START)
+
+    def fail(chunks: list[int]) -> None:
+        run.now += timedelta(seconds=1)
+        run.write("chunk.failed", table="shop.orders", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
+
+    def read(chunk: int) -> None:
+        run.now += timedelta(seconds=1)
+        run.write("chunk.finished", table="shop.orders", chunk=chunk, rows=1)
+
+    read(0)
+    fail([0])
+    fail([1, 2])
+    fail([3])
+    read(1)
+    read(3)
+    found = [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed"])]
+    assert found == [True, False, False]
+
+
 def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> None:
     """Run ids are unique within a pipeline only."""
     one = Simulation(tmp_path / "one", [ORDERS], run="r", start=START).advance(2)
