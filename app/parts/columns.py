@@ -17,6 +17,6 @@ def figures(*names: str) -> dict[str, ColumnConfig]:
 
 
 def time(label: str, width: int | None = None) -> dict[str, ColumnConfig]:
-    """A column of instants, under its heading. width: pixels."""
-    shape = st.column_config.DatetimeColumn(format="YYYY-MM-DD HH:mm:ss", timezone=zone.name(), width=width)
-    return {zone.heading(label): shape}
+    """A column of instants, whose heading says the zone; what is taken along is in UTC. width: pixels."""
+    heading, form = zone.heading(label), "YYYY-MM-DD HH:mm:ss"
+    return {label: st.column_config.DatetimeColumn(heading, format=form, timezone=zone.name(), width=width)}

@@ -88,7 +88,7 @@ def none_yet() -> None:
         if access.operator() and st.button(
             "Create the first pipeline", type="primary", icon=":material/add:", key="first"
         ):
-            st.switch_page(places.NEW)
+            st.switch_page(places.NEW, query_params={})
         st.space("small")
     st.caption(
         f"Pipelines live in {words.escape(str(home.home()))}; every folder there with a pipeline.toml is listed here."

@@ -132,10 +132,16 @@ def log_tail(where: Directory, lines: int = 40) -> str:
 
 
 def choose(names: list[str]) -> str:
-    """Let a pipeline be chosen: that of the address, else that of the page before, else the first."""
-    wanted = st.query_params.get("pipeline") or st.session_state.get(_LAST)
-    if "pipeline" not in st.session_state and wanted in names:
-        st.session_state["pipeline"] = wanted
-    chosen = st.selectbox("Pipeline", names, key="pipeline", label_visibility="collapsed", bind="query-params")
+    """Let a pipeline be chosen: that of the address, else that of the page before, else the first.
+
+    None is the field's default: Streamlit takes a name that is out of the address, and keeps the one chosen before.
+    """
+    asked, known = st.query_params.get("pipeline"), st.session_state.get("pipeline")
+    if known not in names:
+        wanted = asked or st.session_state.get(_LAST)
+        st.session_state["pipeline"] = wanted if wanted in names else names[0]
+    chosen = st.selectbox(
+        "Pipeline", names, index=None, key="pipeline", label_visibility="collapsed", bind="query-params"
+    )
     st.session_state[_LAST] = chosen or names[0]
     return chosen or names[0]

@@ -28,6 +28,7 @@ _TABLE_COLUMNS = {
     "Retrying": columns.figure("Chunks whose last attempt failed"),
 }
 _RUNS = 200
+_EVENTS = 1000
 _CHART = {"displaylogo": False, "displayModeBar": False, "scrollZoom": False}
 
 
@@ -106,12 +107,15 @@ def _curves(name: str, span_s: int) -> None:
         epochs = series.epoch_series(cursor, name, since, width)
         lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name, limit=_RUNS)]
         lives += [(since, lives[-1][0])] if len(lives) == _RUNS else []  # what was before is not looked for
-        figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
+        with zone.steady(until):
+            figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
         plot(figure, "throughput", "Rows copied and changes committed a second over time")
     with right:
         st.markdown(f"**Lag** :gray[behind the source, by its own clock, {words.escape(zone.name())}]")
         points = series.lag_series(cursor, name, since, width)
-        plot(curves.lag_figure(points, marks, since, until, width), "lag", curves.summary(points))
+        with zone.steady(until):
+            figure = curves.lag_figure(points, marks, since, until, width)
+        plot(figure, "lag", curves.summary(points))
 
 
 def readers(name: str) -> None:
@@ -135,11 +139,9 @@ def _lanes(name: str, span_s: int | None) -> None:
     shown = [read for read in everything if read.ended > since]
     if until < now - timedelta(seconds=1):
         st.caption(f"No chunk was read after {words.date_time(until)}; the time before it is shown.")
-    plot(
-        lanes.figure(shown, since, until),
-        "lanes",
-        f"Chunks read by {len(lanes.lanes(shown, since, until))} readers over time",
-    )
+    with zone.steady(until):
+        figure = lanes.figure(shown, since, until)
+    plot(figure, "lanes", f"Chunks read by {len(lanes.lanes(shown, since, until))} readers over time")
     _lane_tables(shown, since, until)
 
 
@@ -275,14 +277,15 @@ def events(name: str) -> None:
 @refreshing()
 def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
     cursor = home.fresh()
-    found = happenings.happenings(log.events(cursor, name, happenings.names(kinds), text=text, limit=1000))
+    lines = log.events(cursor, name, happenings.names(kinds), text=text, limit=_EVENTS)
+    found = happenings.happenings(lines)
     if not found:
         messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
     else:
         acts = {"red": "you", "orange": "we retry", "gray": ""}
         rows = [
             {
-                zone.heading("Time"): one.ts,
+                "Time": one.ts,
                 "Kind": one.kind,
                 "Who acts": acts[one.tone],
                 "Table": one.table,
@@ -308,6 +311,8 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
         )
     read = runs.journalled(cursor, name)
     note = f"{words.plural(read.lines, 'journal line')} read"
+    if len(lines) == _EVENTS:
+        note += f"; of these kinds the newest {_EVENTS:,} are shown, and what began before them is told from there on"
     if read.malformed:
         note += (
             f", {words.plural(read.malformed, 'line')} could not be understood, the last of them: {read.malformed_text}"

@@ -9,18 +9,26 @@ _LOCAL = "Local"
 
 
 def choose() -> None:
-    """The choice, which the address keeps; and what follows is drawn by it."""
-    able = zone.known(st.context.timezone)
+    """The choice, which this browser's session keeps; what follows is drawn by it.
+
+    Not part of the address: links are for others, whose clocks are theirs.
+    """
+    name = st.context.timezone
+    able = zone.known(name)
+    why = (
+        f"No time can be computed in {name}, the browser's zone"
+        if name
+        else "The browser does not say in what zone it is"
+    )
     st.segmented_control(
         "Times",
         ["UTC", _LOCAL],
         key=_KEY,
         default="UTC",
         required=True,
-        bind="query-params",
         disabled=not able,
         label_visibility="collapsed",
-        help=None if able else "The browser does not say in what zone it is",
+        help=None if able else why,
     )
     show()
 

@@ -162,7 +162,7 @@ def page() -> None:
     if not found:
         messages.nothing("No pipelines yet", "What is published can be asked here.")
         if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW)
+            st.switch_page(places.NEW, query_params={})
         return
     with choice:
         where = found[home.choose(list(found))]

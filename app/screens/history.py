@@ -5,7 +5,7 @@ import streamlit as st
 
 from app.parts import columns, home, messages
 from app.parts.sections import plot
-from app.view import compare, words, zone
+from app.view import compare, words
 from app.view.past import PastRun, past
 from engine import clock
 from engine.history import chunks, runs
@@ -34,7 +34,7 @@ def page() -> None:
     lines = past(runs.runs(cursor, only), runs.run_totals(cursor, only), alive, clock.utc_now())
     rows = [
         {
-            zone.heading("Started"): one.started,
+            "Started": one.started,
             "Pipeline": one.pipeline,
             "Outcome": one.outcome,
             "Duration": words.duration(one.duration_s),

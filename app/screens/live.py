@@ -105,7 +105,7 @@ def page() -> None:
     if not found:
         messages.nothing("No pipelines yet", "Create one first; then it can be watched here.")
         if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW)
+            st.switch_page(places.NEW, query_params={})
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:

@@ -188,7 +188,7 @@ def page() -> None:
     if not found:
         messages.nothing("No pipelines yet", "What is published can be read again here.")
         if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW)
+            st.switch_page(places.NEW, query_params={})
         return
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Re-dump", anchor=False)

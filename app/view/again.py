@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.view import words, zone
+from app.view import words
 from engine.history.chunks import Read
 from engine.history.redumps import Redumped
 
@@ -132,7 +132,7 @@ def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
     """A line a command, newest first."""
     return [
         {
-            zone.heading("Asked"): one.asked,
+            "Asked": one.asked,
             "State": one.state,
             "What": one.what or words.NOTHING,
             "By": one.actor or words.NOTHING,

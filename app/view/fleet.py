@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from app.view import words
 from app.view.health import Layer, Runner, phase_words
@@ -72,8 +72,8 @@ def summary(
 
 def _changes_per_s(epochs: Sequence[Epoch], runner: Runner, now: datetime) -> float:
     """Over the last `CHANGES_S`, or since the runner began; no commit is no change."""
-    lived_s = (now - runner.started).total_seconds() if runner.started else CHANGES_S
-    return sum(epoch.changes for epoch in epochs) / min(max(lived_s, 1.0), CHANGES_S)
+    since = max(now - timedelta(seconds=CHANGES_S), runner.started or now - timedelta(seconds=CHANGES_S))
+    return sum(epoch.changes for epoch in epochs if epoch.ts > since) / max((now - since).total_seconds(), 1.0)
 
 
 def _heartbeat(runner: Runner, now: datetime) -> str:

@@ -165,7 +165,7 @@ def _single(event: Event, body: Mapping[str, Any]) -> Happening:
     kind = _KIND_OF.get(event.event, "Run")
     text, tone = _sentence(event.event, body)
     if event.mended:
-        text, tone = f"{text.partition(' – ')[0]} – read since", "gray"
+        text, tone = f"{_failed(event.event, body)} – read since, or planned anew", "gray"
     seconds = body.get("duration_s")
     return Happening(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
 
@@ -177,8 +177,7 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         again = f" (told again, {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
         return f"Alert: {body.get('message')}{again} {body.get('hint') or ''}".rstrip(), "red"
     if event == "chunk.parked":
-        what = f"Chunk {body.get('chunk')} is parked after {words.plural(body.get('attempts') or 0, 'attempt')}"
-        return f"{what}: {body.get('message')} {body.get('hint') or ''}".rstrip(), "red"
+        return f"{_failed(event, body)} {body.get('hint') or ''}".rstrip(), "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)
@@ -189,13 +188,20 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
-    retry = body.get("retry_in_s")
-    what = f"{_named(_numbers(body))}: " if event == "chunk.failed" else ""
-    text = f"{what}{body.get('message') or body.get('error') or 'failed'}"
+    retry, text = body.get("retry_in_s"), _failed(event, body)
     attempt = f"attempt {body['attempt']}, " if body.get("attempt") else ""
     if retry is not None:
         return f"{text} – {attempt}next in {words.duration(retry)}", "orange"
     return " ".join(part for part in (text, str(body.get("detail") or ""), str(body.get("hint") or "")) if part), "red"
+
+
+def _failed(event: str, body: Mapping[str, Any]) -> str:
+    """What failed, and with what message."""
+    message = body.get("message") or body.get("error") or "failed"
+    if event == "chunk.parked":
+        tries = words.plural(body.get("attempts") or 0, "attempt")
+        return f"Chunk {body.get('chunk')} was parked after {tries}: {message}"
+    return f"{_named(_numbers(body))}: {message}" if event == "chunk.failed" else str(message)
 
 
 def _connected(body: Mapping[str, Any]) -> str:
@@ -239,7 +245,7 @@ _PLAIN: dict[str, Any] = {
     "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
     "run.controls": lambda b: f"Set: {_controls(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
-    "table.planned": lambda b: f"Planned {_planned(b)}: {b.get('reason')}",
+    "table.planned": lambda b: f"Planned {_planned(b)}: {str(b.get('reason')).removeprefix('one chunk: ')}",
     "redump.chunk": lambda b: f"Read {words.count(b.get('rows'))} rows again",
     "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
     "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",

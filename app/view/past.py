@@ -71,4 +71,6 @@ def reason(run: Run, *, running: bool) -> str:
         return message
     if run.exit_code:
         return EXIT_CODES.get(run.exit_code, f"exit code {run.exit_code}")
-    return f"{run.state} by {run.reason}" if run.reason else ""
+    if not run.reason:
+        return ""
+    return f"by {run.reason}" if run.ended else f"{run.state} by {run.reason}"

@@ -4,8 +4,10 @@ Journals, commands, specs and files are in UTC; this is about the eye alone. The
 one browser, so it stands in a context variable: every drawing has a thread of its own.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 _shown: ContextVar[tzinfo] = ContextVar("shown", default=UTC)
@@ -39,9 +41,17 @@ def local(at: datetime) -> datetime:
     return at.astimezone(_shown.get())
 
 
-def abbreviation(at: datetime) -> str:
-    """What stands behind a time: `UTC`, `CET`, `+0545`."""
-    return local(at).strftime("%Z")
+@contextmanager
+def steady(at: datetime) -> Iterator[None]:
+    """Within this the zone is as far from UTC as it is at one instant.
+
+    A chart over a change of the clocks has no fold and no gap then.
+    """
+    before = _shown.set(timezone(local(at).utcoffset() or timedelta(0), name()))
+    try:
+        yield
+    finally:
+        _shown.reset(before)
 
 
 def read(day: str, time_of_day: str) -> datetime:

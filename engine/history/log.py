@@ -18,7 +18,7 @@ class Event:
     table: str | None
     body: str
     mended: bool = False
-    """Of chunks that failed: all of them were read since."""
+    """Of chunks that failed or are parked: all of them were read since, or their table was planned anew."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,18 @@ WITH chosen AS (
     WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
           AND ($text = '' OR contains(lower(body), lower($text)))
     ORDER BY ts DESC, seq DESC LIMIT $limit),
-reached AS (SELECT tbl, chunk, max(ts) AS ts FROM finished WHERE pipeline = $pipeline GROUP BY ALL),
+bad AS (
+    SELECT run, seq, ts, tbl, chunk FROM failed WHERE pipeline = $pipeline
+    UNION ALL SELECT run, seq, ts, tbl, TRY_CAST(body->>'$.chunk' AS BIGINT) FROM chosen WHERE event = 'chunk.parked'),
+reached AS (SELECT tbl, chunk, max((ts, seq)) AS at FROM finished WHERE pipeline = $pipeline GROUP BY ALL),
+anew AS (SELECT tbl, max((ts, seq)) AS at FROM planned WHERE pipeline = $pipeline GROUP BY ALL),
 faults AS (
-    SELECT f.run, f.seq, bool_and(coalesce(reached.ts > f.ts, FALSE)) AS mended
-    FROM failed f SEMI JOIN chosen ON chosen.run = f.run AND chosen.seq = f.seq
-    LEFT JOIN reached ON reached.tbl = f.tbl AND reached.chunk = f.chunk
-    WHERE f.pipeline = $pipeline GROUP BY f.run, f.seq)
+    SELECT bad.run, bad.seq,
+           bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE) OR coalesce(anew.at > (bad.ts, bad.seq), FALSE)) AS mended
+    FROM bad SEMI JOIN chosen ON chosen.run = bad.run AND chosen.seq = bad.seq
+    LEFT JOIN reached ON reached.tbl = bad.tbl AND reached.chunk = bad.chunk
+    LEFT JOIN anew ON anew.tbl = bad.tbl
+    GROUP BY bad.run, bad.seq)
 SELECT ts, run, seq, event, tbl, body, coalesce(mended, FALSE) FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC
 """

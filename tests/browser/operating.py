@@ -162,6 +162,25 @@ def read_a_damaged_chunk_again(story: Story) -> None:
     expect(story.line).to_be_visible()
 
 
+def ask_the_lake(story: Story) -> None:
+    """What was read again is in the change log, with the command that asked for it; the page of the pipeline is found again."""
+    page, hand = story.page, story.hand
+    hand.press(page.get_by_role("link", name="Explore"))
+    expect(page.get_by_role("combobox", name="Pipeline")).to_have_value(PIPELINE)
+    hand.choose(page.get_by_role("combobox", name="Table"), TABLE)
+    sql = "SELECT _tm_kind, count(*) AS rows FROM shop.orders__changes WHERE _tm_refresh IS NOT NULL GROUP BY ALL"
+    hand.write(page.get_by_role("textbox", name="SQL"), sql)
+    hand.press(
+        page.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Run"))
+    )  # its name ends in its shortcut
+    expect(page.get_by_text(re.compile(r"^\d+ rows?, in "))).to_be_visible()
+    expect(page.get_by_test_id("stDataFrame")).to_be_visible()
+    story.photograph("explore", whole=True)
+    healthy(page)
+    hand.press(page.get_by_role("link", name="Live"))
+    expect(story.line).to_be_visible()
+
+
 def damage(story: Story, low: int, high: int) -> None:
     """Delete rows from the mirror behind the engine's back, between two of its merges."""
     for _ in range(DAMAGE_TRIES):

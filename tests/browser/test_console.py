@@ -75,7 +75,7 @@ def test_the_numbers_move_by_themselves(simulated: Console, open_page: OpenPage)
 
 
 def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, open_page: OpenPage) -> None:
-    """Parts that refresh, headings and other pages follow; the address keeps it, and the pipeline stays the one chosen."""
+    """Parts that refresh, headings and other pages follow, and all that a page does is done as before."""
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     expect(page.get_by_text(re.compile(r"^updated \d\d:\d\d:\d\d UTC · run "))).to_be_visible()
     page.get_by_role("radio", name="Local").click()
@@ -91,10 +91,30 @@ def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, ope
     page.get_by_role("link", name="Live").click()
     expect(page.get_by_text(local)).to_be_visible()
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value("shop")
-    page.reload()
-    expect(page.get_by_text(local)).to_be_visible()
     page.get_by_role("radio", name="UTC").click()
     expect(page.get_by_text(re.compile(r"^updated .* UTC · run "))).to_be_visible()
+    page.get_by_role("radio", name="Local").click()
+    page.get_by_role("link", name="Pipelines").click()
+    expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
+    page.get_by_role("button", name="New pipeline").click()
+    expect(page.get_by_role("button", name="Test connection")).to_be_visible()
+    healthy(page)
+
+
+def test_a_card_opens_its_pipeline_whatever_was_looked_at_before(simulated: Console, open_page: OpenPage) -> None:
+    """Also the first by name; and the other pages are about the pipeline that was chosen last."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop")
+    chosen = page.get_by_role("combobox", name="Pipeline")
+    expect(chosen).to_have_value("shop")
+    for name in ("archive", "crm"):
+        page.get_by_role("link", name="Pipelines").click()
+        page.get_by_test_id("stPageLink").get_by_text(name, exact=True).click()
+        expect(page).to_have_url(re.compile(f"pipeline={name}"))
+        expect(chosen).to_have_value(name)
+    page.get_by_role("link", name="History").click()
+    expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
+    page.get_by_role("link", name="Diagnostics").click()
+    expect(chosen).to_have_value("crm")
     healthy(page)
 
 

@@ -53,6 +53,7 @@ def test_the_whole_story(story: Story) -> None:
     operating.lose_the_runner(story)
     operating.watch_it_finish(story)
     operating.read_a_damaged_chunk_again(story)
+    operating.ask_the_lake(story)
     operating.pause_and_resume(story)
     operating.change_the_tables(story)
     operating.stop(story)

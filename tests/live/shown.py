@@ -99,11 +99,19 @@ def says(shown: object, truth: float) -> None:
     assert abs(value - truth) <= off, f"{shown!r} is shown, it is {truth}"
 
 
-def lasts(shown: object, truth_s: float) -> None:
-    """`87 ms`, `0.4 s`, `3 min 20 s` say a time when it is theirs to their last digit."""
-    parts = re.findall(r"([\d.]+)\s?(ms|s|min|h|d)\b", str(shown))
+def lasts(shown: object, truth_s: float, *, passed_s: float = 0.0) -> None:
+    """`87 ms`, `0.4 s`, `3 min 20 s` say a time when it is theirs to their last digit; that of hours and days is cut off.
+
+    passed_s: of a time that goes on, what may have passed since it was shown.
+    """
+    parts = [(float(number), unit) for number, unit in re.findall(r"([\d.]+)\s?(ms|s|min|h|d)\b", str(shown))]
     assert parts, f"{shown!r} is no time, it should be {truth_s} s"
-    value = sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    number, unit = parts[-1]
-    exact = _SECONDS[unit] / (10 if "." in number or (unit == "s" and value < 10) else 1)
-    assert abs(value - truth_s) <= exact * 1.001, f"{shown!r} is shown, it is {truth_s} s"
+    value = sum(number * _SECONDS[unit] for number, unit in parts)
+    (_, first), half = parts[0], 0.5
+    if first == "ms":
+        half = 0.0005
+    elif first == "s" and value < 9.95:
+        half = 0.05
+    cut = {"h": 60.0, "d": 3600.0}.get(first, 0.0)
+    low, high = value - half * 1.001, value + half * 1.001 + cut
+    assert low <= truth_s <= high + passed_s, f"{shown!r} is shown, it is {truth_s} s"

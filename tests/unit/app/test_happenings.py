@@ -66,6 +66,10 @@ def test_a_plan_says_how_many_chunks_there_will_be() -> None:
         return line.text
 
     assert said(chunks=[[None, "5"], ["5", None]], estimated_chunks=9) == "Planned 2 chunks: because"
+    (one,) = happenings(
+        [event(1, "table.planned", table="d.t", reason="one chunk: it is empty", chunks=[[None, None]])]
+    )
+    assert one.text == "Planned 1 chunk: it is empty"
     assert said(chunks=[], estimated_chunks=400) == "Planned about 400 chunks: because"
     assert said(chunks=[], estimated_chunks=None) == "Planned chunks as they are read: because"
 
@@ -73,8 +77,12 @@ def test_a_plan_says_how_many_chunks_there_will_be() -> None:
 def test_what_was_read_since_wants_nobody() -> None:
     """A night's failures that are over do not look like one that is not."""
     failed = event(1, "chunk.failed", table="d.t", chunks=[7], message="lost", attempt=3, retry_in_s=12)
-    (over,) = happenings([replace(failed, mended=True)])
-    assert (over.text, over.tone) == ("Chunk 7: lost – read since", "gray")
+    parked = event(2, "chunk.parked", table="d.t", chunk=8, message="bad – row", attempts=8, hint="look")
+    told = {(one.text, one.tone) for one in happenings([replace(one, mended=True) for one in (failed, parked)])}
+    assert told == {
+        ("Chunk 7: lost – read since, or planned anew", "gray"),
+        ("Chunk 8 was parked after 8 attempts: bad – row – read since, or planned anew", "gray"),
+    }
 
 
 def test_colour_says_who_must_act() -> None:

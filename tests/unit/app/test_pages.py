@@ -15,11 +15,17 @@ from tests.unit.app.support import NOW, ago, epoch, growing, lag, plan, read, ru
 
 
 def card(
-    state: str = "running", *, alive: bool = True, message: str = "", copied: Progress | None = None
+    state: str = "running",
+    *,
+    alive: bool = True,
+    message: str = "",
+    copied: Progress | None = None,
+    lived_s: float = 60,
 ) -> dict[str, tuple[str, str]]:
     """The facts of a pipeline's card; half of its table is copied if `copied` does not say otherwise."""
     copied = copied or table(10, 5)
     who = runner(state, alive=alive, error={"message": message, "detail": "", "hint": ""} if message else None)
+    who = replace(who, started=ago(lived_s))
     reading = lag(0.4)
     shown = layers(who, reading, [], NOW)
     one = summary("p", who, shown, reading, [copied], [read(10, 0)], [epoch(10, 500)], NOW)
@@ -30,6 +36,8 @@ def test_a_card_shows_rates_only_of_a_runner_that_runs() -> None:
     """What is not being done has no rate, and it is not 0."""
     assert card()["Reading"] == ("100 rows/s", "")
     assert card()["Changes"] == ("8.3 changes/s", "")  # 500 of a minute
+    assert card(lived_s=20)["Changes"] == ("25 changes/s", "")
+    assert card(lived_s=5)["Changes"] == ("0 changes/s", ""), "the run before committed them"
     assert card("paused")["Reading"] == ("—", "")
     assert card("lost", alive=False)["Copied"] == ("50.0%", "gray")
     assert card("lost", alive=False)["Lag"] == ("0.4 s", "gray")
@@ -85,6 +93,8 @@ def test_history_tells_under_way_from_lost() -> None:
     assert (lost.outcome, lost.duration_s) == ("lost", 700)
     assert (failed.outcome, failed.reason) == ("failed", "purged")
     assert (failed.rows_s, newest.rows_s) == (100, None)
+    (silent,) = past([run("d", ended=True, code=4)], {}, set(), NOW)
+    assert (silent.outcome, silent.reason) == ("failed", "the source can no longer be followed")
     assert past(runs[:1], {}, set(), NOW)[0].reason == "ended without a farewell"
 
 

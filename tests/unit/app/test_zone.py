@@ -1,13 +1,12 @@
 """Times in UTC and in the zone of whoever looks."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.view import again, curves, words, zone
+from app.view import curves, words, zone
 from app.view.figure import iso
-from engine.history.redumps import Redumped
 from tests.unit.app.support import NOW, lag
 
 
@@ -21,20 +20,27 @@ def berlin() -> Iterator[None]:
 
 def test_every_time_says_its_zone_and_charts_agree_with_texts(berlin: None) -> None:
     """A text, an axis, a hover and a heading never mix two zones."""
-    local = zone.local(NOW)
-    assert local == NOW
-    assert words.time_of_day(NOW) == f"{local:%H:%M:%S} {zone.abbreviation(NOW)}"
-    assert words.date_time(NOW).endswith(("CET", "CEST"))
-    assert iso(NOW) == f"{local:%Y-%m-%dT%H:%M:%S}.000"
+    assert words.time_of_day(NOW) == "16:30:17 CET"
+    assert words.date_time(NOW) == "2026-01-31 16:30:17 CET"
+    assert iso(NOW) == "2026-01-31T16:30:17.000"
     figure = curves.lag_figure([lag(1.0)], [], NOW, NOW, 2000)
     assert "Europe/Berlin" in figure["data"][0]["hovertemplate"]
-    asked = Redumped("c", NOW, None, None, None, "done", None, 1, 1, 0, None, 0.1)
-    assert next(iter(again.past_rows([asked])[0])) == "Asked (Europe/Berlin)"
+    assert zone.heading("Asked") == "Asked (Europe/Berlin)"
+
+
+def test_a_chart_over_a_change_of_the_clocks_has_no_fold(berlin: None) -> None:
+    """An hour that happens twice is not drawn over itself: the chart is in the time of its end."""
+    until = datetime(2026, 10, 25, 1, 2, tzinfo=UTC)
+    since = until - timedelta(hours=2)
+    with zone.steady(until):
+        assert (iso(since), iso(until)) == ("2026-10-25T00:02:00.000", "2026-10-25T02:02:00.000")
+        assert zone.name() == "Europe/Berlin"
+    assert iso(since) == "2026-10-25T01:02:00.000"
 
 
 def test_nothing_is_shown_in_a_zone_that_nobody_chose() -> None:
     """UTC is what all see alike."""
-    assert (zone.name(), zone.abbreviation(NOW), zone.heading("Started")) == ("UTC", "UTC", "Started (UTC)")
+    assert (zone.name(), words.time_of_day(NOW), zone.heading("Started")) == ("UTC", "15:30:17 UTC", "Started (UTC)")
 
 
 @pytest.mark.parametrize(

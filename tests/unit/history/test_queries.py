@@ -165,6 +165,15 @@ def test_reads_are_in_order_and_windows_widest_first(half: Simulation) -> None:
     assert chunks.windows(cursor, "shop", table="shop.countries") == []
 
 
+def test_reads_since_a_time_are_those_that_ended_then_or_later(half: Simulation) -> None:
+    """A chart asks for no more than it shows."""
+    cursor = indexed(half)
+    ends = sorted(read.ended for read in chunks.reads(cursor, "shop"))
+    later = chunks.reads(cursor, "shop", since=ends[5])
+    assert sorted(read.ended for read in later) == [end for end in ends if end >= ends[5]]
+    assert 0 < len(later) < len(ends)
+
+
 def test_runs_say_how_they_ended(tmp_path: Path) -> None:
     """Newest first, with the error of the one that failed."""
     first = Simulation(tmp_path / "shop", [ORDERS], run="a", start=START).advance(3)
@@ -224,25 +233,32 @@ def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
 
 
 def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
-    """Not by a read before it, and not by one chunk of two."""
+    """Not by a read before it, and not by one chunk of two; a new plan ends what was of the old."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
+    def tell(name: str, **fields: object) -> None:
+        run.now += timedelta(seconds=1)
+        run.write(name, table="shop.orders", **fields)
+
     def fail(chunks: list[int]) -> None:
-        run.now += timedelta(seconds=1)
-        run.write("chunk.failed", table="shop.orders", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
+        tell("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
 
-    def read(chunk: int) -> None:
-        run.now += timedelta(seconds=1)
-        run.write("chunk.finished", table="shop.orders", chunk=chunk, rows=1)
+    def mended() -> list[bool]:
+        return [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
 
-    read(0)
+    tell("chunk.finished", chunk=0, rows=1)
     fail([0])
     fail([1, 2])
     fail([3])
-    read(1)
-    read(3)
-    found = [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed"])]
-    assert found == [True, False, False]
+    tell("chunk.parked", chunk=4, error="E", message="m", attempts=8, parked=1)
+    tell("chunk.finished", chunk=1, rows=1)
+    tell("chunk.finished", chunk=3, rows=1)
+    assert mended() == [False, True, False, False]
+    tell("chunk.finished", chunk=4, rows=1)
+    assert mended() == [True, True, False, False]
+    tell("table.planned", chunks=[[None, None]], reason="r")
+    fail([0])
+    assert mended() == [False, True, True, True, True]
 
 
 def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> None:
