@@ -16,6 +16,8 @@ st.html(
     "@media (min-width: 1100px) {"
     "[data-testid=stLayoutWrapper]:has(> .st-key-header) {position: fixed; top: 0.75rem; right: 4rem; width: auto; z-index: 999991}"
     "}"
+    # A page is always about one pipeline.
+    ".st-key-pipeline [aria-label='Clear value'] {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")

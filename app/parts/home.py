@@ -134,14 +134,22 @@ def log_tail(where: Directory, lines: int = 40) -> str:
 def choose(names: list[str]) -> str:
     """Let a pipeline be chosen: that of the address, else that of the page before, else the first.
 
-    None is the field's default: Streamlit takes a name that is out of the address, and keeps the one chosen before.
+    None is the field's default: Streamlit takes a name that is out of the address, and keeps the one chosen before. A field
+    that was emptied leaves all as it is.
     """
-    asked, known = st.query_params.get("pipeline"), st.session_state.get("pipeline")
-    if known not in names:
-        wanted = asked or st.session_state.get(_LAST)
-        st.session_state["pipeline"] = wanted if wanted in names else names[0]
+    if st.session_state.get("pipeline") not in names:
+        wanted = [st.query_params.get("pipeline"), st.session_state.get(_LAST), *names]
+        st.session_state["pipeline"] = next(name for name in wanted if name in names)
+    before = st.session_state.get(_LAST)
     chosen = st.selectbox(
-        "Pipeline", names, index=None, key="pipeline", label_visibility="collapsed", bind="query-params"
+        "Pipeline",
+        names,
+        index=None,
+        key="pipeline",
+        label_visibility="collapsed",
+        bind="query-params",
+        placeholder=before,
     )
-    st.session_state[_LAST] = chosen or names[0]
-    return chosen or names[0]
+    found = chosen or before or names[0]
+    st.session_state[_LAST] = found
+    return found

@@ -2,8 +2,8 @@
 
 A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs of a week: a lag every two seconds, an epoch with changes every
 four. A page is made of parts, each of which refreshes by itself; a figure is of one refresh of one part, or of the whole page as it
-is opened. There is a new line in the journal each time; taking it in, which whichever part comes first does, is told apart. What was
-asked of the index before is forgotten before each part, so no part has its answers from another.
+is opened. There is a new line in the journal each time; taking it in, which whichever part comes first does, is told apart. What
+was asked of the index before is forgotten before each part, so no part has its answers from another.
 """
 
 import argparse
@@ -152,7 +152,7 @@ class Parts:
         def decorate(draw: Callable[..., None]) -> Callable[..., None]:
             @wraps(draw)
             def timed(*args: Any, **kwargs: Any) -> None:
-                home.history()._answers.clear()  # noqa: SLF001
+                home.history()._answers.clear()
                 began = time.perf_counter()
                 draw(*args, **kwargs)
                 self.took.setdefault(draw.__name__, []).append((time.perf_counter() - began) * 1000)
