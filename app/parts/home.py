@@ -137,10 +137,10 @@ def choose(names: list[str]) -> str:
     None is the field's default: Streamlit takes a name that is out of the address, and keeps the one chosen before. A field
     that was emptied leaves all as it is.
     """
+    before = next(name for name in (st.session_state.get(_LAST), *names) if name in names)
     if st.session_state.get("pipeline") not in names:
-        wanted = [st.query_params.get("pipeline"), st.session_state.get(_LAST), *names]
-        st.session_state["pipeline"] = next(name for name in wanted if name in names)
-    before = st.session_state.get(_LAST)
+        asked = st.query_params.get("pipeline")
+        st.session_state["pipeline"] = asked if asked in names else before
     chosen = st.selectbox(
         "Pipeline",
         names,
@@ -150,6 +150,5 @@ def choose(names: list[str]) -> str:
         bind="query-params",
         placeholder=before,
     )
-    found = chosen or before or names[0]
-    st.session_state[_LAST] = found
-    return found
+    st.session_state[_LAST] = chosen or before
+    return chosen or before

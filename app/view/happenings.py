@@ -165,7 +165,8 @@ def _single(event: Event, body: Mapping[str, Any]) -> Happening:
     kind = _KIND_OF.get(event.event, "Run")
     text, tone = _sentence(event.event, body)
     if event.mended:
-        text, tone = f"{_failed(event.event, body)} – read since, or planned anew", "gray"
+        since = "tried again since" if event.event == "error" else "read since, or planned anew"
+        text, tone = f"{_failed(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")
     return Happening(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
 

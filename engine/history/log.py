@@ -18,7 +18,8 @@ class Event:
     table: str | None
     body: str
     mended: bool = False
-    """Of chunks that failed or are parked: all of them were read since, or their table was planned anew."""
+    """Of chunks that failed or are parked: all of them were read since, or their table was planned anew. Of another error that is
+    tried again: the time of that has passed, so a newer line says how it went on."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ faults AS (
     LEFT JOIN reached ON reached.tbl = bad.tbl AND reached.chunk = bad.chunk
     LEFT JOIN anew ON anew.tbl = bad.tbl
     GROUP BY bad.run, bad.seq)
-SELECT ts, run, seq, event, tbl, body, coalesce(mended, FALSE) FROM chosen LEFT JOIN faults USING (run, seq)
+SELECT ts, run, seq, event, tbl, body,
+       coalesce(mended, event = 'error' AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)
+                        < (SELECT max(ts) FROM lag WHERE pipeline = $pipeline), FALSE)
+FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC
 """
 

@@ -78,9 +78,11 @@ def test_what_was_read_since_wants_nobody() -> None:
     """A night's failures that are over do not look like one that is not."""
     failed = event(1, "chunk.failed", table="d.t", chunks=[7], message="lost", attempt=3, retry_in_s=12)
     parked = event(2, "chunk.parked", table="d.t", chunk=8, message="bad – row", attempts=8, hint="look")
-    told = {(one.text, one.tone) for one in happenings([replace(one, mended=True) for one in (failed, parked)])}
+    away = event(3, "error", message="away", attempt=1, retry_in_s=4)
+    told = {(one.text, one.tone) for one in happenings([replace(one, mended=True) for one in (failed, parked, away)])}
     assert told == {
         ("Chunk 7: lost – read since, or planned anew", "gray"),
+        ("away – tried again since", "gray"),
         ("Chunk 8 was parked after 8 attempts: bad – row – read since, or planned anew", "gray"),
     }
 

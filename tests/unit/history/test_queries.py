@@ -261,6 +261,22 @@ def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Pa
     assert mended() == [False, True, True, True, True]
 
 
+def test_an_error_that_is_tried_again_is_over_when_that_time_has_passed(tmp_path: Path) -> None:
+    """A newer line says how it went on; one that ended a run stays."""
+    run = Simulation(tmp_path / "shop", [ORDERS], start=START)
+
+    def mended() -> list[bool]:
+        return [one.mended for one in log.events(indexed(run), "shop", ["error"])]
+
+    run.write("error", message="away", retry_in_s=4)
+    run.write("error", message="purged", retry_in_s=None)
+    assert mended() == [False, False]
+    for after_s, over in ((3, False), (2, True)):
+        run.now += timedelta(seconds=after_s)
+        run.write("source.lag", lag_s=0.0, lag_bytes=0)
+        assert mended() == [False, over]
+
+
 def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> None:
     """Run ids are unique within a pipeline only."""
     one = Simulation(tmp_path / "one", [ORDERS], run="r", start=START).advance(2)
