@@ -13,7 +13,7 @@ st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), l
 st.html(
     "<style>[data-stale=true] {opacity: 1 !important; transition: none !important}"
     # Where there is room for it beside the navigation, it takes none of the page.
-    "@media (min-width: 1100px) {"
+    "@media (min-width: 1280px) {"
     "[data-testid=stLayoutWrapper]:has(> .st-key-header) {position: fixed; top: 0.75rem; right: 4rem; width: auto; z-index: 999991}"
     "}"
     # A page is always about one pipeline.

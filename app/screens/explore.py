@@ -1,6 +1,6 @@
 """What is published, asked in SQL: mirrors, change logs, one key through time, a table as the source was at a time."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.decode.schema import Table
     from engine.explore.queries import Answer
 
-_SQL, _ANSWER = "sql", "answer"
+_SQL, _ANSWER, _AT = "sql", "answer", "as it was at"
 WAYS = ("SQL", "One key through time", "As the source was at")
 
 
@@ -131,14 +131,10 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
         st.info(queries.refused(clock.utc_now(), None), icon=":material/hourglass_empty:")
         return
     st.caption(f"Known from {words.date_time(span[0])} to {words.date_time(span[1])}, by the source's clock.")
-    left, right, _ = st.columns([1, 1, 2])
-    usual = zone.local(max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1)))
-    day = left.date_input(zone.heading("Day"), usual.date(), key=f"at-day-{zone.name()}")
-    text = right.text_input(
-        zone.heading("Time"), f"{usual:%H:%M:%S}", key=f"at-time-{zone.name()}", placeholder="15:30:17"
-    )
     try:
-        at = zone.read(str(day), text or "")
+        at = _chosen_time(
+            (name, published.full_name), max(span[0] + timedelta(seconds=1), span[1] - timedelta(minutes=1))
+        )
     except ValueError as fault:
         st.warning(words.escape(str(fault)), icon=":material/warning:")
         return
@@ -152,6 +148,18 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
             messages.error(problem)
             return
         ask(where, known, as_of_sql(published, at))
+
+
+def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
+    """The instant that is chosen for this table; it stays the same in another zone. Raises ValueError as `zone.read`."""
+    kept: datetime = st.session_state.setdefault((_AT, *of), usual.replace(microsecond=0))
+    shown, fields = zone.local(kept), f"{' '.join(of)} {zone.name()}"
+    left, right, _ = st.columns([1, 1, 2])
+    day = left.date_input(zone.heading("Day"), shown.date(), key=f"at-day {fields}")
+    text = right.text_input(zone.heading("Time"), f"{shown:%H:%M:%S}", key=f"at-time {fields}", placeholder="15:30:17")
+    if (day, text) != (shown.date(), f"{shown:%H:%M:%S}"):  # else it is not read: the hour may be one that comes twice
+        kept = st.session_state[(_AT, *of)] = zone.read(str(day), text or "")
+    return kept
 
 
 def page() -> None:

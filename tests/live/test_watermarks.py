@@ -94,8 +94,13 @@ def test_the_published_low_watermark_loses_rows(server_with: Callable[..., Serve
         described[:] = described or [describe(connection)]
         return current(connection, described[0])
 
+    lost = 0
     with writers(server, database):
-        assert _lost(server, database, naive, lambda: None, 2_000) > 20
+        for _ in range(10):  # how many it loses depends on the machine
+            lost += _lost(server, database, naive, lambda: None, 1_000)
+            if lost > 20:
+                return
+    raise AssertionError(f"it lost only {lost} rows")
 
 
 @pytest.mark.parametrize(
