@@ -61,9 +61,10 @@ def _tables(name: str) -> None:
             messages.three_parts(f"{one.table} stopped: {first}", f"The other tables go on. {rest}")
     run = home.ask(runs.latest_run, name)
     live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
-    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600)
     strategies = {plan.table: plan.strategy for plan in home.ask(tables.plans, name)}
-    rates = {one.table: rows_per_s(reads, now, table=one.table) for one in found if live and not one.copied}
+    copying = [one.table for one in found if live and not one.copied]
+    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if copying else []
+    rates = {table: rows_per_s(reads, now, table=table) for table in copying}
     st.dataframe(
         pd.DataFrame([_table_row(one, rates.get(one.table), strategies.get(one.table)) for one in found]),
         hide_index=True,

@@ -49,9 +49,10 @@ def line(where: Directory) -> None:
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     run = home.ask(runs.latest_run, name)
-    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600)
-    live = runner.alive and runner.state == "running"
-    copy = copy_of(home.ask(tables.progress, name), reads, home.ask(series.epoch_totals, name), now, live=live)
+    live, progress = runner.alive and runner.state == "running", home.ask(tables.progress, name)
+    copying = live and not all(one.copied for one in progress)  # else there is no pace of it
+    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if copying else []
+    copy = copy_of(progress, reads, home.ask(series.epoch_totals, name), now, live=live)
     st.code(
         status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),
         language=None,

@@ -1,6 +1,6 @@
 """From a cursor's rows to dataclasses. Times come back aware, in UTC."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -12,8 +12,18 @@ Found = TypeVar("Found")
 
 def fetch(cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, object] | None = None) -> list[Found]:
     """One `kind` for each row; the columns are its fields, in their order."""
-    rows: Sequence[tuple[Any, ...]] = cursor.execute(sql, dict(parameters or {})).fetchall()
-    return [kind(*(aware(value) for value in row)) for row in rows]
+    cursor.execute(sql, dict(parameters or {}))
+    times = [n for n, column in enumerate(cursor.description or ()) if str(column[1]).startswith("TIMESTAMP")]
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    if not times:
+        return [kind(*row) for row in rows]
+    found = []
+    for row in rows:
+        values = list(row)
+        for n in times:
+            values[n] = aware(values[n])
+        found.append(kind(*values))
+    return found
 
 
 def fetch_one(
