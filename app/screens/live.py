@@ -20,7 +20,7 @@ from app.parts import (
 from app.parts.refresh import refreshing
 from app.view import commands, words
 from app.view.health import alert_lines, layers
-from app.view.progress import copy_of, status_line
+from app.view.progress import copy_of, copying, status_line
 from engine import clock
 from engine.directory import Directory
 from engine.history import chunks, log, runs, series, tables
@@ -50,8 +50,8 @@ def line(where: Directory) -> None:
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     run = home.ask(runs.latest_run, name)
     live, progress = runner.alive and runner.state == "running", home.ask(tables.progress, name)
-    copying = live and not all(one.copied for one in progress)  # else there is no pace of it
-    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if copying else []
+    going = copying(progress, live=live)
+    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if going else []
     copy = copy_of(progress, reads, home.ask(series.epoch_totals, name), now, live=live)
     st.code(
         status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),

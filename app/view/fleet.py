@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from app.view import words
 from app.view.health import Layer, Runner, phase_words
-from app.view.progress import rows_per_s, share
+from app.view.progress import copying, rows_per_s, share
 from engine.history.chunks import Read
 from engine.history.series import Epoch, Lag
 from engine.history.tables import Progress
@@ -55,8 +55,7 @@ def summary(
     _, keeping_up, source = layers
     stale = "" if runner.alive else "gray"
     live = runner.alive and runner.state == "running"
-    copying = live and not all(t.copied for t in tables)
-    rows_s = rows_per_s(reads, now) if copying else None
+    rows_s = rows_per_s(reads, now) if copying(tables, live=live) else None
     facts = (
         Fact("Copied", words.percent(share(tables)), stale),
         Fact("Reading", words.rate(rows_s, "rows"), stale),

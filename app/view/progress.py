@@ -47,7 +47,7 @@ def copy_of(
     planned = [t for t in tables if t.planned]
     known = [t.rows if t.copied else t.approx_rows for t in planned]
     expected = sum(max(n or 0, t.rows) for n, t in zip(known, planned, strict=True)) if known else None
-    copying = live and not all(t.copied for t in tables)
+    going = copying(tables, live=live)
     foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in tables)
     return Copy(
         rows=sum(t.rows for t in tables),
@@ -57,9 +57,14 @@ def copy_of(
         cut=all(t.complete for t in tables),
         share=share(tables),
         changes=totals.changes,
-        rows_s=rows_per_s(reads, now) if copying else None,
-        eta=estimate(done, chunks, reads, now) if copying and foreseen else None,
+        rows_s=rows_per_s(reads, now) if going else None,
+        eta=estimate(done, chunks, reads, now) if going and foreseen else None,
     )
+
+
+def copying(tables: Sequence[Progress], *, live: bool) -> bool:
+    """Whether something is being copied, which then has a pace. live: a runner runs, and is not paused."""
+    return live and not all(one.copied for one in tables)
 
 
 def share(tables: Sequence[Progress]) -> float | None:

@@ -14,11 +14,8 @@ def fetch(cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, 
     """One `kind` for each row; the columns are its fields, in their order."""
     cursor.execute(sql, dict(parameters or {}))
     times = [n for n, column in enumerate(cursor.description or ()) if str(column[1]).startswith("TIMESTAMP")]
-    rows: list[tuple[Any, ...]] = cursor.fetchall()
-    if not times:
-        return [kind(*row) for row in rows]
     found = []
-    for row in rows:
+    for row in cursor.fetchall():
         values = list(row)
         for n in times:
             values[n] = aware(values[n])

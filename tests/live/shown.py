@@ -57,6 +57,14 @@ class Screen:
         """The figures, as plotly gets them."""
         return [json.loads(chart.proto.spec) for chart in self.page.get("plotly_chart")]
 
+    def component(self, name: str) -> dict[str, Any]:
+        """What the component of ours with this name is given to draw."""
+        (found,) = [
+            one.proto for one in self.page.get("bidi_component") if one.proto.component_name == f"tidemark_{name}"
+        ]
+        data: dict[str, Any] = json.loads(found.json or found.mixed.json)
+        return data
+
     def facts(self) -> dict[str, str]:
         """What the tables of label and value say."""
         return {str(key): str(value) for one in self.page.table for key, value in _pairs(one.value)}

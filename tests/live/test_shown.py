@@ -16,7 +16,7 @@ from functools import partial
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -25,8 +25,11 @@ import streamlit
 from deltalake import DeltaTable
 from streamlit import config
 
+from app.view import compare
+from app.view.past import past
 from engine import clock
 from engine.directory import Directory, read_runner
+from engine.history import History, chunks, runs
 from tests.live.compare import lake_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
@@ -66,6 +69,9 @@ def amid_the_copy(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> None
     """Wait for some chunks, and look at their pace; then pause, so that nothing moves while the rest is looked at."""
     pipeline.wait_for(lambda: len(reads(pipeline)) >= 5, runner)
     check_pace(pipeline)
+    check_limits(
+        Screen("live", pipeline="shop", section="Pace"), ROWS_PER_S, "Tables are read no faster than 2,000 rows/s"
+    )
     assert pipeline.command("pause").returncode == 0
     pipeline.wait_for(lambda: read_runner(Directory(pipeline.home))["state"] == "paused", runner)  # type: ignore[index]
     time.sleep(2.0)  # what was in hand is told, and the console looks at journals once a second
@@ -110,6 +116,7 @@ def check_what_rests(server: Server, rested: Pipeline) -> None:
     check_events(live(section="Events"), rested)
     check_redump(Screen("redump", pipeline="shop", part="Table", table=f"{database}.customers"), rested)
     check_history(Screen("history"), rested)
+    check_compared(rested)
     check_explore(Screen("explore", pipeline="shop", table=f"{database}.orders"), server, rested)
     check_bundle(Screen("diagnostics", pipeline="shop"))
     check_new(server, rested)
@@ -163,6 +170,13 @@ def check_pace(pipeline: Pipeline) -> None:
         most = sum(read["rows"] for read in own) / (before - first).total_seconds()
         rate = float(shown.removesuffix("k")) * (1000 if shown.endswith("k") else 1)
         assert 0.95 * least <= rate <= 1.05 * most
+
+
+def check_limits(screen: Screen, rows_s: int, told: str) -> None:
+    """The limit in the form is the one that holds."""
+    (field,) = [one for one in screen.page.number_input if one.label == "Rows a second"]
+    assert field.value == rows_s
+    assert told in screen.text
 
 
 def check_copying(live: Any, pipeline: Pipeline) -> None:
@@ -403,6 +417,24 @@ def check_history(screen: Screen, pipeline: Pipeline) -> None:
     lasts(line["Duration"], (clock.utc_now() - began).total_seconds(), passed_s=2.0)
 
 
+def check_compared(pipeline: Pipeline) -> None:
+    """What History says of a run that is chosen to be compared."""
+    index = History(None)
+    index.refresh([Directory(pipeline.home)])
+    cursor, own = index.cursor(), reads(pipeline)
+    lines = past(runs.runs(cursor), runs.run_totals(cursor), {"shop"}, clock.utc_now())
+    measured = compare.measures(lines, {line.run: chunks.reads(cursor, "shop", line.run) for line in lines})
+    ((_, told),) = {tuple(row)[1]: {one[""]: one[tuple(row)[1]] for one in measured} for row in measured}.items()
+    says(told["Rows"], sum(read["rows"] for read in own))
+    assert (told["Chunks"], told["Readers"]) == (str(len(own)), str(len({read["reader"] for read in own})))
+    says(told["Changes"], changed(pipeline, "orders") + changed(pipeline, "customers"))
+    lasts(told["Seconds a chunk, median"], median(map(seconds, own)))
+    lasts(told["Seconds a chunk, most"], max(map(seconds, own)))
+    says(told["Rows a chunk, median"], median(read["rows"] for read in own))
+    says(told["Watermark gap, most"], max(read["gap_bytes"] for read in own))
+    index.close()
+
+
 def check_explore(screen: Screen, server: Server, pipeline: Pipeline) -> None:
     """An answer is of the lake, and the lake equals the source."""
     screen.page.text_area(key="sql").set_value(f"SELECT count(*) AS n FROM {pipeline.database}.orders")
@@ -456,3 +488,10 @@ def check_new(server: Server, pipeline: Pipeline) -> None:
     rows, size = server.execute(statistics, (pipeline.database,))[0]
     says(line["Rows"], rows)
     says(line["Size"], size)
+    screen = Screen("new", draft="0000abcd", step="Tables")
+    screen.wait_for(" of 2 tables · ")
+    ((database, tables),) = screen.component("table_tree")["databases"]
+    assert database == pipeline.database
+    name, taken, seen, length = next(one[:4] for one in tables if one[0] == "customers")
+    assert (name, taken, length) == ("customers", 1, size)
+    assert seen == pytest.approx(rows, rel=0.02)  # the server's view keeps an older estimate for a day
