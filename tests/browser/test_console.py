@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from datetime import datetime, timedelta
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -88,6 +89,13 @@ def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, ope
     ).to_be_visible()
     page.get_by_role("link", name="History").click()
     expect(page.get_by_text(re.compile(r"^updated .* IST · 5 runs"))).to_be_visible()
+    page.evaluate("window.showSaveFilePicker = undefined")  # nobody is there to answer a dialog of the system
+    page.get_by_test_id("stDataFrame").hover()
+    with page.expect_download() as taken:
+        page.get_by_test_id("stElementToolbar").get_by_role("button", name="Download as CSV").click()
+    heads, first, *_ = taken.value.path().read_text(encoding="utf-8-sig").splitlines()
+    assert heads.split(",")[0] == "Started"
+    assert datetime.fromisoformat(first.split(",")[0]).utcoffset() == timedelta(0)
     page.get_by_role("link", name="Live").click()
     expect(page.get_by_text(local)).to_be_visible()
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value("shop")
