@@ -128,6 +128,9 @@ def run(
     spec_file: SpecFile,
     *,
     until: Annotated[str | None, typer.Option(help="End at: snapshot, caught-up. Without it: never.")] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait until no other runner has the pipeline, then take over.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the pipeline: copy what is not copied yet, then follow the log."""
@@ -139,13 +142,18 @@ def run(
             f"--until {until} is not known.", hint=f"Known: {', '.join(UNTIL)}; without it the run never ends."
         )
     spec = load(spec_file)
+
+    def waits(why: str) -> None:
+        _print({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
+
+    start = partial(run_pipeline, spec, spec_file, until, standby=waits if standby else None)
     if as_json:
-        run_pipeline(spec, spec_file, until, _print)
-    elif out.is_terminal:
+        start(_print)
+    elif out.is_terminal and not standby:
         with Screen(out, spec.name) as screen:
-            run_pipeline(spec, spec_file, until, screen.hear)
+            start(screen.hear)
     else:
-        run_pipeline(spec, spec_file, until, Lines(out).hear)
+        start(Lines(out).hear)
 
 
 @app.command()
@@ -171,6 +179,8 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
         grid.add_row(t["table"], state, chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
     out.print(grid)
+    for standby in now["standby"]:
+        out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
     if now["waiting_for"]:
         out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
     for t in (t for t in now["tables"] if t["error"]):

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
+from engine.durable import sync_folder
 
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
@@ -94,11 +95,15 @@ def directory_of(spec_file: Path, name: str) -> Directory:
 def write_atomically(path: Path, text: str) -> None:
     """Replace `path` by `text`, durably and all at once."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    sync_folder(path.parent)
 
 
 def send_command(

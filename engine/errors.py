@@ -9,10 +9,13 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── SourceLostError               4   the source can no longer be followed
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
+    ├── MismatchError                 7   ledger and destination do not belong together
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot go on; the others do
     │   ├── TableGoneError            1   the table is no longer there; it may come again
-    │   └── DecodeError               1   a value or a packet is not what its type promises
+    │   ├── DecodeError               1   a value or a packet is not what its type promises
+    │   └── DestinationError          1   what is published of one table cannot be read or written
+    │       └── MissingFilesError     1   data files are gone that were to be published, or are
     ├── ChunksParkedError             1   some chunks could not be read; all else is copied
     ├── SparkLostError                1   Spark cannot be reached, or has ended the session
     ├── SourceChangedError            1   another server answers at the source's address
@@ -91,6 +94,12 @@ class DifferenceError(TidemarkError):
     exit_code = 6
 
 
+class MismatchError(TidemarkError):
+    """Ledger and destination do not belong together: one of them was restored, replaced or damaged."""
+
+    exit_code = 7
+
+
 class LedgerError(TidemarkError):
     """The committed state cannot be read or does not hang together."""
 
@@ -105,6 +114,14 @@ class TableGoneError(TableStoppedError):
 
 class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
+
+
+class DestinationError(TableStoppedError):
+    """What is published of one table cannot be read, or cannot be written; the other tables go on."""
+
+
+class MissingFilesError(DestinationError):
+    """Data files are gone: something else than Tidemark removed them."""
 
 
 class ChunksParkedError(TidemarkError):
@@ -136,10 +153,13 @@ ERRORS: dict[str, type[TidemarkError]] = {
         SourceLostError,
         PipelineHeldError,
         DifferenceError,
+        MismatchError,
         LedgerError,
         TableStoppedError,
         TableGoneError,
         DecodeError,
+        DestinationError,
+        MissingFilesError,
         ChunksParkedError,
         SparkLostError,
         SourceChangedError,

@@ -3,7 +3,6 @@
 Names are unique to the attempt, so a task that is run twice leaves a file that nobody knows, never a wrong one.
 """
 
-import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,8 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from engine.durable import make_folders, sync_file, sync_folder
 
 ROW_GROUP_ROWS = 128 << 10
 
@@ -65,7 +66,7 @@ class FileWriter:
         if not rows.num_rows:
             return
         if self._writer is None:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folders(self._folder)
             self._writer = pq.ParquetWriter(
                 self._folder / self._name,
                 self._schema,
@@ -89,9 +90,9 @@ class FileWriter:
         if self._writer is None:
             return []
         self._writer.close()
-        # The ledger will name the file: it must outlive a crash of the machine.
-        with (self._folder / self._name).open("rb") as file:
-            os.fsync(file.fileno())
+        # The ledger will name the file: content and name must outlive a power cut.
+        sync_file(self._folder / self._name)
+        sync_folder(self._folder)
         size = (self._folder / self._name).stat().st_size
         return [DataFile(self._name, self._rows, size, self._low, self._high)]
 

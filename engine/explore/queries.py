@@ -67,7 +67,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
     """Wait until the table's change log has all that is committed now. Raises QueryError when it does not get there."""
     ledger, until = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
-    delta = DeltaTables(root, ledger.state.ledger, table)
+    delta = DeltaTables(root, ledger.state.owner, table)
     with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
     wanted = max(with_changes, default=-1)
     while (applied := delta.applied("changes")) < wanted:

@@ -17,7 +17,10 @@ An epoch record is the only unit of change:
                                 "dropped": true,                        what was published of it is gone
                                 "copied": true,                         the last chunk is among `chunks`
                                 "stopped": error}},
-     "unknown": {type: events}, "largest": transaction}                 where there are any, or a larger one than before
+     "unknown": {type: events}, "largest": transaction,                 where there are any, or a larger one than before
+     "term": {"number", "run"},                                         a runner takes the pipeline
+     "applied": {"shop.orders": {"chunks", "changes", "merge"}},        what the destination has by now, where that is more
+     "lineage": name}                                                   the destination begins a new count of epochs here
 
 by: the command that had it added or removed, None without one. A table that was removed is none of the pipeline's (`State.tables`),
 and is remembered (`State.removed`): as one that joins again, and as one that the spec's globs do not bring back.
@@ -36,6 +39,29 @@ from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
 
 Record = dict[str, Any]
+
+
+KNOWN_TERMS = 100
+"""Terms that the ledger remembers, the newest."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """By what a destination knows what is applied to it.
+
+    ledger: the ledger's identifier, which its tables carry.
+    lineage: of epochs; not empty where a ledger that was restored took the destination over, and counts from there.
+    floor: the last epoch that is none of the lineage's; the destination has, or never gets, all up to it.
+    """
+
+    ledger: str
+    lineage: str = ""
+    floor: int = -1
+
+    @property
+    def application(self) -> str:
+        """What the destination's transaction identifiers name."""
+        return f"{self.ledger}.{self.lineage}" if self.lineage else self.ledger
 
 
 @dataclass(frozen=True)
@@ -62,6 +88,8 @@ class TableState:
     since: Record | None = None
     by: str | None = None
     removed: Record | None = None
+    applied: Mapping[str, int] = field(default_factory=dict)
+    """By kind, the last epoch that the destination is known to have; it may have more."""
 
     @property
     def chunks(self) -> int:
@@ -104,6 +132,20 @@ class State:
     unknown: Mapping[str, int] = field(default_factory=dict)
     largest: Record | None = None
     removed: Mapping[str, TableState] = field(default_factory=dict)
+    terms: tuple[tuple[int, str], ...] = ()
+    """The newest terms, each a number and the run that took it; the last one is whose the pipeline is."""
+    lineage: str = ""
+    floor: int = -1
+
+    @property
+    def owner(self) -> Owner:
+        """By what the destination knows the ledger."""
+        return Owner(self.ledger, self.lineage, self.floor)
+
+    @property
+    def term(self) -> int:
+        """The number of the newest term; 0 before the first."""
+        return self.terms[-1][0] if self.terms else 0
 
     def known(self, name: str) -> TableState | None:
         """A table that is captured, or was; None for others."""
@@ -136,11 +178,22 @@ def apply(state: State | None, record: Record) -> State:
     if record.get("identity", state.identity) != state.identity:
         tables = {name: replace(table, since=None) for name, table in tables.items()}  # of the server before
     removed = dict(state.removed)
+    lineage, floor = state.lineage, state.floor
+    if "lineage" in record:
+        lineage, floor = record["lineage"], record["epoch"] - 1
+        tables, removed = ({name: replace(t, applied={}) for name, t in held.items()} for held in (tables, removed))
     for name, change in record["tables"].items():
         table = _apply_table(tables.get(name) or removed.get(name), change)
         here, there = (removed, tables) if table.removed else (tables, removed)
         here[name] = table
         there.pop(name, None)
+    for name, applied in record.get("applied", {}).items():
+        for held in (tables, removed):
+            if name in held:
+                held[name] = replace(held[name], applied={**held[name].applied, **applied})
+    terms = state.terms
+    if "term" in record:
+        terms = (*terms, (record["term"]["number"], record["term"]["run"]))[-KNOWN_TERMS:]
     return replace(
         state,
         epoch=record["epoch"],
@@ -151,6 +204,9 @@ def apply(state: State | None, record: Record) -> State:
         removed=removed,
         unknown=dict(Counter(state.unknown) + Counter(record.get("unknown", {}))),
         largest=record.get("largest", state.largest),
+        terms=terms,
+        lineage=lineage,
+        floor=floor,
     )
 
 
@@ -223,7 +279,7 @@ def _older() -> LedgerError:
 
 def state_to_dict(state: State) -> Record:
     """For a full state file."""
-    names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest")
+    names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor")
     own = {name: getattr(state, name) for name in names}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
 
@@ -244,6 +300,7 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
             "shape": t.shape,
             "by": t.by,
             "removed": t.removed,
+            "applied": dict(t.applied),
         }
         for name, t in tables.items()
     }
@@ -252,7 +309,8 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
 def state_from_dict(record: Record) -> State:
     """The inverse of `state_to_dict`."""
     tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
-    return State(**{**record, **tables})
+    terms = tuple((int(number), str(run)) for number, run in record.get("terms", ()))
+    return State(**{**record, **tables, "terms": terms})
 
 
 def _tables_from_dict(record: Record) -> dict[str, TableState]:

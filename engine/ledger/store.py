@@ -2,22 +2,28 @@
 
 An epoch file is written under another name, synced, and then linked to its own: the link is the commit. It appears
 whole or not at all, and only one of two runners can create it, whatever host they are on; the other stops with
-PipelineHeldError before it has published anything. Commit order (DESIGN 9): data files durable, epoch file created,
-sinks apply it, journal.
+PipelineHeldError before it has published anything. Commit order: data files durable, epoch file created, sinks apply it, journal.
+
+Terms. A runner begins with an epoch that holds nothing but its term (`take_term`). From then on a runner of an earlier term cannot
+commit: the next epoch that it knows of is taken. What it committed before that is part of the state which the new runner goes on
+from. So two runners never share a state, whatever became of the lock.
 """
 
 import json
 import os
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from engine.directory import write_atomically
+from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
-from engine.ledger.state import Record, State, apply, state_from_dict, state_to_dict
+from engine.ledger.state import Record, State, apply, following, state_from_dict, state_to_dict
 
 FULL_STATE_EVERY = 200
+_ATTEMPTS = 10
 _EPOCH = re.compile(r"^epoch-(\d{8,})\.json$")
 _STATE = re.compile(r"^state-(\d{8,})\.json$")
 
@@ -89,39 +95,56 @@ class Ledger:
     def commit(self, record: Record) -> State:
         """Make one more epoch part of the committed state. Raises PipelineHeldError when another runner has made it."""
         state = apply(self.state, record)
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folders(self._folder)
         path = self._folder / f"epoch-{record['epoch']:08d}.json"
         # Not by the pid: in two containers it may be the same, and a shared file would be written by both.
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
-        with temporary.open("x", encoding="utf-8") as file:
-            json.dump(record, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
         try:
+            with temporary.open("x", encoding="utf-8") as file:
+                json.dump(record, file, ensure_ascii=False)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(temporary, path)
         except FileExistsError:
             raise _held(state.epoch) from None
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         if max(self._numbers(_STATE), default=-1) >= state.epoch:
             # The name was free only because the epoch was pruned: a full state that holds it was there before.
             path.unlink()
             raise _held(state.epoch)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
         self.state = state
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
-            write_atomically(
-                self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
-            )
+            with suppress(OSError):  # the epoch is committed; a full disk leaves the shortcut to a later one
+                write_atomically(
+                    self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
+                )
         return state
 
-    def prune(self, applied: int) -> None:
-        """Delete the files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has."""
+    def take_term(self, run: str, number: int) -> None:
+        """Make the pipeline this run's, by an epoch that says so. Raises PipelineHeldError when others commit all the time."""
+        for _ in range(_ATTEMPTS):
+            assert self.state is not None
+            try:
+                self.commit(following(self.state, run, {}, term={"number": number, "run": run}))
+            except PipelineHeldError:  # the runner before has committed once more: that is part of the state
+                self.state = self._load()
+            else:
+                return
+        assert self.state is not None
+        raise _held(self.state.epoch)
+
+    def prune(self, applied: int, needed: Collection[int] = ()) -> None:
+        """Delete the files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has.
+
+        needed: epochs that are kept all the same.
+        """
         full = sorted(self._numbers(_STATE))
         if not full:
             return
         for number in self._numbers(_EPOCH):
-            if number <= min(full[-1], applied):
+            if number <= min(full[-1], applied) and number not in needed:
                 (self._folder / f"epoch-{number:08d}.json").unlink()
         for number in full[:-1]:
             (self._folder / f"state-{number:08d}.json").unlink()
@@ -133,11 +156,3 @@ def _held(epoch: int) -> PipelineHeldError:
         detail="This runner published nothing of that epoch; the other one goes on.",
         hint="Run one runner a pipeline. `status` shows where the other one is.",
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

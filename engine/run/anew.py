@@ -33,7 +33,7 @@ def in_new_shapes(spec: Spec, state: State, connection: Connection, names: Itera
 def _copied_again(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, Record]:
     def fits(before: Table, after: Table) -> None:
         if state.tables[before.full_name].begun:  # else it has no place in the destination yet
-            DeltaTables(spec.sink.path, state.ledger, before).check(before, after)
+            DeltaTables(spec.sink.path, state.owner, before).check(before, after)
 
     tables: dict[str, Record] = {}
     for name in names:

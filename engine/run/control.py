@@ -1,23 +1,22 @@
-"""What the outside world may ask of a runner, and what it sees of it: lock, signals, inbox, heartbeat.
+"""What the outside world may ask of a runner, and what it sees of it: signals, inbox, heartbeat.
 
 A thread of its own looks into the inbox and rewrites `runner.json`, so both go on while the coordinator waits for Spark.
 """
 
-import fcntl
 import json
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from engine import clock
 from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
-from engine.errors import PipelineHeldError, SpecError, TidemarkError
+from engine.errors import SpecError, TidemarkError
 from engine.events import Journal
 from engine.layout import folder_name
 from engine.ledger.state import State
@@ -40,22 +39,6 @@ def _came(command: Path) -> tuple[int, str]:
     with suppress(OSError):
         return command.stat().st_mtime_ns, command.name
     return 0, command.name
-
-
-@contextmanager
-def held(directory: Directory) -> Iterator[None]:
-    """Hold the pipeline's lock. Raises PipelineHeldError when another process on this machine has it."""
-    directory.root.mkdir(parents=True, exist_ok=True)
-    with directory.lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PipelineHeldError(
-                f"Another runner holds the pipeline in {directory.root}.",
-                detail="It goes on undisturbed; this one did nothing.",
-                hint="`status` shows it; `stop` ends it.",
-            ) from None
-        yield
 
 
 class Control:
@@ -87,6 +70,7 @@ class Control:
         self._open: list[tuple[str, str, float]] = []
         self._asked: list[Redump | Change] = []
         self._files: dict[str, Path] = {}  # of open commands that change the state
+        self._healing: set[str] = set()
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
     def start(self) -> None:
@@ -141,6 +125,31 @@ class Control:
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     command = json.loads(path.read_text(encoding="utf-8"))
                     found.update(command["arguments"]["tables"] if command["verb"] == ADD else ())
+        return found
+
+    def named(self) -> set[str]:
+        """The tables of which commands in the inbox, judged or not, want a whole redump or the removal."""
+        return {name for tables in self._wanted() for name in tables or ()}
+
+    def everything(self) -> bool:
+        """Whether a redump of everything is wanted."""
+        return any(not tables for tables in self._wanted())
+
+    def _wanted(self) -> Iterator[list[str]]:
+        for path in self._inbox():
+            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                command = json.loads(path.read_text(encoding="utf-8"))
+                arguments = command["arguments"]
+                part = any(arguments.get(name) for name in ("chunks", "range", "keys"))
+                if command["verb"] == REMOVE or (command["verb"] in ("redump", "resume") and not part):
+                    tables = arguments.get("tables") or []
+                    if tables or command["verb"] == "redump":
+                        yield [str(name) for name in tables]
+
+    def healing(self) -> set[str]:
+        """The tables that were resumed since the last call; those that a failed destination stopped are resnapshotted."""
+        with self._lock:
+            found, self._healing = self._healing, set()
         return found
 
     def carried_out(self, asked: Redump | Change, result: dict[str, Any]) -> None:
@@ -287,6 +296,7 @@ class Control:
         self.pace.settings = throttled(self._spec_throttle, controls.throttle)
         if told["verb"] == "resume":
             self.parking.ask(None if arguments.get("snapshot") else arguments["tables"])
+            self._healing.update(arguments.get("tables") or ())
         self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
         self._keep(path, "done", str(told["id"]))
 

@@ -43,6 +43,7 @@ from engine.run.carrying import carry_to
 from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
+from engine.run.delivery import Delivery
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
 from engine.run.joining import Joining
 from engine.run.monitor import Committed
@@ -106,6 +107,7 @@ class Coordinator:
         self._shown: dict[str, str] = {}
         self._shapes: dict[str, tuple[Table, Shape]] = {}
         self._failures = 0
+        self._delivery = Delivery(spec, ledger, publisher, control, journal)
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
             lambda: spec.snapshot.readers or session.slots,
@@ -304,13 +306,15 @@ class Coordinator:
         self._last_epoch = clock.monotonic_s()
         try:
             self._publisher.check()
+            for name, error in self._delivery.failed(self.state, self._tables).items():
+                self._stop_table(name, error)
             self._change_tables()
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()
                 raise went_back(self.position, position)  # never "nothing new"
             captured = {name: (table, self._plans[name]) for name, table in self._tables.items()}
-            asked = self._refreshes.begin(self.state.tables, captured)
+            asked = self._refreshes.begin(self.state.tables, captured) | self._delivery.healed(self.state)
             outdated = position.order > self.position.order
             if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
                 self._commit_epoch(position, asked)
@@ -318,11 +322,26 @@ class Coordinator:
         except TransientError as error:
             self._retry(error)
 
+    def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
+        """The chunks whose files are there; others are read again: something else than Tidemark has removed them."""
+        found = [f for f in frozen if self._delivery.there(self._folder(f.table), f.files)]
+        for finished in (f for f in frozen if f not in found):
+            self._frozen.remove(finished)
+            self._snapshot.lost(finished)
+        return found
+
+    def _changes(self, name: str) -> Path:
+        return changes_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
+
+    def _folder(self, name: str) -> Path:
+        """Where a table's chunks lie."""
+        return self._mirror(name) if self._tables[name].key else self._changes(name)
+
     def _change_tables(self) -> None:
         """Tables join and leave (`run.joining`)."""
         while tables := self._joining.next(self._connection, self.state):
             record = completed(self.state, following(self.state, self._journal.run, tables))
-            self._ledger.commit(record)
+            self._delivery.commit(record)
             for name, change in tables.items():
                 self._drop(name)
                 for known in (self._tables, self._plans, self._stopped):
@@ -366,7 +385,7 @@ class Coordinator:
         first = min([known, *(_high(f) for f in due)], key=lambda p: p.order)
         parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
-        frozen = [f for f in due if _high(f).order <= max(end.order, known.order)]
+        frozen = self._whole([f for f in due if _high(f).order <= max(end.order, known.order)])
         refreshed, read = self._read_log(parts, frozen, known, again)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
@@ -374,10 +393,11 @@ class Coordinator:
             reports, frozen = [], []
         # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
         frozen = [f for f in frozen if _high(f).order <= max(end.order, known.order)]
+        self._delivery.require(self._changes, [*reports, *refreshed])
         read_s = clock.monotonic_s() - began
         self._judge(alteration, asked, max([end, known], key=lambda p: p.order))
         record = self._record(known, end, frozen, reports, refreshed)
-        self._ledger.commit(record)
+        self._delivery.commit(record)
         self._refreshes.logged(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
@@ -478,9 +498,8 @@ class Coordinator:
 
     def _refresh(self, finished: Finished, known: Position, first_seq: int) -> Refresh:
         table = self._tables[finished.table]
-        folder = changes_folder(self._spec.sink.path, table.database, table.name)
         assert finished.refresh is not None
-        log = self._refreshes.log_of(finished.table)
+        log, folder = self._refreshes.log_of(finished.table), self._changes(table.full_name)
         return Refresh(self._carry(finished, known), finished.ghosts, log, folder, first_seq, finished.refresh)
 
     def _read_log(
@@ -529,8 +548,7 @@ class Coordinator:
         since = self.state.tables[name].since
         through = max(known.order, position_from_dict(since).order) if since else known.order
         progress = progress_of(coverage.pieces(), through, exact.get)
-        folder = changes_folder(self._spec.sink.path, table.database, table.name)
-        return Follow(table, plan.key(table), progress, folder, self._shape(table))
+        return Follow(table, plan.key(table), progress, self._changes(name), self._shape(table))
 
     def _record(
         self,

@@ -209,6 +209,11 @@ class Copying:
             self.waiting.extendleft(reversed(back))
             self.on("put back", [chunk.number for chunk in back if self.states[chunk.number] == "reading"])
 
+    def lost(self, number: int) -> None:
+        """The files of a finished chunk are gone before it was committed."""
+        self.on("lost", [number])
+        self.waiting.appendleft(Chunk(number, self.coverage.pending[number]))
+
     def read_one(self, report: Report) -> None:
         """A chunk was read: the pace."""
         self.on("finished", [report["chunk"]])

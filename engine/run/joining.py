@@ -33,7 +33,7 @@ from engine.run.members import Change, check_change, members_of
 from engine.run.publisher import Publisher
 from engine.run.shapes import as_read, shape_of, shape_record
 from engine.settings import Spec
-from engine.sink.delta import DeltaTables
+from engine.sink.delta import DeltaTables, Guard, unguarded
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe
 from engine.source.positions import current, position_from_dict
@@ -83,7 +83,7 @@ class Joining:
     def _dropped(self, state: State) -> Iterator[str]:
         for name in to_drop(state):
             if self._publisher.released(name) and not self._reading(name):
-                destination(self._spec, state, state.removed[name]).drop()
+                destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
                 yield name
 
     def _added(self, connection: Connection, state: State, change: Change) -> dict[str, Record]:
@@ -155,7 +155,7 @@ class Joining:
             kept.check(published_as(before, known.shape), published_as(table, shape))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
             return {"again": {**joins, "before": before.as_dict(), "before_shape": known.shape, "since": since}}, None
-        fresh = DeltaTables(self._spec.sink.path, state.ledger, published_as(table, shape))
+        fresh = DeltaTables(self._spec.sink.path, state.owner, published_as(table, shape), self._publisher.guard)
         fresh.check_free()
         return {"planned": joins, **finished(self._spec, position_from_dict(state.position))}, fresh
 
@@ -166,19 +166,20 @@ def to_drop(state: State) -> list[str]:
     return [name for name, fact in facts.items() if fact["drop"] and not fact["dropped"]]
 
 
-def drop_removed(spec: Spec, ledger: Ledger, run: str) -> None:
+def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded) -> None:
     """Delete what is still to be deleted, and commit that it is; while no reader and no publisher is at work."""
     state = ledger.state
     if state is None or not (names := to_drop(state)):
         return
     for name in names:
-        destination(spec, state, state.removed[name]).drop()
+        destination(spec, state, state.removed[name], guard).drop()
+    guard()
     ledger.commit(completed(state, following(state, run, {name: {"dropped": True} for name in names})))
 
 
-def destination(spec: Spec, state: State, table: TableState) -> DeltaTables:
+def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> DeltaTables:
     """Where a table is, or was, published."""
-    return DeltaTables(spec.sink.path, state.ledger, published_as(table_from_dict(table.table), table.shape))
+    return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.shape), guard)
 
 
 def _left(change: Change, state: State) -> list[str]:

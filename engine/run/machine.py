@@ -115,7 +115,7 @@ CHUNK = Machine(
         },
         "failed": {"assigned": "reading", "parked": "parked", "dropped": "dropped"},
         "parked": {"tried again": "waiting", "dropped": "dropped"},
-        "finished": {"committed": "published", "dropped": "dropped"},
+        "finished": {"committed": "published", "lost": "waiting", "dropped": "dropped"},
         "published": {},
         "dropped": {},
     },

@@ -2,11 +2,16 @@
 
 It holds nothing that matters: what it has not applied when it dies is in the ledger, and what it has applied is known by the
 destination's own transaction identifiers, so `recover` finds the difference.
+
+An error of one table's destination is that table's alone: the table fails here, the coordinator stops it (`failures`), and the
+others go on. The epochs that it lacks stay in the ledger. A resnapshot makes it whole: first the change log gets what it lacks, as
+far as the files are there, then the mirror gets a new copy.
 """
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,15 +20,18 @@ from engine.capture.carry import moving
 from engine.capture.files import DataFile
 from engine.capture.shape import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import SpecError, TableStoppedError, TidemarkError
+from engine.errors import DestinationError, PipelineHeldError, SpecError, TableStoppedError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
-from engine.sink.delta import Applied, DeltaTables
+from engine.sink.delta import KINDS, Applied, DeltaTables, Guard, Step, unguarded
 
 _QUEUE_EPOCHS = 64
 _SINK = "delta"
+_MERGE_ROWS = 4_000_000
+"""Changes that one merge takes, or a few more: its keys are held in memory."""
+_TRIES, _RETRY_S = 3, 0.5
 Part = tuple[int, Record]
 """An epoch's number and what its record says of one table."""
 
@@ -38,10 +46,14 @@ class _Held:
 
 @dataclass
 class _Target:
-    """One table's destination, with the change files that no merge has taken yet: (epoch, file).
+    """One table's destination.
 
-    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.carry`). applied: the
-    last epoch whose chunks, changes and merge it has. held: while the table is copied anew.
+    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.carry`).
+    applied: the last epoch whose chunks, changes and merge it has.
+    waiting: change files that no merge has taken yet, with their epochs.
+    held: while the table is resnapshotted.
+    error: why nothing more is written to it.
+    lacking: what was committed since.
     """
 
     delta: DeltaTables
@@ -49,21 +61,34 @@ class _Target:
     applied: dict[str, int]
     waiting: list[tuple[int, DataFile]] = field(default_factory=list)
     held: _Held | None = None
+    error: TidemarkError | None = None
+    lacking: list[Part] = field(default_factory=list)
+
+    @property
+    def needed(self) -> set[int]:
+        """Epochs that the ledger must keep for it."""
+        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
+        return epochs | ({self.held.epoch, *(epoch for epoch, _ in self.held.parts)} if self.held else set())
 
 
 class Publisher:
     """Applies epochs. `submit` hands one over; `finish` waits until all are applied and merged.
 
-    Errors of the thread are raised by the next call.
+    guard: asked before anything is written (`sink.fence`). Errors of the thread are raised by the next call.
     """
 
-    def __init__(self, root: Path, ledger: Ledger, journal: Journal, merge_interval_s: float) -> None:
+    def __init__(
+        self, root: Path, ledger: Ledger, journal: Journal, merge_interval_s: float, guard: Guard = unguarded
+    ) -> None:
         self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
+        self.guard = guard
         self._targets: dict[str, _Target] = {}
+        self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
         self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
-        self._applied = -1
+        self._applied = self._recorded = -1
+        self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         self._copied: dict[str, int] = {}
         self._last_merge = clock.monotonic_s()
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
@@ -79,12 +104,50 @@ class Publisher:
             # While it is copied anew, a mirror that it had no key for may not be there yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.shape)
-            self._open(shown, plan_from_dict(table.plan), state.ledger, expected)
+            self._open(shown, plan_from_dict(table.plan), expected)
         for table in state.removed.values():
             shown = published_as(table_from_dict(table.table), table.shape)
             kept = table.removed and not table.removed["drop"]
-            if kept and DeltaTables(self._root, state.ledger, shown).there:
-                self._open(shown, plan_from_dict(table.plan), state.ledger, expected=True)
+            with suppress(DestinationError):  # it is none of the pipeline's any more
+                if kept and self._tables(shown).there:
+                    self._open(shown, plan_from_dict(table.plan), expected=True)
+
+    def _tables(self, table: Table) -> DeltaTables:
+        return DeltaTables(self._root, self._state.owner, table, self.guard)
+
+    def failures(self) -> dict[str, TidemarkError]:
+        """The tables whose destination has failed since the last call, with the reasons."""
+        found, self._failures = self._failures, {}
+        return found
+
+    def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
+        known = error if isinstance(error, TableStoppedError) else _failed(name, error)
+        target = self._targets[name]
+        target.error, target.lacking = known, [*target.lacking, *lacking]
+        self._failures[name] = known
+
+    def _tried(self, action: Callable[[], None]) -> None:
+        """Carry something out; an error that may pass is tried again a few times."""
+        for attempt in range(_TRIES):
+            try:
+                action()
+            except TidemarkError:
+                raise
+            except Exception:
+                if attempt == _TRIES - 1:
+                    raise
+                clock.sleep(_RETRY_S * 2**attempt)
+            else:
+                return
+
+    @property
+    def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
+        """An epoch through which everything is applied and merged, and by table and kind the last epoch of its own."""
+        return self._facts
+
+    def recorded(self, through: int) -> None:
+        """The ledger holds the facts of then: epochs up to there may be forgotten."""
+        self._recorded = through
 
     def released(self, table: str) -> bool:
         """Whether nothing is written to a table's destination any more, as it was removed and all of it is applied."""
@@ -93,9 +156,10 @@ class Publisher:
     def check_columns(self, before: Table, after: Table) -> None:
         """Raises TableStoppedError when the destination cannot follow a table, as published before and after, to these columns."""
         if target := self._targets.get(before.full_name):
-            target.delta.check(before, after)
+            if target.error is None:
+                target.delta.check(before, after)
             return
-        delta, known = DeltaTables(self._root, self._state.ledger, after), self._state.tables.get(before.full_name)
+        delta, known = self._tables(after), self._state.tables.get(before.full_name)
         if known is not None and known.begun:  # it joined, or joined again, and its epoch is still to be applied
             if delta.there:
                 delta.check(before, after)
@@ -110,13 +174,30 @@ class Publisher:
         assert self._ledger.state is not None
         return self._ledger.state
 
-    def _open(self, table: Table, plan: Plan, ledger: str, expected: bool) -> None:
-        delta = DeltaTables(self._root, ledger, table)
-        delta.create(expected=expected)
-        self._targets[table.full_name] = _Target(
-            delta,
-            moving(table, plan.key(table)),
-            {kind: delta.applied(kind) for kind in ("chunks", "changes", "merge")},
+    def _open(self, table: Table, plan: Plan, expected: bool) -> None:
+        target = _Target(self._tables(table), moving(table, plan.key(table)), dict.fromkeys(KINDS, -1))
+        self._targets[table.full_name] = target
+        try:
+            for name in target.delta.repair():
+                self._repaired(table.full_name, name)
+            target.delta.create(expected=expected)
+            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
+        except PipelineHeldError:
+            raise
+        except Exception as error:
+            self._fail(table.full_name, error)  # whatever is wrong with it, the others go on
+            if isinstance(error, SpecError):
+                raise
+
+    def _repaired(self, table: str, name: str) -> None:
+        self._journal.write(
+            "error",
+            error="TornCommit",
+            message=f"{table}: the Delta commit {name} was empty or torn, as a power cut leaves it; it was set aside.",
+            detail="What it should have done is applied again from the ledger.",
+            hint="",
+            attempt=None,
+            retry_in_s=None,
         )
 
     def published(self) -> set[str]:
@@ -128,7 +209,13 @@ class Publisher:
             for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
         ]
         names = {file["name"] for files in lists for file in files}
-        return names.union(*(target.delta.file_names() for target in self._targets.values()))
+        well = [target for target in self._targets.values() if target.error is None]
+        return names.union(*(target.delta.file_names() for target in well))
+
+    @property
+    def failed(self) -> set[str]:
+        """The tables to whose destination nothing is written, as it has failed."""
+        return {name for name, target in self._targets.items() if target.error is not None}
 
     def has_copy(self, table: str) -> bool:
         """Whether the last chunk of a table's newest copy is in its mirror, and nothing of the copy before it."""
@@ -197,6 +284,8 @@ class Publisher:
 
     def check(self) -> None:
         """Raises the error that ended the thread, if one has."""
+        if isinstance(self._error, PipelineHeldError):
+            raise self._error
         if self._error is not None:
             raise TidemarkError(
                 f"Publishing to {self._root} failed: {self._error}",
@@ -224,7 +313,7 @@ class Publisher:
             self._error = error
 
     def _waiting(self) -> bool:
-        return any(target.waiting for target in self._targets.values())
+        return any(target.waiting and target.error is None for target in self._targets.values())
 
     def _more(self, record: Record | None) -> tuple[list[Record], bool]:
         """The epochs that wait, from this one on, and whether they are the last: a commit of many costs what one of one costs."""
@@ -261,84 +350,163 @@ class Publisher:
             yield some
 
     def _append_table(self, name: str, parts: list[Part]) -> None:
-        target = self._targets.get(name)
         epoch, last = parts[-1]
-        if target is None and "planned" in last and "stopped" not in last:
+        if name not in self._targets and "planned" in last and "stopped" not in last:
             joined = last["planned"]
             shown = published_as(table_from_dict(joined["table"]), joined.get("shape"))
-            self._open(shown, plan_from_dict(joined["plan"]), self._state.ledger, expected=False)
-            target = self._targets[name]
+            with suppress(SpecError):  # it has failed: somebody else has made a table there meanwhile
+                self._open(shown, plan_from_dict(joined["plan"]), expected=False)
+        target = self._targets.get(name)
         if target is None:
             assert not any(_files(parts)), f"{name} has files and no destination"
-        elif target.held is None:
-            self._publish(target, parts)
         else:
-            self._append_files(target, "changes", _files(parts)[1])
-            target.held.parts += parts
-            if "copied" in last:
-                self._complete(target, target.held, epoch)
-        if target is not None and any("stopped" in part for _, part in parts):
-            target.held = None  # its mirror stays as it is; another copy begins anew
+            self._apply(name, target, parts)
         if "removed" in last:
-            if target is not None and not last["removed"]["drop"]:
-                self._merge(target)
             self._targets.pop(name, None)
             self._leaving.discard(name)
         for switch in _switches(last):
             self._switch(name, epoch, switch, again="again" in last)
 
+    def _apply(self, name: str, target: _Target, parts: list[Part]) -> None:
+        """Bring the parts of some epochs to a table; its error is its own."""
+        if target.error is not None:
+            target.lacking += parts
+            return
+        try:
+            self._tried(lambda: self._apply_parts(target, parts))
+        except PipelineHeldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            self._fail(name, error, parts)
+        if any("stopped" in part for _, part in parts):
+            target.held = None  # its mirror stays as it is; another copy begins anew
+
+    def _apply_parts(self, target: _Target, parts: list[Part]) -> None:
+        epoch, last = parts[-1]
+        if target.held is None:
+            self._publish(target, parts)
+        else:
+            self._append_files(target, "changes", _files(parts)[1])
+            known = {epoch for epoch, _ in target.held.parts}
+            target.held.parts += [part for part in parts if part[0] not in known]
+            if "copied" in last:
+                self._complete(target, target.held, epoch)
+        if "removed" in last and not last["removed"]["drop"]:
+            self._merge(target)
+
     def _publish(self, target: _Target, parts: Sequence[Part]) -> None:
-        chunks, changes = _files(parts)
+        (epoch, last), (chunks, changes) = parts[-1], _files(parts)
         if target.moving and self._new(target, "chunks", chunks):
             self._merge(target)
+        if "copied" in last and target.delta.table.key:
+            self._complete_first(target, epoch, chunks, changes)
+            return
         self._append_files(target, "chunks", chunks)
         self._append_files(target, "changes", changes)
         if target.delta.table.key:
-            target.waiting += self._new(target, "merge", changes)
+            target.waiting += self._unmerged(target, changes)
+
+    def _unmerged(self, target: _Target, changes: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
+        """Those that the mirror does not have, and that do not wait for a merge already."""
+        known = {epoch for epoch, _ in target.waiting}
+        return [one for one in self._new(target, "merge", changes) if one[0] not in known]
+
+    def _complete_first(
+        self,
+        target: _Target,
+        epoch: int,
+        chunks: Sequence[tuple[int, DataFile]],
+        changes: Sequence[tuple[int, DataFile]],
+    ) -> None:
+        """The last chunk of the first copy: its commit merges all changes too, and the mirror is the source from there on."""
+        self._append_files(target, "changes", changes)
+        merged = [*target.waiting, *self._unmerged(target, changes)]
+        step = Step([file for _, file in self._new(target, "chunks", chunks)], [file for _, file in merged])
+        if epoch > min(target.applied["chunks"], target.applied["merge"]):
+            self._written(target.delta.apply("append", [step], chunks=epoch, merge=epoch))
+        target.applied |= {kind: max(epoch, target.applied[kind]) for kind in ("chunks", "merge")}
+        target.waiting = []
 
     def _append_files(self, target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> None:
         if new := self._new(target, kind, files):
-            self._told(target.delta.append(kind, new[-1][0], [file for _, file in new]))
+            self._written(target.delta.append(kind, new[-1][0], [file for _, file in new]))
             target.applied[kind] = new[-1][0]
 
     def _complete(self, target: _Target, held: _Held, epoch: int) -> None:
-        """The last chunk of a new copy is there: it takes the place of what the mirror holds."""
-        target.held = None
-        if target.moving:
-            # Chunks and changes must be applied in turn, so readers see the mirror grow for a moment.
-            self._replace(target, held.epoch, [])
-            for part in held.parts:
-                self._publish(target, [part])
-            return
-        chunks, changes = _files(held.parts)
-        self._replace(target, epoch, [file for _, file in chunks])
-        target.waiting += self._new(target, "merge", changes)
-
-    def _replace(self, target: _Target, epoch: int, files: Sequence[DataFile]) -> None:
+        """The last chunk of a new copy is there: one commit replaces what the mirror holds by it and all changes since."""
         if target.applied["chunks"] < epoch:
-            self._told(target.delta.replace(epoch, files))
-            target.applied["chunks"] = epoch
+            parts = [[part] for part in held.parts] if target.moving else [held.parts]
+            steps = []
+            for some in parts:
+                chunks, changes = _files(some)
+                steps.append(Step([file for _, file in chunks], [file for _, file in changes]))
+            self._written(target.delta.replace(epoch, steps, through=epoch))
+            target.applied["chunks"] = target.applied["merge"] = epoch
+        target.held, target.waiting = None, []
 
     def _switch(self, name: str, epoch: int, switch: Record, *, again: bool) -> None:
-        """From the next epoch on the table is another; `again`: it is copied anew."""
+        """From the next epoch on the table is another; `again`: it is resnapshotted, which heals a destination that has failed."""
         table = published_as(table_from_dict(switch["table"]), switch.get("shape"))
         plan = plan_from_dict(switch["plan"])
-        target = self._targets.get(name)
-        if target is None:  # it was refused, or removed, until now
-            self._open(table, plan, self._state.ledger, expected=False)
-            target = self._targets[name]
+        if name not in self._targets:  # it was refused, or removed, until now
+            self._open(table, plan, expected=False)
+        target = self._targets[name]
+        if target.error is not None and again:
+            self._heal(name, target)
+        target.moving = moving(table, plan.key(table))
+        if target.error is None:
+            try:
+                self._tried(lambda: self._switch_to(target, table, epoch, switch, again=again))
+            except PipelineHeldError:
+                raise
+            except Exception as error:  # noqa: BLE001 - see above
+                self._fail(name, error)
+        if again and not switch.get("since"):
+            target.held = _Held(epoch)
+        if target.error is not None:
+            target.delta.table = table
+
+    def _switch_to(self, target: _Target, table: Table, epoch: int, switch: Record, *, again: bool) -> None:
         if target.held is None:
             self._merge(target)
         target.delta.evolve(table)
         target.delta.create(expected=False)  # one that got a key gets a mirror
-        target.moving = moving(table, plan.key(table))
         if again and switch.get("since"):
-            target.held = None
-            self._replace(target, epoch, [])
-        elif again:
-            target.held = _Held(epoch)
-        elif target.held is None:
+            target.held, target.waiting = None, []
+            if target.applied["chunks"] < epoch:
+                self._written(target.delta.replace(epoch, [], since=epoch))
+                target.applied["chunks"] = target.applied["merge"] = epoch
+        elif not again and target.held is None:
             target.delta.widen_mirror()
+
+    def _heal(self, name: str, target: _Target) -> None:
+        """Before a resnapshot: make the destination writable, and give its change log what it lacks, where that is there."""
+        lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
+        try:
+            for file in target.delta.repair(accepting=True):
+                self._repaired(name, file)
+            target.delta.create(expected=False)
+            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
+        except PipelineHeldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            self._fail(name, error, lacking)
+            return
+        for part in lacking:
+            try:
+                self._append_files(target, "changes", _files([part])[1])
+            except PipelineHeldError:
+                raise
+            except Exception as error:  # noqa: BLE001 - its files are gone
+                self._has_gap(name, part[0], error if isinstance(error, TidemarkError) else _failed(name, error))
+
+    def _has_gap(self, name: str, epoch: int, error: TidemarkError) -> None:
+        said = {
+            **error.as_dict(),
+            "message": f"The change log of {name} lacks its changes of epoch {epoch}: {error.message}",
+            "detail": "The mirror is right again after the resnapshot; the change log has a gap there.",
+        }
+        self._journal.write("error", **said, attempt=None, retry_in_s=None)
 
     @staticmethod
     def _new(target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
@@ -346,22 +514,48 @@ class Publisher:
         return [(epoch, file) for epoch, file in files if epoch > target.applied[kind]]
 
     def _merge_all(self) -> None:
-        for target in self._targets.values():
-            self._merge(target)
+        for name, target in self._targets.items():
+            if target.error is None:
+                try:
+                    self._tried(lambda target=target: self._merge(target))  # type: ignore[misc]
+                except PipelineHeldError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - see above
+                    self._fail(name, error)
         self._last_merge = clock.monotonic_s()
-        # The files of a copy that is held are known by the records alone.
-        held = [target.held.epoch - 1 for target in self._targets.values() if target.held]
-        self._ledger.prune(min([self._applied, *held]))
+        self._facts = (self._applied, {name: dict(target.applied) for name, target in self._targets.items()})
+        self._prune()
+
+    def _prune(self) -> None:
+        """Have the ledger forget what the destination is recorded to have."""
+        needed = set[int]().union(*(target.needed for target in list(self._targets.values())))
+        self._ledger.prune(self._recorded, needed)
 
     def _merge(self, target: _Target) -> None:
-        if target.waiting:
-            through = target.waiting[-1][0]
-            self._told(target.delta.merge(through, [file for _, file in target.waiting]))
-            target.applied["merge"], target.waiting = through, []
+        while target.waiting:
+            rows, end = 0, len(target.waiting)
+            for n, (epoch, file) in enumerate(target.waiting):
+                if rows > _MERGE_ROWS and epoch != target.waiting[n - 1][0]:
+                    end = n
+                    break
+                rows += file.rows
+            taken = target.waiting[:end]
+            through = taken[-1][0]
+            self._written(target.delta.merge(through, [file for _, file in taken]))
+            target.applied["merge"], target.waiting = through, target.waiting[end:]
 
-    def _told(self, applied: Applied | None) -> None:
+    def _written(self, applied: Applied | None) -> None:
         if applied is not None:
             self._journal.write("sink.applied", sink=_SINK, **asdict(applied))
+
+
+def _failed(name: str, error: Exception) -> DestinationError:
+    return DestinationError(
+        f"Publishing {name} failed: {type(error).__name__}: {error}",
+        detail="What is published of it stays as it is; what was committed since is in the ledger. The other tables go on.",
+        hint=f"Look at its folder in the destination (space, rights, other writers). Then resnapshot it: "
+        f"python -m engine redump SPEC --table {name}",
+    )
 
 
 def _switches(change: Record) -> list[Record]:

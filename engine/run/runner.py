@@ -8,7 +8,7 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -34,13 +34,15 @@ from engine.plan.chunks import plan_from_dict
 from engine.run.alarm import Alarm
 from engine.run.anew import anew, in_new_shapes
 from engine.run.begin import check_source, check_tables, first_epoch
-from engine.run.control import Control, held
+from engine.run.control import Control
 from engine.run.coordinator import Coordinator, Source
 from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
 from engine.run.joining import drop_removed
+from engine.run.lock import held
 from engine.run.members import members_of, removed_tables
 from engine.run.monitor import Monitor
+from engine.run.possession import Possession
 from engine.run.publisher import Publisher
 from engine.run.shapes import as_read, check_asked, check_rules, reshaped
 from engine.run.tidy import delete_unpublished
@@ -59,10 +61,20 @@ _MOST_CHANGES = 10
 _CHANGE_S = 1.0
 
 
-def run_pipeline(spec: Spec, spec_file: Path, until: str | None, listener: Listener | None = None) -> None:
-    """Run the pipeline until `until` is reached, a stop is asked for, or an error ends it. Raises that error."""
+def run_pipeline(
+    spec: Spec,
+    spec_file: Path,
+    until: str | None,
+    listener: Listener | None = None,
+    *,
+    standby: Callable[[str], None] | None = None,
+) -> None:
+    """Run the pipeline until `until` is reached, a stop is asked for, or an error ends it. Raises that error.
+
+    standby: wait until no other runner has the pipeline; it is given, in words, why that is so.
+    """
     directory = directory_of(spec_file, spec.name)
-    with held(directory):
+    with held(directory, standby=standby is not None, said=standby):
         _link_spec(spec_file, directory)
         run = f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         journal = Journal(directory.journal(run), run)
@@ -94,6 +106,7 @@ class _Run:
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
         self._control = Control(directory, journal, spec.throttle, spec.name)
         self._alarm = Alarm(spec, directory, journal)
+        self._possession = Possession(spec.sink.path, journal.run)
 
     def whole(self) -> None:
         """Everything, with the end written to the journal whatever happens."""
@@ -144,11 +157,15 @@ class _Run:
             if exporter is not None:
                 exporter.state = lambda: ledger.state
             source = self._begin(ledger, endpoint, preflight)
-            drop_removed(self._spec, ledger, self._journal.run)  # what a runner that was killed may have left
-            state = _committed(ledger)
-            publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
+            drop_removed(
+                self._spec, ledger, self._journal.run, self._possession.guard
+            )  # what a runner that was killed may have left
+            state, guard = _committed(ledger), self._possession.guard
+            publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s, guard)
             publisher.open_tables(state)
-            delete_unpublished(publisher.published(), state, self._spec.sink.path, self._directory.ledger)
+            delete_unpublished(
+                publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger
+            )
             publisher.recover()
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
@@ -161,6 +178,7 @@ class _Run:
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
             self._last_changes(ledger)
+            self._possession.release()
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
@@ -229,7 +247,7 @@ class _Run:
 
     def _last_changes(self, ledger: Ledger) -> None:
         """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
-        drop_removed(self._spec, ledger, self._journal.run)
+        drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
         if (change := self._control.change()) is not None and change.done(_committed(ledger)):
             self._control.carried_out(change, {})
 
@@ -251,14 +269,24 @@ class _Run:
             if ledger.state is not None:
                 check_tables(self._spec, ledger.state, preflight.tables, self._control.to_add())
                 self._control.committed = partial(_committed, ledger)
+                if not self._possession.taken:
+                    at_fault = self._possession.take(
+                        ledger, self._control.named(), everything=self._control.everything()
+                    )
+                    if at_fault is not None:
+                        self._begin_lineage(ledger, connection, endpoint, preflight.server, at_fault)
+                        self._reshape(ledger, connection, preflight.tables)
+                        return source
                 try:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
                     self._begin_anew(ledger, connection, endpoint, preflight.server, error)
                 self._reshape(ledger, connection, preflight.tables)
+                self._resnapshot(ledger, connection, self._possession.at_fault)
                 return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
-            ledger.commit(begun.record)
+            ledger.commit({**begun.record, "term": self._possession.first_term(begun.record["ledger"])})
+            self._possession.take_first(ledger)
             self._control.committed = partial(_committed, ledger)
         finally:
             connection.close()
@@ -284,6 +312,37 @@ class _Run:
         self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, {})
+
+    def _begin_lineage(
+        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
+    ) -> None:
+        """The ledger is older than the destination, and a snapshot of everything is asked for: begin a new count of epochs.
+
+        next_seq: behind all that the change logs hold.
+        """
+        assert ledger.state is not None
+        record = anew(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
+        facts = {"lineage": self._journal.run, "next_seq": max(next_seq, ledger.state.next_seq)}
+        self._commit_copies(ledger, {**record, **facts}, "asked for, as the ledger was older than the destination")
+        self._control.look()
+        for redump in self._control.redumps():
+            if redump.whole and not redump.tables:
+                self._control.carried_out(redump, {})
+
+    def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
+        """Tables whose destination is at fault are copied again where that is asked for."""
+        assert ledger.state is not None
+        self._control.look()
+        asked = [redump for redump in self._control.redumps() if redump.whole]
+        wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
+        healed = sorted(wanted.intersection(names, ledger.state.tables))
+        if not healed:
+            return
+        record = in_new_shapes(self._spec, ledger.state, connection, healed, self._journal.run)
+        self._commit_copies(ledger, record, "asked for, as the destination was not what the ledger has published")
+        for redump in asked:
+            if redump.tables and set(healed).issuperset(redump.tables):
+                self._control.carried_out(redump, {})
 
     def _reshape(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Where the spec publishes something else than before, those tables are copied again if that was asked for.

@@ -97,6 +97,12 @@ class Snapshot:
             del self._tables[table]
         return copying.coverage.copied
 
+    def lost(self, finished: Finished) -> None:
+        """The files of a finished chunk are gone: it is read again."""
+        copying = self._tables.get(finished.table)
+        if copying is not None and not copying.dropped:
+            copying.lost(finished.report["chunk"])
+
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is cut; None for others."""
         copying = self._tables.get(table)

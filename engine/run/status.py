@@ -13,6 +13,7 @@ from engine import clock
 from engine.directory import Directory, read_alerts, read_parked, read_runner
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
+from engine.run.lock import standbys
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
@@ -43,6 +44,8 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": read_alerts(directory),
+        "term": state.term if state else None,
+        "standby": standbys(directory),
         "log": _log(directory, state, lag if live else {}),
         "tables": _tables(directory, state, runner if runner and runner["alive"] else {}),
     }

@@ -5,6 +5,7 @@ data file is complete before the ledger file of its epoch is created. Older ones
 destination's earlier versions may hold them.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 from engine.decode.schema import table_from_dict
@@ -14,13 +15,16 @@ from engine.ledger.state import State
 _PREFIXES = ("chunk-", "changes-")
 
 
-def delete_unpublished(published: set[str], state: State, root: Path, ledger: Path) -> int:
-    """Delete the files of all tables that are not among the `published` names; returns how many. No reader may be at work."""
+def delete_unpublished(published: set[str], state: State, failed: Collection[str], root: Path, ledger: Path) -> int:
+    """Delete the files of all tables that are not among the `published` names; returns how many. No reader may be at work.
+
+    failed: tables of which it is not known what the destination holds; they are left alone.
+    """
     committed = max((path.stat().st_mtime_ns for path in ledger.glob("epoch-*.json")), default=None)
     if committed is None:
         return 0
     deleted = 0
-    for table in (table_from_dict(t.table) for t in state.tables.values() if t.begun):
+    for table in (table_from_dict(t.table) for n, t in state.tables.items() if t.begun and n not in failed):
         for folder in (
             mirror_folder(root, table.database, table.name),
             changes_folder(root, table.database, table.name),

@@ -1,61 +1,58 @@
 """The Delta destination: `<path>/<database>/<table>`, the mirror, and `<table>__changes`, the change log.
 
-Readers have written the Parquet files in place; a commit adds them, so nothing is copied twice. Every commit carries a
-transaction identifier (one for chunks, one for changes, one for merges; the version is the epoch), written in the same Delta
-commit as the files. An epoch that is applied again finds its identifier there and does nothing: exactly once, whenever the
-runner was killed.
+Readers have written the Parquet files in place; a commit adds them, so nothing is copied twice. Every commit carries transaction
+identifiers, written in the same Delta commit as the files:
 
-Merges. Changes reach the mirror from time to time, those of the epochs since the last merge at once: the newest image of
-each key replaces or deletes the row. A merge that covers the epochs up to k comes after the chunks of all epochs up to
-k were added. Chunks that were added later than some of its epochs do it no harm: none of those epochs holds a change of
-theirs (the rule of emission). So the mirror after it is the source at the end of epoch k, for all finished chunks. Rows whose keys
-lie beyond all that the mirror holds, which is where applications insert, are appended: there is nothing to find first.
+    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. An epoch that is applied again finds
+                                   its identifier there and does nothing: exactly once, whenever the runner was killed
+    …-merged-seq                   the `_tm_seq` through which the change log is merged into the mirror
+    …-term                         the term of the runner that made the commit (`sink.fence`); a runner of an earlier term stops
+
+The identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
+
+Every version of a mirror whose copy is complete is the source between two transactions. For each of its changes is one commit
+(`sink.merging`), and takes it to the end of an epoch: the newest image of each key replaces or deletes the row. A merge that covers
+the epochs up to k comes after the chunks of all epochs up to k were added. Chunks that were added later than some of its epochs
+do it no harm: none of those epochs holds a change of theirs (the rule of emission).
 
 A table without identity has no mirror: its chunk is part of the log, as inserts.
 
-A table that is copied anew keeps its mirror as it was until the last chunk is there; one commit then replaces all of it
-(`replace`). Columns that the source drops stay in the destination, NULL in what is written from then on.
-
-The transaction identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
+A table that is resnapshotted keeps its mirror as it was until the last chunk is there; one commit then replaces all of it with the
+chunks and the changes since. Columns that the source drops stay in the destination, NULL in what is written from then on.
 """
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction
+from deltalake import DeltaTable
 
 from engine import clock
 from engine.capture.changes import log_schema
 from engine.capture.files import DataFile
-from engine.decode.schema import Table, arrow_schema, conformed
-from engine.errors import SpecError
+from engine.decode.schema import Table, arrow_schema
+from engine.errors import DestinationError, PipelineHeldError, SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
+from engine.ledger.state import Owner
 from engine.sink.dropping import drop
-from engine.sink.evolution import (
-    add_columns,
-    check_evolution,
-    mirror_schema,
-    prepared,
-    rewrite,
-    schema_of,
-    united,
-)
-from engine.sink.merging import beyond, key_ranges, largest_key, newest_per_key
+from engine.sink.evolution import check_evolution, lacks, mirror_schema, prepared, schema_of, united, widened
+from engine.sink.log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
+from engine.sink.merging import MirrorFiles
 
-# Measured: with the writer's own row groups of a million rows, merges into 10 M rows take more than 1 GiB. (A limit on the
-# merge's memory, `max_spill_size`, is no help: it doubles its time, and a small one makes it hang.)
-_MERGE_WRITER = WriterProperties(max_row_group_size=64 << 10, write_batch_size=8 << 10)
-_MERGE_BATCH = 64 << 10
 _ATTEMPTS, _RETRY_S = 6, 0.1
 _PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
+KINDS = ("chunks", "changes", "merge")
+SEQ = "merged-seq"
+TERM = "term"
+Guard = Callable[[], int]
+"""Returns the term of this runner; raises PipelineHeldError when another runner has taken a later one."""
+
+
+def unguarded() -> int:
+    """The guard of those who only read."""
+    return 0
 
 
 @dataclass(frozen=True)
@@ -70,40 +67,46 @@ class Applied:
     duration_s: float
 
 
-class DeltaTables:
-    """The two Delta tables of one captured table."""
+@dataclass(frozen=True)
+class Step:
+    """Files that a commit brings into a mirror: first the chunks, then the changes, each in the order of the epochs."""
 
-    def __init__(self, root: Path, ledger: str, table: Table) -> None:
-        self.table, self._ledger = table, ledger
+    chunks: Sequence[DataFile] = ()
+    changes: Sequence[DataFile] = ()
+
+
+class DeltaTables:
+    """The two Delta tables of one captured table.
+
+    owner: the ledger that they belong to. guard: asked before anything is written or deleted.
+    """
+
+    def __init__(self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded) -> None:
+        self.table, self._owner, self._guard = table, owner, guard
         self.mirror = mirror_folder(root, table.database, table.name)
         self.changes = changes_folder(root, table.database, table.name)
+        self._logs = {folder: DeltaLog(folder) for folder in (self.mirror, self.changes)}
 
     def create(self, *, expected: bool) -> None:
         """Create both where they do not exist.
 
         expected: the ledger has published rows to them. Raises SpecError when they exist and belong to another ledger,
-        or are expected and do not exist.
+        DestinationError when they are expected and do not exist, or cannot be read.
         """
         for folder, schema in self._folders():
-            if folder.is_symlink() or folder.parent.is_symlink():
-                raise SpecError(
-                    f"The destination {folder} is a link, which is how another table's folder is read.",
-                    detail="Two tables would be mixed; nothing was written.",
-                    hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
-                )
-            if not DeltaTable.is_deltatable(str(folder)):
+            _check_no_link(folder)
+            log = self._logs[folder]
+            if not log.there:
                 if expected:
-                    raise SpecError(
+                    raise DestinationError(
                         f"The destination {folder} is gone, but the ledger has published rows to it.",
                         detail="Going on would leave a table that lacks them; nothing was written.",
-                        hint="Restore the folder, or remove the pipeline's ledger folder to copy everything anew.",
+                        hint=f"Restore the folder, or resnapshot the table: python -m engine redump SPEC --table "
+                        f"{self.table.full_name}",
                     )
+                self._guard()
                 make_readable(folder)
-                nullable = pa.schema([field.with_nullable(True) for field in schema])
-                description = f"Tidemark ledger {self._ledger}"
-                DeltaTable.create(
-                    str(folder), nullable, mode="error", description=description, configuration=_PROPERTIES
-                )
+                create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
             elif not self._ours(folder):
                 raise SpecError(
                     f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
@@ -111,26 +114,55 @@ class DeltaTables:
                     hint="Choose another sink.path, or move that folder away.",
                 )
             elif folder == self.changes:
-                add_columns(DeltaTable(str(folder)), schema)  # those of an earlier version lack `_tm_refresh`
+                self._add_columns(log, schema)  # those of an earlier version lack columns
+
+    def repair(self, *, accepting: bool = False) -> list[str]:
+        """Set aside commits that a power cut tore; returns their names. Raises DestinationError when later ones rest on them.
+
+        accepting: a resnapshot follows, so what such a commit did is given up instead.
+        """
+        self._guard()
+        logs = [(folder, self._logs[folder]) for folder, _ in self._folders()]
+        return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
 
     def _ours(self, folder: Path) -> bool:
-        return self._ledger in (DeltaTable(str(folder)).metadata().description or "")
+        return self._owner.ledger in (self._load(folder).metadata().description or "")
+
+    @staticmethod
+    def folders(root: Path, table: Table) -> tuple[Path, Path]:
+        """Where chunks and changes of a table lie."""
+        changes = changes_folder(root, table.database, table.name)
+        return (mirror_folder(root, table.database, table.name) if table.key else changes), changes
+
+    def fault(self) -> str:
+        """Why the tables are not what this ledger has published to; empty where they are. Writes nothing.
+
+        What a power cut tore at the end of a log is none: the ledger has it (`repair`). Raises DestinationError.
+        """
+        for folder, _ in self._folders():
+            log = self._logs[folder]
+            if not log.there:
+                return f"{folder} is gone"
+            end, amid = log.torn()
+            if amid:
+                return f"the commit {amid[0].name} of {folder} is empty or torn, and later ones rest on it"
+            if not end and not self._ours(folder):
+                return f"{folder} belongs to another ledger"
+        return ""
 
     @property
     def there(self) -> bool:
         """Whether the tables exist and belong to the ledger: one of them alone is none of them."""
-        folders = [str(folder) for folder, _ in self._folders()]
-        return all(DeltaTable.is_deltatable(folder) and self._ours(Path(folder)) for folder in folders)
+        folders = [folder for folder, _ in self._folders()]
+        return all(self._logs[folder].there and self._ours(folder) for folder in folders)
 
     def check_free(self) -> None:
         """Raises SpecError when there is one already, whosever it is, so that a table cannot join.
 
         But for those that were created and never written to: a runner was killed before it committed that the table joins.
         """
-        for folder in (self.mirror, self.changes):
-            if DeltaTable.is_deltatable(str(folder)) and not (
-                self._ours(folder) and DeltaTable(str(folder)).version() == 0
-            ):
+        for folder, log in self._logs.items():
+            if log.there and not (self._ours(folder) and log.version == 0):
                 raise SpecError(
                     f"The destination {folder} exists already.",
                     detail="Its rows would be mixed with those of the table; nothing was written.",
@@ -144,9 +176,11 @@ class DeltaTables:
 
     def drop(self) -> None:
         """Delete both, as far as they are there and belong to the ledger; an attempt that was broken off is completed."""
-        for folder in (self.mirror, self.changes):
-            if not folder.exists() or (DeltaTable.is_deltatable(str(folder)) and self._ours(folder)):
+        self._guard()
+        for folder, log in self._logs.items():
+            if not folder.exists() or (log.there and self._ours(folder)):
                 drop(folder)
+                log.version = -1
 
     def _folders(self) -> list[tuple[Path, pa.Schema]]:
         """The folders of the tables that there are, with their schemas."""
@@ -158,163 +192,257 @@ class DeltaTables:
 
     def file_names(self) -> set[str]:
         """The names of the files that the tables consist of now."""
-        tables = (DeltaTable(str(folder)) for folder, _ in self._folders())
-        return {uri.rpartition("/")[2] for table in tables for uri in table.file_uris()}
+        return {file.name for folder, _ in self._folders() for file in files_of(self._load(folder), folder)}
 
     def applied(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
-        version = DeltaTable(str(self._folder(kind))).transaction_version(self._app(kind))
-        return -1 if version is None else int(version)
+        self._load(self._folder(kind))
+        return self._known(kind)
+
+    def _known(self, kind: str) -> int:
+        found = self._logs[self._folder(kind)].transactions.get(self._app(kind), -1)
+        return max(found, self._owner.floor)
+
+    def merged_seq(self) -> int:
+        """The `_tm_seq` through which the change log is merged into the mirror; -1 where that is not known."""
+        return self._load(self.mirror).transaction_version(self._app(SEQ)) or -1 if self.table.key else -1
+
+    def terms(self) -> set[int]:
+        """The terms of the runners that made the newest commits of both; empty where none is known."""
+        found = {self._load(folder).transaction_version(self._app(TERM)) for folder, _ in self._folders()}
+        return {int(term) for term in found if term is not None}
+
+    def largest_seq(self) -> int:
+        """The largest `_tm_seq` that the change log holds, by the statistics of its files; 0 for none."""
+        files = files_of(self._load(self.changes), self.changes)
+        return max((file.high.get("_tm_seq", 0) for file in files), default=0)
 
     def _app(self, kind: str) -> str:
-        return f"tidemark-{self._ledger}-{kind}"
+        # Terms count on over a change of the lineage: they tell runners apart, not epochs.
+        owner = self._owner.ledger if kind == TERM else self._owner.application
+        return f"tidemark-{owner}-{kind}"
+
+    def _load(self, folder: Path) -> DeltaTable:
+        return self._logs[folder].load(self._app(kind) for kind in (*KINDS, SEQ, TERM))
+
+    def seal(self) -> None:
+        """Mark both as this runner's: a commit that an earlier one has prepared is turned away from here on."""
+        for folder, _ in self._folders():
+            self._commit(folder, lambda: Actions("TERM", {}))
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> Applied | None:
         """Add the files of an epoch to the mirror ("chunks") or to the log ("changes"); None when they are there already."""
-        began = time.monotonic()
-        delta = DeltaTable(str(self._folder(kind)))
-        version = delta.transaction_version(self._app(kind))
-        if not files or (version is not None and version >= epoch):
+        began, folder = time.monotonic(), self._folder(kind)
+
+        def actions() -> Actions | None:
+            if not files or self._known(kind) >= epoch:
+                return None
+            return Actions("WRITE", {self._app(kind): epoch}, add=files)
+
+        if not self._commit(folder, actions):
             return None
-        delta.create_write_transaction(
-            [_add(file) for file in files],
-            mode="append",
-            schema=delta.schema().to_arrow(),
-            partition_by=[],
-            commit_properties=CommitProperties(app_transactions=[Transaction(self._app(kind), epoch)]),
-        )
         rows = sum(file.rows for file in files)
         return Applied(self.table.full_name, "append", epoch, rows, len(files), round(time.monotonic() - began, 6))
 
+    def merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
+        """Bring the changes in `files`, in their order, into the mirror; afterwards it is the source at the end of `epoch`.
+
+        None when the mirror has this epoch already: a runner that was overtaken must not turn it back.
+        """
+        return self.apply("merge", [Step(changes=files)], merge=epoch) if files else None
+
+    def replace(
+        self, epoch: int, steps: Sequence[Step], through: int | None = None, since: int | None = None
+    ) -> Applied | None:
+        """Put these files in the place of everything that the mirror holds; None when it has this epoch's chunks already.
+
+        through: the epoch whose changes are the last of the steps. since: what is merged from here on, when there is none.
+        """
+        return self.apply("replace", steps, chunks=epoch, merge=through if through is not None else since)
+
+    def apply(
+        self, kind: str, steps: Sequence[Step], *, chunks: int | None = None, merge: int | None = None
+    ) -> Applied | None:
+        """Bring chunks and changes, step by step, into the mirror, in one commit; None when it has them.
+
+        kind: "merge", "append" or, where everything that it holds goes first, "replace". chunks, merge: the epochs that the mirror
+        has afterwards.
+        """
+        began, prepared_files = time.monotonic(), list[MirrorFiles]()
+        count = 0
+
+        def actions() -> Actions | None:
+            nonlocal count
+            delta = self._load(self.mirror)
+            copies = chunks is not None and self._known("chunks") < chunks
+            merges = merge is not None and self._known("merge") < merge
+            if not copies and not merges:
+                return None
+            discard()
+            delta, schema = self._columns(delta, replaced=copies and kind == "replace")
+            files = MirrorFiles(self.mirror, schema, self.table, files_of(delta, self.mirror))
+            prepared_files.append(files)
+            count = _carry_out(
+                files, self._steps(steps), clear=copies and kind == "replace", copies=copies, merges=merges
+            )
+            changed = schema != schema_of(delta)
+            return Actions(
+                "MERGE" if kind == "merge" else "WRITE",
+                self._transactions(steps, chunks if copies else None, merge if merges else None),
+                files.added,
+                files.removed,
+                metadata_of(delta, schema) if changed else None,
+            )
+
+        def discard() -> None:
+            while prepared_files:
+                prepared_files.pop().discard()
+
+        try:
+            if not self._commit(self.mirror, actions):
+                return None
+        except BaseException:
+            discard()
+            raise
+        prepared_files[-1].drop_unused()
+        number = merge if chunks is None else chunks
+        assert number is not None
+        taken = sum(len(step.chunks) + len(step.changes) for step in steps)
+        return Applied(self.table.full_name, kind, number, count, taken, round(time.monotonic() - began, 6))
+
+    def _transactions(self, steps: Sequence[Step], chunks: int | None, merge: int | None) -> dict[str, int]:
+        found = {} if chunks is None else {self._app("chunks"): chunks}
+        if merge is not None:
+            found[self._app("merge")] = merge
+            if sequences := [file.high["_tm_seq"] for step in steps for file in step.changes if "_tm_seq" in file.high]:
+                found[self._app(SEQ)] = max(sequences)
+        return found
+
+    def _steps(self, steps: Sequence[Step]) -> list[tuple[Sequence[DataFile], list[Path]]]:
+        return [(step.chunks, [self.changes / file.name for file in step.changes]) for step in steps]
+
+    def _columns(self, delta: DeltaTable, *, replaced: bool) -> tuple[DeltaTable, pa.Schema]:
+        """The table and the columns that it has after a commit: wider ones come with a new copy alone."""
+        if not replaced:
+            return delta, schema_of(delta)
+        wanted = mirror_schema(self.table)
+        names = {name.casefold() for name in wanted.names}
+        delta = prepared(self._logs[self.mirror], delta, wanted)
+        kept = [field for field in schema_of(delta) if field.name.casefold() not in names]
+        return delta, pa.schema([*wanted, *kept])
+
+    def _commit(self, folder: Path, actions: Callable[[], Actions | None]) -> bool:
+        """Make a commit of what `actions` says; False when that is nothing.
+
+        Another writer's commit (a repair by hand, an OPTIMIZE) that came before is looked at, and the commit made anew.
+        """
+        log = self._logs[folder]
+        if log.version < 0:
+            self._load(folder)
+        for attempt in range(_ATTEMPTS + 1):
+            term = self._guard()
+            self._check_term(log, term)
+            found = actions()
+            if found is None:
+                return False
+            transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
+            try:
+                log.commit(Actions(found.operation, transactions, found.add, found.remove, found.metadata))
+            except StaleVersionError:
+                clock.sleep(_RETRY_S * 2**attempt)
+                self._load(folder)
+            else:
+                return True
+        raise DestinationError(
+            f"Another writer commits to {folder} all the time: {_ATTEMPTS} attempts came too late.",
+            detail="Nothing was written by them; what the table holds stays.",
+            hint="Find out who writes there; let only Tidemark write to its tables, and others seldom.",
+        )
+
+    def _check_term(self, log: DeltaLog, term: int) -> None:
+        theirs = log.transactions.get(self._app(TERM), 0)
+        if term and theirs > term:
+            raise PipelineHeldError(
+                f"A runner with term {theirs} has written to {log.folder}; this one has term {term}.",
+                detail="It has taken the pipeline over and goes on; this runner wrote nothing more.",
+                hint="Run one runner a pipeline. `status` shows where the other one is.",
+            )
+
     def check(self, before: Table, after: Table) -> None:
         """Raises TableStoppedError when the log, which has or will have the columns of `before`, cannot get those of `after`."""
-        held = united(schema_of(DeltaTable(str(self.changes))), log_schema(arrow_schema(before)))
+        if not self._logs[self.changes].there:
+            return  # it is made anew
+        held = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
         check_evolution(after.full_name, held, log_schema(arrow_schema(after)))
 
     def evolve(self, table: Table) -> None:
         """From here on the table has these columns: the log gets those that it lacks, and wider types."""
         self.table = table
-        log = DeltaTable(str(self.changes))
-        held = schema_of(log)
-        both = united(
-            held, log_schema(arrow_schema(table))
-        )  # never narrower: an epoch may be applied again after later ones
+        log = self._logs[self.changes]
+        wanted = log_schema(arrow_schema(table))
+        held = schema_of(self._load(self.changes))
+        both = united(held, wanted)  # never narrower: an epoch may be applied again after later ones
         if any(both.field(name).type != held.field(name).type for name in held.names):
-            rewrite(log, self.changes, both)
+            self._widen(log, both)
         else:
-            add_columns(log, both)
+            self._add_columns(log, both)
 
     def widen_mirror(self) -> None:
         """Give the mirror the table's columns that it lacks; their types are those that it has of the others."""
         if self.table.key:
-            add_columns(DeltaTable(str(self.mirror)), mirror_schema(self.table))
+            self._add_columns(self._logs[self.mirror], mirror_schema(self.table))
 
-    def replace(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
-        """Put these chunk files in the place of everything that the mirror holds; None when it has this epoch already.
+    def _add_columns(self, log: DeltaLog, wanted: pa.Schema) -> None:
+        """Give a Delta table the columns that it lacks; they are NULL in what it holds."""
 
-        The mirror is then what the chunks are, without the changes of the log since they were read. Raises TableStoppedError when
-        there is no mirror.
-        """
-        return _retried(lambda: self._replace(epoch, files))
+        def actions() -> Actions | None:
+            delta = self._load(log.folder)
+            if not lacks(delta, wanted):
+                return None
+            delta = prepared(log, delta, wanted)
+            held = schema_of(delta)
+            new = [field for field in wanted if field.name not in held.names]
+            return Actions("ADD COLUMN", {}, metadata=metadata_of(delta, pa.schema([*held, *new])))
 
-    def _replace(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
-        began = time.monotonic()
-        delta = DeltaTable(str(self.mirror))
-        if self.applied("chunks") >= epoch:
-            return None
-        wanted = mirror_schema(self.table)
-        names = {name.casefold() for name in wanted.names}
-        kept = [field for field in schema_of(delta) if field.name.casefold() not in names]
-        delta = prepared(delta, wanted)
-        delta.create_write_transaction(
-            [_add(file) for file in files],
-            mode="overwrite",
-            schema=pa.schema([*wanted, *kept]),
-            partition_by=[],
-            commit_properties=CommitProperties(app_transactions=[Transaction(self._app("chunks"), epoch)]),
+        self._commit(log.folder, actions)
+
+    def _widen(self, log: DeltaLog, schema: pa.Schema) -> None:
+        """Write a change log again with wider types."""
+
+        def actions() -> Actions:
+            delta = prepared(log, self._load(log.folder), schema)
+            before, bounded = files_of(delta, log.folder), (*self.table.key, "_tm_seq")
+            after = [new for file in before for new in widened(log.folder, file, schema, bounded)]
+            return Actions("WRITE", {}, after, before, metadata_of(delta, schema))
+
+        self._commit(log.folder, actions)
+
+
+def _carry_out(
+    files: MirrorFiles,
+    steps: Sequence[tuple[Sequence[DataFile], list[Path]]],
+    *,
+    clear: bool,
+    copies: bool,
+    merges: bool,
+) -> int:
+    """What the steps do to a mirror's files; returns rows that were added and keys that were merged."""
+    count = 0
+    if clear:
+        files.clear()
+    for chunks, changes in steps:
+        if copies:
+            files.add(chunks)
+            count += sum(file.rows for file in chunks)
+        if merges and changes:
+            count += files.merge(changes)
+    return count
+
+
+def _check_no_link(folder: Path) -> None:
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise SpecError(
+            f"The destination {folder} is a link, which is how another table's folder is read.",
+            detail="Two tables would be mixed; nothing was written.",
+            hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
         )
-        rows = sum(file.rows for file in files)
-        return Applied(self.table.full_name, "replace", epoch, rows, len(files), round(time.monotonic() - began, 6))
-
-    def merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
-        """Bring the changes in `files`, in their order, into the mirror; afterwards it is the source at the end of `epoch`.
-
-        More keys than memory should hold are merged in several commits, of which the last carries the identifier. When it is
-        missing all are merged again, which changes nothing: images are full, and the newest of a key comes last. None when the
-        mirror has this epoch already: a runner that was overtaken must not turn it back.
-        """
-        return _retried(lambda: self._merge(epoch, files))
-
-    def _merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
-        began = time.monotonic()
-        if self.applied("merge") >= epoch:
-            return None
-        paths = [self.changes / file.name for file in files]
-        keys, waiting = 0, None
-        for part in (p for limits in key_ranges(files, self.table) for p in newest_per_key(paths, self.table, limits)):
-            if waiting is not None:
-                self._merge_part(waiting, CommitProperties())
-            keys, waiting = keys + part.num_rows, part
-        if waiting is None:
-            return None
-        self._merge_part(waiting, CommitProperties(app_transactions=[Transaction(self._app("merge"), epoch)]))
-        return Applied(self.table.full_name, "merge", epoch, keys, len(paths), round(time.monotonic() - began, 6))
-
-    def _merge_part(self, newest: pa.Table, commit: CommitProperties) -> None:
-        pa.default_memory_pool().release_unused()  # what the reduction took and the merge, which has its own, could not use
-        delta = DeltaTable(str(self.mirror))
-        new, others = beyond(newest, self.table, largest_key(delta, self.table))
-        if new.num_rows:
-            alone = None if others.num_rows else commit
-            rows = conformed(new, schema_of(delta)).to_reader(_MERGE_BATCH)
-            write_deltalake(delta, rows, mode="append", writer_properties=_MERGE_WRITER, commit_properties=alone)
-            if alone is not None:
-                return
-            delta.update_incremental()
-        values = {_quoted("t", name): _quoted("s", name) for name in mirror_schema(self.table).names}
-        # Columns that the source has dropped are NULL from then on.
-        values |= {_quoted("t", f.name): "NULL" for f in schema_of(delta) if _quoted("t", f.name) not in values}
-        same_key = " AND ".join(f"{_quoted('t', key)} = {_quoted('s', key)}" for key in self.table.key)
-        (
-            delta.merge(
-                others,
-                same_key + _bounds(others, self.table),
-                source_alias="s",
-                target_alias="t",
-                writer_properties=_MERGE_WRITER,
-                commit_properties=commit,
-            )
-            .when_matched_delete(predicate="s._tm_gone")
-            .when_matched_update(updates=values, predicate="NOT s._tm_gone")
-            .when_not_matched_insert(updates=values, predicate="NOT s._tm_gone")
-            .execute()
-        )
-
-
-def _retried(commit: Callable[[], Applied | None]) -> Applied | None:
-    """A commit that another writer's (a repair by hand, an OPTIMIZE) came before is made again, by all that is there then."""
-    for attempt in range(_ATTEMPTS):
-        try:
-            return commit()
-        except CommitFailedError:
-            clock.sleep(_RETRY_S * 2**attempt)
-    return commit()
-
-
-def _quoted(alias: str, name: str) -> str:
-    return f'{alias}."' + name.replace('"', '""') + '"'
-
-
-def _bounds(newest: pa.Table, table: Table) -> str:
-    """A literal range of the key, by which the merge passes over files that cannot match."""
-    key = table.key[0]
-    if not pa.types.is_integer(newest[key].type):
-        return ""
-    ends = pc.min_max(newest[key]).as_py()
-    return f" AND {_quoted('t', key)} BETWEEN {ends['min']} AND {ends['max']}"
-
-
-def _add(file: DataFile) -> AddAction:
-    statistics: dict[str, Any] = {"numRecords": file.rows, "minValues": file.low, "maxValues": file.high}
-    statistics["nullCount"] = dict.fromkeys(file.low, 0)
-    return AddAction(file.name, file.bytes, {}, int(time.time() * 1000), True, json.dumps(statistics))

@@ -1,13 +1,16 @@
 """How a destination's columns follow the source's: added, widened, never dropped."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema, TableFeatures, write_deltalake
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, TableFeatures
 
+from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Table, conformed, image_schema
 from engine.errors import TableStoppedError
-from engine.lake.rows import rows_of
+from engine.sink.log import DeltaLog
 
 
 def mirror_schema(table: Table) -> pa.Schema:
@@ -66,27 +69,25 @@ def schema_of(delta: DeltaTable) -> pa.Schema:
     return pa.schema(delta.schema().to_arrow())
 
 
-def add_columns(delta: DeltaTable, wanted: pa.Schema) -> None:
-    """Give a Delta table the columns that it lacks; they are NULL in what it holds."""
-    missing = [field for field in wanted if field.name not in schema_of(delta).names]
-    if missing:
-        delta = prepared(delta, wanted)
-        delta.alter.add_columns(list(Schema.from_arrow(pa.schema(f.with_nullable(True) for f in missing)).fields))
+def lacks(delta: DeltaTable, wanted: pa.Schema) -> bool:
+    """Whether a Delta table lacks one of the columns."""
+    held = schema_of(delta)
+    return any(field.name not in held.names for field in wanted)
 
 
-def prepared(delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
+def prepared(log: DeltaLog, delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
     """The table, with the feature of Delta that a schema needs and a table that had no such column was made without."""
     needs = any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema)
     if needs and "timestampNtz" not in (delta.protocol().writer_features or ()):
         delta.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        delta.update_incremental()
+        log.sync()
+        return log.load()
     return delta
 
 
-def rewrite(delta: DeltaTable, folder: Path, schema: pa.Schema) -> None:
-    """Write the Delta table in a folder anew with wider types: not every reader of Delta widens what its files have."""
-    delta = prepared(delta, schema)
-    batches = rows_of(delta, folder).to_batches()
-    widened = (b for batch in batches for b in conformed(pa.Table.from_batches([batch]), schema).to_batches())
-    reader = pa.RecordBatchReader.from_batches(schema, widened)
-    write_deltalake(delta.table_uri, reader, mode="overwrite", schema_mode="overwrite")
+def widened(folder: Path, file: DataFile, schema: pa.Schema, bounded: Sequence[str]) -> list[DataFile]:
+    """A data file written again with wider types: not every reader of Delta widens what its files have."""
+    with pq.ParquetFile(folder / file.name) as held, FileWriter(folder, "changes", schema, bounded) as writer:
+        for batch in held.iter_batches():
+            writer.write(conformed(pa.Table.from_batches([batch]), schema))
+        return writer.close()

@@ -1,116 +1,279 @@
-"""What of a change log a merge needs: the newest image of each key, and which of those can be appended."""
+"""Copy on write: what a mirror's files become when changes are merged into them.
 
-import math
+`MirrorFiles` holds the files that a commit which is being prepared will leave. Chunks are added to it, and changes are merged into
+it, in any number of steps; one commit then takes the mirror from the version before to what is left. So no version ever shows a
+part of a step: neither half of an update that moves a row to another key, nor one of several ranges.
+
+A merge of change files, which come in the order of the log:
+
+1. the newest image of each key decides. Only the keys are held in memory, however wide the rows are;
+2. a file of the mirror is read by its key columns alone, if its statistics allow that it holds one of the keys, and is left alone
+   when it holds none. Else its other rows are written to a new file;
+3. newest images of rows that exist are written to new files, ordered by key. Small files that a merge touches end up with them, so
+   that merges do not leave ever more small files.
+
+What is done for one key does not depend on how often the mirror has a row of it: all of them go, one comes.
+"""
+
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
 
-from engine.capture.backfill import last_of_each
-from engine.capture.files import DataFile
+from engine.capture.backfill import among, last_of_each
+from engine.capture.files import DataFile, FileWriter
 from engine.decode.images import GONE
 from engine.decode.schema import Table, conformed
+from engine.errors import MissingFilesError
 from engine.sink.evolution import mirror_schema
 
-_MERGE_ROWS, _MERGE_BYTES = 64 << 10, 24 << 20
-_RANGE_ROWS = 1_000_000
-Limits = tuple[int, int] | None
+BATCH_ROWS = 64 << 10
+SMALL_BYTES = 8 << 20
+"""A touched file that is smaller is written together with others."""
+TARGET_BYTES = 64 << 20
+_FEWEST_ROWS, _MOST_ROWS = 10_000, 2_000_000
+_SORTED_ROWS = 500_000
+_WRITERS = min(os.cpu_count() or 1, 4)
+_ROW_BYTES = 100
+Mask = npt.NDArray[np.bool_]
 
 
-def key_ranges(files: Sequence[DataFile], table: Table) -> list[Limits]:
-    """Ranges of the key's first column that a giant set of changes is merged by, one after the other; None for all of it.
+@dataclass(frozen=True)
+class Newest:
+    """The newest image of each key in some change files.
 
-    In the order of their keys, ranges touch few files of the mirror each, or none; in the order of the log each part touches all of
-    them, and the merge's memory grows with the mirror (measured: 10 M new rows in random order took 1.2 GiB).
+    keys: the key columns, a row a key.
+    rows: for each file the numbers of the images that are rows of the source, ascending.
     """
-    rows, name = sum(file.rows for file in files), table.key[0]
-    if rows <= 2 * _RANGE_ROWS or any(name not in file.low for file in files):
-        return [None]
-    low, high = min(file.low[name] for file in files), max(file.high[name] for file in files)
-    step = max(-(-(high - low + 1) * _RANGE_ROWS // rows), 1)
-    return [(start, min(start + step - 1, high)) for start in range(low, high + 1, step)]
+
+    keys: pa.Table
+    rows: tuple[npt.NDArray[np.int64], ...]
+
+    @cached_property
+    def first(self) -> npt.NDArray[np.int64] | None:
+        """The values of the first key column in order; None unless it is an integer."""
+        column = self.keys.columns[0]
+        return np.sort(column.to_numpy()) if pa.types.is_integer(column.type) else None
+
+    def may_be_in(self, file: DataFile) -> bool:
+        """Whether the statistics of a file allow that it holds one of the keys."""
+        name = self.keys.column_names[0]
+        if not self.keys.num_rows or self.first is None or name not in file.low or name not in file.high:
+            return bool(self.keys.num_rows)
+        ends = np.searchsorted(self.first, file.low[name]), np.searchsorted(self.first, file.high[name], side="right")
+        return bool(ends[0] < ends[1])
 
 
-def newest_per_key(paths: Iterable[Path], table: Table, limits: Limits = None) -> Iterator[pa.Table]:
-    """The newest image of each key in `limits`: the mirror's columns and `_tm_gone`, whether it says that the row is gone.
+@dataclass
+class MirrorFiles:
+    """The files of a mirror as the commit that is being prepared will leave them.
 
-    Comes in several tables, to be applied in order, when they hold more than `_MERGE_BYTES`. Rows are reduced as soon as they
-    outnumber what is held, so that each is looked at a logarithmic number of times.
+    folder: where they lie.
+    schema: the mirror's columns, those included that the source has dropped.
+    table: what is published now.
+    before: the files of the version that the commit rests on.
     """
-    wanted = mirror_schema(table).append(pa.field("_tm_kind", pa.string()))
-    newest, more, rows = pa.table({}), [], 0
-    for path in paths:
-        for batch in _batches(pq.ParquetFile(path), table.key[0], wanted.names, limits):
-            more.append(conformed(batch, wanted))
-            rows += batch.num_rows
-            if rows > newest.num_rows:
-                newest, more, rows = _reduced([newest, *more], table.key), [], 0
-                if newest.nbytes > _MERGE_BYTES:
-                    yield _marked(newest)
-                    newest = pa.table({})
-    if newest.num_rows or more:
-        yield _marked(_reduced([newest, *more], table.key))
+
+    folder: Path
+    schema: pa.Schema
+    table: Table
+    before: Sequence[DataFile]
+    files: dict[str, DataFile] = field(init=False)
+    _written: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.files = {file.name: file for file in self.before}
+
+    def clear(self) -> None:
+        """Leave nothing of what the mirror holds."""
+        self.files = {}
+
+    def add(self, files: Sequence[DataFile]) -> None:
+        """Chunks, whose rows the mirror does not have."""
+        self.files.update({file.name: file for file in files})
+
+    @property
+    def added(self) -> list[DataFile]:
+        """What the commit adds."""
+        known = {file.name for file in self.before}
+        return [file for file in self.files.values() if file.name not in known]
+
+    @property
+    def removed(self) -> list[DataFile]:
+        """What the commit removes."""
+        return [file for file in self.before if file.name not in self.files]
+
+    def merge(self, paths: Sequence[Path]) -> int:
+        """Bring the changes of these files, in their order, into the mirror; returns how many keys they concern."""
+        newest = newest_images(paths, self.table)
+        touched = {name: mask for name, file in self.files.items() if (mask := self._mask(file, newest)) is not None}
+        small = [name for name in touched if self.files[name].bytes < SMALL_BYTES]
+        most = self._file_rows()
+        with ThreadPoolExecutor(_WRITERS) as pool:
+            large = [pool.submit(self._write, self._others(n, touched[n]), most) for n in touched if n not in small]
+            try:
+                rows = chain.from_iterable(self._others(name, touched[name]) for name in small)
+                written = self._write(self._ordered(chain(rows, self._images(paths, newest))), most)
+            finally:
+                parts = [job.result() for job in large]  # each has noted what it wrote, whatever fails
+        for name in touched:
+            del self.files[name]
+            self._forget(name)
+        self.add([*chain.from_iterable(parts), *written])
+        return int(newest.keys.num_rows)
+
+    def discard(self) -> None:
+        """The commit is not made: delete the files that were written for it."""
+        for name in list(self._written):
+            self._forget(name)
+
+    def drop_unused(self) -> None:
+        """The commit is made: delete files that were written on the way and are no part of it."""
+        for name in self._written - self.files.keys():
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        if name in self._written:
+            (self.folder / name).unlink(missing_ok=True)
+            self._written.discard(name)
+
+    def _mask(self, file: DataFile, newest: Newest) -> Mask | None:
+        """Which rows of a file have one of the keys; None when none has."""
+        if not newest.may_be_in(file):
+            return None
+        found = among(self._read(file.name, self.table.key), newest.keys)
+        return found if found.any() else None
+
+    def _read(self, name: str, columns: Sequence[str]) -> pa.Table:
+        """The key columns of a file, as they are compared."""
+        schema = mirror_schema(self.table)
+        wanted = pa.schema([schema.field(column) for column in columns])
+        with _opened(self.folder / name) as file:
+            return comparable(conformed(file.read(columns=list(columns)), wanted))
+
+    def _others(self, name: str, mask: Mask) -> Iterator[pa.Table]:
+        """The rows of a file that stay."""
+        begin = 0
+        with _opened(self.folder / name) as file:
+            for batch in file.iter_batches(BATCH_ROWS):
+                stays = ~mask[begin : begin + batch.num_rows]
+                begin += batch.num_rows
+                if stays.any():
+                    yield conformed(pa.Table.from_batches([batch]).filter(pa.array(stays)), self.schema)
+
+    def _images(self, paths: Sequence[Path], newest: Newest) -> Iterator[pa.Table]:
+        """The rows that the newest images say are there. Columns that the source has dropped are NULL in them."""
+        published = mirror_schema(self.table)
+        for path, chosen in zip(paths, newest.rows, strict=True):
+            begin = 0
+            with _opened(path) as file:
+                columns = [name for name in published.names if name in file.schema_arrow.names]
+                for batch in file.iter_batches(BATCH_ROWS, columns=columns) if len(chosen) else ():
+                    end = begin + batch.num_rows
+                    here = chosen[np.searchsorted(chosen, begin) : np.searchsorted(chosen, end)] - begin
+                    begin = end
+                    if len(here):
+                        rows = conformed(pa.Table.from_batches([batch]).take(pa.array(here)), published)
+                        yield conformed(rows, self.schema)
+
+    def _ordered(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """The rows in the order of their keys, a bounded number at a time."""
+        held, rows = list[pa.Table](), 0
+        for part in parts:
+            held.append(part)
+            rows += part.num_rows
+            if rows >= _SORTED_ROWS:
+                yield self._sorted(held)
+                held, rows = [], 0
+        if held:
+            yield self._sorted(held)
+
+    def _sorted(self, parts: Sequence[pa.Table]) -> pa.Table:
+        return pa.concat_tables(parts).sort_by([(name, "ascending") for name in self.table.key])
+
+    def _write(self, parts: Iterable[pa.Table], most: int) -> list[DataFile]:
+        """Write rows to files of at most so many."""
+        done, writer, rows = list[DataFile](), self._writer(), 0
+        try:
+            for part in parts:
+                for begin in range(0, part.num_rows, BATCH_ROWS):
+                    some = part.slice(begin, BATCH_ROWS)
+                    writer.write(some)
+                    rows += some.num_rows
+                    if rows >= most:
+                        done += self._closed(writer)
+                        writer, rows = self._writer(), 0
+            return done + self._closed(writer)
+        except BaseException:
+            writer.discard()
+            raise
+
+    def _closed(self, writer: FileWriter) -> list[DataFile]:
+        files = writer.close()
+        self._written.update(file.name for file in files)
+        return files
+
+    def _writer(self) -> FileWriter:
+        return FileWriter(self.folder, "merge", self.schema, (*self.table.key, "_tm_seq"))
+
+    def _file_rows(self) -> int:
+        """How many rows a file of `TARGET_BYTES` has, by those that are there."""
+        known = [file for file in self.files.values() if file.rows > 0]
+        rows, size = sum(file.rows for file in known), sum(file.bytes for file in known)
+        each = size / rows if rows > _FEWEST_ROWS else _ROW_BYTES
+        return int(min(max(TARGET_BYTES / each, _FEWEST_ROWS), _MOST_ROWS))
 
 
-def _batches(file: pq.ParquetFile, key: str, names: Sequence[str], limits: Limits) -> Iterator[pa.Table]:
-    """The rows of a change log's file in a range; it may be older than some of the columns."""
-    there = [name for name in names if name in file.schema_arrow.names]
-    groups = [n for n in range(file.num_row_groups) if limits is None or _touches(file, n, key, limits)]
-    if not groups:
-        return
-    for batch in file.iter_batches(_MERGE_ROWS, row_groups=groups, columns=there):
-        rows = pa.Table.from_batches([batch])
-        if limits is not None:
-            rows = rows.filter(pc.and_(pc.greater_equal(rows[key], limits[0]), pc.less_equal(rows[key], limits[1])))
-        if rows.num_rows:
-            yield rows
+def newest_images(paths: Sequence[Path], table: Table) -> Newest:
+    """The newest image of each key in change files, which come in the order of the log. Raises MissingFilesError."""
+    schema = mirror_schema(table)
+    wanted = pa.schema([*(schema.field(name) for name in table.key), pa.field("_tm_kind", pa.string())])
+    extra = [pa.field("\0file", pa.int64()), pa.field("\0row", pa.int64())]
+    held, waiting, rows = pa.schema([*wanted, *extra]).empty_table(), list[pa.Table](), 0
+    for number, path in enumerate(paths):
+        with _opened(path) as file:
+            part = conformed(file.read(columns=wanted.names), wanted)
+        where = np.full(part.num_rows, number), np.arange(part.num_rows)
+        waiting.append(part.append_column(extra[0], pa.array(where[0])).append_column(extra[1], pa.array(where[1])))
+        rows += part.num_rows
+        if rows > max(held.num_rows, BATCH_ROWS):
+            held, waiting, rows = _reduced([held, *waiting], table), [], 0
+    held = _reduced([held, *waiting], table)
+    exists = held.filter(pc.invert(pc.is_in(held["_tm_kind"], pa.array(GONE))))
+    files, numbers = exists["\0file"].to_numpy(), exists["\0row"].to_numpy()
+    chosen = tuple(np.sort(numbers[files == number]) for number in range(len(paths)))
+    return Newest(comparable(held.select(table.key)), chosen)
 
 
-def _touches(file: pq.ParquetFile, group: int, key: str, limits: tuple[int, int]) -> bool:
-    columns = map(file.metadata.row_group(group).column, range(file.metadata.num_columns))
-    told = next(column.statistics for column in columns if column.path_in_schema == key)
-    return told is None or not told.has_min_max or not (told.max < limits[0] or told.min > limits[1])
+def _reduced(parts: Sequence[pa.Table], table: Table) -> pa.Table:
+    rows = pa.concat_tables(parts)
+    return rows.take(pa.array(last_of_each(comparable(rows.select(table.key)))))
 
 
-def _marked(newest: pa.Table) -> pa.Table:
-    gone = pc.is_in(newest["_tm_kind"], pa.array(GONE))
-    return newest.drop_columns("_tm_kind").append_column("_tm_gone", gone)
-
-
-def _reduced(parts: list[pa.Table], key: Sequence[str]) -> pa.Table:
-    """The last row of each key in the parts, in their order."""
-    rows = pa.concat_tables(part for part in parts if part.num_rows)
-    keys = rows.select(key)
+def comparable(keys: pa.Table) -> pa.Table:
+    """Keys as they are compared: -0.0 is the same key as 0.0."""
     for n, column in enumerate(keys.columns):
         if pa.types.is_floating(column.type):
-            keys = keys.set_column(n, key[n], pc.add(column, 0.0))  # -0.0 is the same key as 0.0, for the merge too
-    return rows.take(pa.array(last_of_each(keys)))
+            keys = keys.set_column(n, keys.field(n), pc.add(column, 0.0))
+    return keys
 
 
-def largest_key(delta: DeltaTable, table: Table) -> float | None:
-    """The largest value of the key's first column that the mirror holds, by its files' statistics; None when they do not tell."""
-    name = table.key[0]
-    if not delta.file_uris():
-        return -math.inf if pa.types.is_integer(mirror_schema(table).field(name).type) else None
-    files = pa.table(delta.get_add_actions(flatten=True))
-    if f"max.{name}" not in files.column_names or not pa.types.is_integer(files[f"max.{name}"].type):
-        return None
-    ends = files[f"max.{name}"]
-    largest: int | None = None if ends.null_count else pc.max(ends).as_py()
-    return largest
-
-
-def beyond(newest: pa.Table, table: Table, largest: float | None) -> tuple[pa.Table, pa.Table]:
-    """The rows whose keys are larger than any that the mirror holds, which are new to it, and all others.
-
-    Those that are gone already are in neither. Applied again they are no longer beyond, so that doing it twice does no harm.
-    """
-    if largest is None:
-        return newest.slice(0, 0), newest
-    keys = newest[table.key[0]]
-    larger = pc.greater(keys, largest) if largest != -math.inf else pc.is_valid(keys)
-    new = newest.filter(pc.and_(larger, pc.invert(newest["_tm_gone"])))
-    return new.drop_columns("_tm_gone"), newest.filter(pc.invert(larger))
+def _opened(path: Path) -> pq.ParquetFile:
+    with suppress(FileNotFoundError):
+        return pq.ParquetFile(path)
+    raise MissingFilesError(
+        f"The data file {path} is gone.",
+        detail="It is part of the table, or was to be: a VACUUM, a cleaner or a restore may have removed it. What it held is not "
+        "known here; nothing was written.",
+        hint="Restore the file from a copy, or resnapshot the table: python -m engine redump SPEC --table …",
+    )

@@ -15,7 +15,7 @@ from engine.capture.files import FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
 from engine.errors import SpecError
 from engine.events import Journal
-from engine.ledger.state import Record
+from engine.ledger.state import Owner, Record
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
@@ -48,7 +48,7 @@ class World:
 
     def file(self, table: Table, kind: str, rows: Rows) -> list[Record]:
         schema = arrow_schema(table)
-        delta = DeltaTables(self._folder / "lake", "L", table)
+        delta = DeltaTables(self._folder / "lake", Owner("L"), table)
         if kind == "chunk":
             with FileWriter(delta.mirror, "chunk", schema, table.key) as writer:
                 writer.write(
@@ -275,7 +275,7 @@ def _killed(folder: Path) -> None:
 
 def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
     """Unless it is this ledger's own and nothing was ever written to it."""
-    mine, other = (DeltaTables(tmp_path, ledger, OLD) for ledger in ("L", "other"))
+    mine, other = (DeltaTables(tmp_path, Owner(ledger), OLD) for ledger in ("L", "other"))
     for _ in range(2):
         mine.check_free()
         mine.begin()

@@ -12,7 +12,8 @@ from deltalake import DeltaTable
 from engine.capture.changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
-from engine.errors import SpecError
+from engine.errors import DestinationError, SpecError
+from engine.ledger.state import Owner
 from engine.sink.delta import DeltaTables
 
 TABLE = Table(
@@ -47,7 +48,7 @@ def mirror(delta: DeltaTables) -> list[tuple[Any, ...]]:
 @pytest.fixture
 def delta(tmp_path: Path) -> DeltaTables:
     """Both tables, empty."""
-    tables = DeltaTables(tmp_path, "ledger-1", TABLE)
+    tables = DeltaTables(tmp_path, Owner("ledger-1"), TABLE)
     tables.create(expected=False)
     return tables
 
@@ -55,7 +56,7 @@ def delta(tmp_path: Path) -> DeltaTables:
 def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
     """The source holds one of them: the newest image decides, and keeps its sign."""
     table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
-    delta = DeltaTables(tmp_path, "l", table)
+    delta = DeltaTables(tmp_path, Owner("l"), table)
     delta.create(expected=False)
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 0.0, 1, 1), ("-U", 0.0, 1, 2), ("+U", -0.0, 1, 3)]
@@ -71,9 +72,9 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
 
 def test_a_link_is_never_taken_for_a_table(tmp_path: Path) -> None:
     """The plain name beside an encoded folder leads to another table's rows."""
-    DeltaTables(tmp_path, "l", Table("shop", "a%2Bb", TABLE.columns, TABLE.key)).create(expected=False)
+    DeltaTables(tmp_path, Owner("l"), Table("shop", "a%2Bb", TABLE.columns, TABLE.key)).create(expected=False)
     with pytest.raises(SpecError, match="is a link"):
-        DeltaTables(tmp_path, "l", Table("shop", "a+b", TABLE.columns, TABLE.key)).create(expected=False)
+        DeltaTables(tmp_path, Owner("l"), Table("shop", "a+b", TABLE.columns, TABLE.key)).create(expected=False)
 
 
 def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: DeltaTables) -> None:
@@ -115,7 +116,7 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
 def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
     """Its one chunk is part of the log, as inserts; each kind of commit is still applied once."""
     table = Table("shop", "log", (Column("v", "int"),), ())
-    delta = DeltaTables(tmp_path, "l", table)
+    delta = DeltaTables(tmp_path, Owner("l"), table)
     delta.create(expected=False)
     assert not delta.mirror.exists()
     assert DeltaTable.is_deltatable(str(delta.changes))
@@ -134,8 +135,8 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
     assert sorted(rows["_tm_seq"].to_pylist()) == [-5, -4, 7, 8]
     assert delta.file_names() == {file.name for files in parts for file in files}
     delta.create(expected=True)
-    with pytest.raises(SpecError, match="log__changes is gone"):
-        DeltaTables(tmp_path / "elsewhere", "l", table).create(expected=True)
+    with pytest.raises(DestinationError, match="log__changes is gone"):
+        DeltaTables(tmp_path / "elsewhere", Owner("l"), table).create(expected=True)
 
 
 def test_creating_twice_is_creating_once(delta: DeltaTables) -> None:
@@ -148,9 +149,9 @@ def test_creating_twice_is_creating_once(delta: DeltaTables) -> None:
 def test_a_destination_of_another_ledger_is_refused(delta: DeltaTables, tmp_path: Path) -> None:
     """Nothing is mixed; and one that is gone is not quietly begun anew."""
     with pytest.raises(SpecError, match="does not belong"):
-        DeltaTables(tmp_path, "ledger-2", TABLE).create(expected=False)
-    with pytest.raises(SpecError, match="is gone"):
-        DeltaTables(tmp_path / "elsewhere", "ledger-1", TABLE).create(expected=True)
+        DeltaTables(tmp_path, Owner("ledger-2"), TABLE).create(expected=False)
+    with pytest.raises(DestinationError, match="is gone"):
+        DeltaTables(tmp_path / "elsewhere", Owner("ledger-1"), TABLE).create(expected=True)
 
 
 def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -> None:
@@ -162,47 +163,72 @@ def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -
     assert delta.applied("merge") == 12
 
 
-@pytest.mark.parametrize("range_rows", [1_000_000, 4, 1])
-def test_a_merge_in_parts_is_a_merge(delta: DeltaTables, monkeypatch: pytest.MonkeyPatch, range_rows: int) -> None:
-    """More keys than memory should hold, in ranges or not: several commits, the last one identified, the same mirror."""
-    monkeypatch.setattr("engine.sink.merging._RANGE_ROWS", range_rows)
-    monkeypatch.setattr("engine.sink.merging._MERGE_BYTES", 1)
-    monkeypatch.setattr("engine.sink.merging._MERGE_ROWS", 3)
-    changes: list[Change] = [("+I", n, n, n, n) for n in range(10)]
+@pytest.mark.parametrize(("batch", "sorted_rows", "small"), [(64 << 10, 500_000, 8 << 20), (3, 4, 8 << 20), (2, 1, 0)])
+def test_a_merge_of_any_size_is_one_version(
+    delta: DeltaTables, monkeypatch: pytest.MonkeyPatch, batch: int, sorted_rows: int, small: int
+) -> None:
+    """However many batches, files and steps it takes: readers see the mirror before it or after it."""
+    monkeypatch.setattr("engine.sink.merging.BATCH_ROWS", batch)
+    monkeypatch.setattr("engine.sink.merging._SORTED_ROWS", sorted_rows)
+    monkeypatch.setattr("engine.sink.merging.SMALL_BYTES", small)
+    delta.append("chunks", 1, chunk_file(delta, [(n, n, 0) for n in range(3)]))
+    delta.append("chunks", 2, chunk_file(delta, [(n, n, 0) for n in range(20, 23)]))
+    changes: list[Change] = [("+I", n, n, n, n) for n in range(3, 10)]
     changes += [
         (kind, n, n, n + (kind == "+U"), 10 + 2 * n + (kind == "+U")) for n in range(5) for kind in ("-U", "+U")
     ]
-    changes += [("-D", 9, 9, 9, 99)]
+    changes += [("-D", 9, 9, 9, 99), ("-U", 21, 21, 0, 100), ("+U", 30, 30, 0, 101)]
     before = DeltaTable(str(delta.mirror)).version()
     assert delta.merge(3, change_file(delta, changes)) is not None
-    assert DeltaTable(str(delta.mirror)).version() > before + 1
-    assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + [(n, n, n) for n in range(5, 9)]
+    assert DeltaTable(str(delta.mirror)).version() == before + 1
+    kept = [(n, n, n) for n in range(5, 9)] + [(20, 20, 0), (22, 22, 0), (30, 30, 0)]
+    assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + kept
     assert delta.applied("merge") == 3
+    assert delta.merged_seq() == 101
+    names = {path.name for path in delta.mirror.glob("merge-*.parquet")}
+    assert names <= delta.file_names(), "a file that no version has was left"
 
 
-def test_keys_beyond_the_mirror_are_appended(delta: DeltaTables) -> None:
-    """New rows cost no search; the same changes merged again, as after a kill, are no second rows."""
-    delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (5, 1, 50)]))
-    changes = [("-U", 5, 1, 50, 1), ("+U", 5, 1, 51, 2), ("+I", 6, 1, 60, 3), ("+I", 9, 1, 90, 4), ("-D", 9, 1, 90, 5)]
-    files = change_file(delta, changes)
-    before = DeltaTable(str(delta.mirror)).version()
-    for epoch in (2, 3):
-        delta.append("changes", epoch, files)
-        delta.merge(epoch, files)
-        assert mirror(delta) == [(1, 1, 10), (5, 1, 51), (6, 1, 60)]
-    operations = [entry["operation"] for entry in DeltaTable(str(delta.mirror)).history()]
-    assert operations[: -before - 1] == ["MERGE", "MERGE", "WRITE"]
-    last = change_file(delta, [("+I", 7, 1, 70, 6), ("+I", 8, 1, 80, 7)])
-    delta.merge(4, last)
-    assert mirror(delta)[-2:] == [(7, 1, 70), (8, 1, 80)]
-    assert delta.applied("merge") == 4
-    assert DeltaTable(str(delta.mirror)).history(1)[0]["operation"] == "WRITE"
+def test_files_without_a_changed_key_stay(delta: DeltaTables) -> None:
+    """Though their statistics allow that they hold one; and what merges leave does not become ever more small files."""
+    delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (9, 1, 90)]))
+    delta.append("chunks", 1, [])
+    kept = delta.file_names()
+    for n in range(5):
+        delta.merge(2 + n, change_file(delta, [("-U", 5, 1, n, 2 * n), ("+U", 5, 1, n + 1, 2 * n + 1)]))
+    assert kept <= delta.file_names()
+    assert len(delta.file_names()) == 2
+    assert mirror(delta) == [(1, 1, 10), (5, 1, 5), (9, 1, 90)]
+
+
+def test_a_row_that_comes_and_goes_beyond_the_end_is_merged(delta: DeltaTables) -> None:
+    """Every newest image is a deletion of a key that the mirror does not hold: the identifier alone is committed."""
+    delta.append("chunks", 1, chunk_file(delta, [(n, 1, 0) for n in range(100)]))
+    files = change_file(delta, [("+I", 101, 1, 0, 1), ("-D", 101, 1, 0, 2)])
+    assert delta.merge(2, files) is not None
+    assert delta.applied("merge") == 2
+    assert len(mirror(delta)) == 100
+    assert delta.merge(2, files) is None
+
+
+def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaTables) -> None:
+    """Whatever damaged the mirror: all rows of the key go, one comes."""
+    delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (2, 1, 20)]))
+    delta.append("chunks", 2, chunk_file(delta, [(1, 1, 11)]))
+    delta.merge(3, change_file(delta, [("-U", 1, 1, 10, 1), ("+U", 1, 1, 12, 2)]))
+    assert mirror(delta) == [(1, 1, 12), (2, 1, 20)]
+
+
+def test_an_empty_mirror_takes_deletions(delta: DeltaTables) -> None:
+    """There is nothing to find, and nothing to add."""
+    assert delta.merge(1, change_file(delta, [("+I", 1, 1, 1, 1), ("-D", 1, 1, 1, 2)])) is not None
+    assert (mirror(delta), delta.applied("merge")) == ([], 1)
 
 
 def test_an_empty_mirror_takes_every_key(tmp_path: Path) -> None:
     """Also those that no floating-point number is."""
     table = Table("shop", "t", (Column("k", "bigint"), Column("v", "int")), ("k",))
-    delta = DeltaTables(tmp_path, "l", table)
+    delta = DeltaTables(tmp_path, Owner("l"), table)
     delta.create(expected=False)
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 2**62 + 1, 1, 1), ("+I", -(2**63), 2, 2), ("-D", 2**62 + 1, 1, 3), ("+I", 2**53 + 1, 3, 4)]

@@ -1,0 +1,93 @@
+"""Between coordinator and publisher: what is committed for the destination, what it has by now, and what becomes of its failures.
+
+A table whose destination fails is stopped with the reason; where only data files are missing it is resnapshotted instead, and so is
+a stopped one when its table is resumed. Before an epoch names a data file, the file is looked at.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from engine.capture.files import DataFile
+from engine.capture.tasks import Report
+from engine.decode.schema import Table
+from engine.errors import DestinationError, MissingFilesError, TidemarkError, TransientError
+from engine.events import Journal
+from engine.ledger.state import Record, State
+from engine.ledger.store import Ledger
+from engine.run.control import Control
+from engine.run.publisher import Publisher
+from engine.settings import Spec
+from engine.sink.log import check_files
+
+_MOST_HEALED = 3
+"""So often is a table resnapshotted in one run because files of it were gone."""
+_CURABLE = (DestinationError.__name__, MissingFilesError.__name__)
+
+
+class Delivery:
+    """One coordinator's dealings with the destination."""
+
+    def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
+        self._heals = spec.source.copies and spec.source.schema_changes == "copy"
+        self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
+        self._missing, self._healing = Counter[str](), set[str]()
+
+    def commit(self, record: Record) -> None:
+        """Make an epoch part of the committed state, with what the destination has by now.
+
+        Raises PipelineHeldError when another runner has taken the pipeline.
+        """
+        self._publisher.guard()
+        through, facts = self._publisher.facts
+        state = self._ledger.state
+        assert state is not None
+        applied = {n: new for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)}
+        self._ledger.commit({**record, "applied": applied} if applied else record)
+        self._publisher.recorded(through)
+
+    def failed(self, state: State, tables: Mapping[str, Table]) -> dict[str, TidemarkError]:
+        """The tables that stop, as their destination has failed, and why."""
+        stopped = {}
+        for name, error in self._publisher.failures().items():
+            known = state.tables.get(name)
+            if known is None or known.stopped:
+                continue
+            heals = self._heals and tables[name].key and self._missing[name] < _MOST_HEALED
+            if isinstance(error, MissingFilesError) and heals:
+                self._missing[name] += 1
+                self._journal.write("error", **error.as_dict(), attempt=self._missing[name], retry_in_s=0.0)
+                self._healing.add(name)
+            else:
+                stopped[name] = error
+        return stopped
+
+    def healed(self, state: State) -> set[str]:
+        """The tables that are resnapshotted now, as their destination had failed."""
+        for name in self._control.healing():
+            known = state.tables.get(name)
+            if known is not None and known.stopped and known.stopped["error"] in _CURABLE:
+                self._healing.add(name)
+        found, self._healing = self._healing & state.tables.keys(), set()
+        return found
+
+    def there(self, folder: Path, files: Sequence[DataFile]) -> bool:
+        """Whether the files of a chunk are there, as they were written; says so when they are not."""
+        try:
+            check_files(folder, files)
+        except MissingFilesError as error:
+            again = "The chunk was not committed; it is read again."
+            self._journal.write("error", **{**error.as_dict(), "detail": again}, attempt=1, retry_in_s=0.0)
+            return False
+        return True
+
+    def require(self, folder: Callable[[str], Path], reports: Sequence[Report]) -> None:
+        """Raises TransientError when files of the change log are gone that were just written: the log is then read again."""
+        parts = [(name, log["files"]) for report in reports for name, log in report.get("tables", {}).items()]
+        parts += [(report["table"], report["files"]) for report in reports if "refresh" in report]
+        try:
+            for name, files in parts:
+                check_files(folder(name), [DataFile(**file) for file in files])
+        except MissingFilesError as error:
+            again = "Nothing of this epoch was committed."
+            raise TransientError(error.message, detail=again, hint="The log is read again.") from error

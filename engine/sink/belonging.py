@@ -1,0 +1,147 @@
+"""Whether a ledger and a destination belong together: what each knows of the other is compared before anything is written.
+
+The ledger counts epochs, and remembers of each table what the destination is known to have. The destination has the numbers of the
+last epochs that it got, in the transaction identifiers of its tables, and the terms of the runners that wrote there (`sink.fence`).
+Copies of either may be restored, and then
+
+    the ledger is older       the destination has epochs that the ledger does not know, or was written by a runner that it does not
+                              know. New epochs would get numbers that the destination has, and be taken for applied
+    the destination is older  it lacks epochs that the ledger knows to be applied. If the ledger still has them, and their files are
+                              there, they are applied again; else they would never be
+    it is gone or damaged     a table's folder is not there, is another ledger's, or cannot be read
+
+The verdict ends the run with exit code 7 and names what to do. A table whose redump or removal is asked for is no reason for one.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.capture.files import DataFile
+from engine.capture.shape import published_as
+from engine.decode.schema import table_from_dict
+from engine.errors import DestinationError, MismatchError, MissingFilesError
+from engine.ledger.state import Record, State, TableState
+from engine.sink.delta import KINDS, DeltaTables
+from engine.sink.fence import Term, known_term
+from engine.sink.log import check_files
+
+_NAMED = 5
+_ALL = "python -m engine redump SPEC --all, then run"
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the destination of one table is found to be.
+
+    applied: by kind, the last epoch that it has.
+    terms: of the runners that made its newest commits.
+    fault: why it cannot be what the ledger has published; empty where it can.
+    """
+
+    applied: Mapping[str, int] = field(default_factory=dict)
+    terms: frozenset[int] = frozenset()
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """ledger_older: why the ledger cannot go on with the destination; empty where it can. tables: those at fault, and why."""
+
+    ledger_older: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
+
+    def require(self, asked: Collection[str], *, everything: bool) -> None:
+        """Raises MismatchError. asked: tables whose resnapshot or removal is asked for; everything: all of them."""
+        if self.ledger_older and not everything:
+            raise MismatchError(
+                f"The pipeline's ledger is older than its destination: {self.ledger_older}.",
+                detail="The pipeline's folder was restored from an older copy, or it is a copy whose original went on. Going on "
+                "would give new changes the numbers of old ones, and lose them. Nothing was written.",
+                hint="Either put the newest folder of the pipeline back (nothing is lost), or restore ledger and destination "
+                f"together from one backup (python -m engine restore), or snapshot everything again: {_ALL} (the mirrors are "
+                "right then; the change logs lack what happened between the old and the new start).",
+            )
+        left = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
+        if left:
+            named = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:_NAMED])
+            more = f"; and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+            tables = " ".join(f"--table {name}" for name in left)
+            raise MismatchError(
+                f"The destination is not what the ledger has published, for {len(left)} tables: {named}{more}.",
+                detail="It was restored from an older copy, replaced or damaged. What is missing would never be applied again. "
+                "Nothing was written.",
+                hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables again: "
+                f"python -m engine redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a gap), or "
+                f"give them up: python -m engine remove-table SPEC {tables}",
+            )
+
+
+def look_at(root: Path, state: State) -> dict[str, Look]:
+    """What is found of every table that the ledger has published rows of. Reads; writes nothing."""
+    return {name: _look(root, state, table) for name, table in state.tables.items() if _published(table)}
+
+
+def _published(table: TableState) -> bool:
+    """Whether the destination must have something of it. A table that stopped is resnapshotted before it goes on."""
+    return table.begun and not table.stopped and bool(table.rows_read or table.changes_applied or table.applied)
+
+
+def _look(root: Path, state: State, table: TableState) -> Look:
+    tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.shape))
+    try:
+        if fault := tables.fault():
+            return Look(fault=fault)
+        return Look({kind: tables.applied(kind) for kind in KINDS}, frozenset(tables.terms()))
+    except DestinationError as error:
+        return Look(fault=error.message)
+
+
+def compare(
+    root: Path, state: State, newest: Term | None, kept: Sequence[Record], looks: Mapping[str, Look]
+) -> Comparison:
+    """Compare both sides. newest: the destination's newest term. kept: the epochs that the ledger still has, in order."""
+    known = {number for number, _ in state.terms}
+    ahead = {name: look for name, look in looks.items() if max(look.applied.values(), default=-1) > state.epoch}
+    if ahead:
+        name, look = next(iter(ahead.items()))
+        return Comparison(f"{name} has epoch {max(look.applied.values())}, the ledger ends at {state.epoch}")
+    strangers = {name for name, look in looks.items() if look.terms - known}
+    if newest is not None and not known_term(newest, state.terms) and strangers:
+        return Comparison(
+            f"run {newest.run} on {newest.host} has written to {min(strangers)}, which the ledger does not know of"
+        )
+    faults = {name: why for name, look in looks.items() if (why := _fault(root, state.tables[name], look, name, kept))}
+    return Comparison(tables=faults)
+
+
+def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[Record]) -> str:
+    if look.fault:
+        return look.fault
+    behind = {kind: epoch for kind, epoch in table.applied.items() if look.applied.get(kind, -1) < epoch}
+    if not behind:
+        return ""
+    kind, epoch = next(iter(behind.items()))
+    has = min(look.applied.get(kind, -1) for kind in behind)
+    older = f"it has {kind} through epoch {look.applied.get(kind, -1)}, the ledger knows of {epoch}"
+    if not _contiguous(kept, has, max(behind.values())):
+        return older
+    parts = [record["tables"][name] for record in kept if record["epoch"] > has and name in record["tables"]]
+    tables = DeltaTables.folders(root, published_as(table_from_dict(table.table), table.shape))
+    try:
+        for part in parts:
+            check_files(tables[0], _files(chunk["files"] for chunk in part.get("chunks", [])))
+            check_files(tables[1], _files([part["changes"]["files"]] if "changes" in part else []))
+    except MissingFilesError as error:
+        return f"{older}; {error.message}"
+    return ""
+
+
+def _contiguous(kept: Sequence[Record], after: int, through: int) -> bool:
+    """Whether all epochs behind `after`, up to `through`, are kept."""
+    numbers = {record["epoch"] for record in kept}
+    return all(number in numbers for number in range(after + 1, through + 1))
+
+
+def _files(lists: Iterable[Iterable[Record]]) -> list[DataFile]:
+    return [DataFile(**file) for files in lists for file in files]
