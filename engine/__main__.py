@@ -386,6 +386,47 @@ def bundle(
     out.print(f"{made.file}: look through it before you give it away (README.txt says what is in it).", markup=False)
 
 
+@app.command()
+@_guarded
+def backup(
+    spec_file: SpecFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a zip.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Back the pipeline's ledger up, with the versions of its tables in the destination; it may run meanwhile."""
+    from engine.run.backup import write_backup
+
+    spec, directory = _opened(spec_file)
+    made = write_backup(spec, directory, file)
+    if as_json:
+        _print(made.as_dict())
+        return
+    out.print(
+        f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
+    )
+    out.print("The rows stay in the destination: keep what those versions need from being vacuumed.")
+
+
+@app.command()
+@_guarded
+def restore(
+    spec_file: SpecFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Put a backup back: the ledger, and every table of the destination as it was then. No runner may live."""
+    from engine.run.backup import restore as put_back
+
+    spec, directory = _opened(spec_file)
+    made = put_back(spec, directory, file)
+    if as_json:
+        _print(made.as_dict())
+    else:
+        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run goes on there.", markup=False)
+
+
 NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); may be repeated.")]
 
 

@@ -22,12 +22,14 @@ chunks and the changes since. Columns that the source drops stay in the destinat
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from engine import clock
 from engine.capture.changes import log_schema
@@ -230,6 +232,51 @@ class DeltaTables:
         for folder, _ in self._folders():
             self._commit(folder, lambda: Actions("TERM", {}))
 
+    def versions(self) -> dict[str, tuple[int, dict[str, int]]]:
+        """By folder name, the newest version of each table and the transaction identifiers of this ledger in it."""
+        found = {}
+        for folder, _ in self._folders():
+            self._load(folder)
+            log = self._logs[folder]
+            found[folder.name] = log.version, dict(log.transactions)
+        return found
+
+    def roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
+        """Make both what they were at these versions, transaction identifiers included (the inverse of `versions`).
+
+        Raises DestinationError when a version, or a file of it, is not there any more; nothing of that table is changed then.
+        """
+        for folder, _ in self._folders():
+            version, transactions = versions[folder.name]
+            self._commit(folder, partial(self._rolled_back, folder, version, transactions))
+
+    def _rolled_back(self, folder: Path, version: int, transactions: Mapping[str, int]) -> Actions | None:
+        delta = self._load(folder)
+        if delta.version() == version:
+            return None
+        try:
+            old = DeltaTable(str(folder), version=version)
+        except (DeltaError, OSError) as error:
+            raise DestinationError(
+                f"The version {version} of {folder} is not there: {error}",
+                detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
+                hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
+            ) from error
+        now, then = ({file.name: file for file in files_of(table, folder)} for table in (delta, old))
+        known = {self._app(kind): -1 for kind in (*KINDS, SEQ)}
+        changed = schema_of(old) != schema_of(delta)
+        return Actions(
+            "RESTORE",
+            {
+                app: transactions.get(app, -1)
+                for app in known
+                if app in transactions or app in self._logs[folder].transactions
+            },
+            [file for name, file in then.items() if name not in now],
+            [file for name, file in now.items() if name not in then],
+            metadata_of(delta, schema_of(old)) if changed else None,
+        )
+
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> Applied | None:
         """Add the files of an epoch to the mirror ("chunks") or to the log ("changes"); None when they are there already."""
         began, folder = time.monotonic(), self._folder(kind)
@@ -292,6 +339,7 @@ class DeltaTables:
                 files.added,
                 files.removed,
                 metadata_of(delta, schema) if changed else None,
+                "Overwrite" if copies and kind == "replace" else "Append",
             )
 
         def discard() -> None:
@@ -347,7 +395,7 @@ class DeltaTables:
                 return False
             transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
             try:
-                log.commit(Actions(found.operation, transactions, found.add, found.remove, found.metadata))
+                log.commit(replace(found, transactions=transactions))
             except StaleVersionError:
                 clock.sleep(_RETRY_S * 2**attempt)
                 self._load(folder)

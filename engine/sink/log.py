@@ -65,6 +65,8 @@ class Actions:
     add: Sequence[DataFile] = ()
     remove: Sequence[DataFile] = ()
     metadata: Mapping[str, Any] | None = None
+    mode: str = "Append"
+    """For the table's history too: "Append", or "Overwrite" where all that was there goes."""
 
 
 @dataclass
@@ -257,7 +259,7 @@ def check_files(folder: Path, files: Sequence[DataFile]) -> None:
 
 def _lines(actions: Actions) -> Iterator[dict[str, Any]]:
     now_ms = round(clock.unix_s() * 1000)
-    info = {"timestamp": now_ms, "operation": actions.operation, "operationParameters": {}}
+    info = {"timestamp": now_ms, "operation": actions.operation, "operationParameters": {"mode": actions.mode}}
     yield {"commitInfo": {**info, "engineInfo": f"Tidemark/{__version__}"}}
     for app, version in actions.transactions.items():
         yield {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
@@ -295,7 +297,7 @@ def _checkpointed(folder: Path, name: str) -> int | None:
     with suppress(OSError), (folder / name).open("rb") as file:
         head = file.read(4)
         file.seek(-4, os.SEEK_END)
-        if head == _MAGIC and file.read(4) == _MAGIC:
+        if head == _MAGIC and file.read(4) == _MAGIC and file.tell() > 3 * len(_MAGIC):
             return int(match[1])
     return None
 

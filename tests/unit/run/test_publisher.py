@@ -1,6 +1,7 @@
 """A table that is altered or copied anew reaches its destination whole, wherever the publisher is killed."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +14,7 @@ from deltalake import DeltaTable
 from engine.capture.changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
-from engine.errors import SpecError
+from engine.errors import SpecError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Owner, Record
 from engine.ledger.store import Ledger
@@ -288,3 +289,95 @@ def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
     mine.evolve(WIDER)
     with pytest.raises(SpecError, match="exists already"):
         mine.check_free()
+
+
+def story(world: World) -> None:
+    """A copied table with changes in three epochs."""
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]))
+    world.epoch(changes=world.changes(OLD, [("-D", 1, 1)]))
+
+
+def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
+    """The publisher lives, says which table has failed, and a resnapshot heals it: log and mirror."""
+    story(world := World(tmp_path))
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
+    publisher = Publisher(tmp_path / "lake", ledger, journal, 0.0)
+    ledger.commit(world.records[0])
+    publisher.open_tables(ledger.state)
+    publisher.recover()
+    for record in world.records[1:3]:
+        ledger.commit(record)
+        publisher.submit(record)
+    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    path = tmp_path / "lake/d/t__changes" / lost["name"]
+    content = path.read_bytes()
+    path.unlink()
+    ledger.commit(world.records[3])
+    publisher.submit(world.records[3])
+    assert (error := wait_for(publisher.failures)) is not None
+    assert type(error["d.t"]).__name__ == "MissingFilesError"
+    assert lost["name"] in str(error["d.t"])
+    publisher.check()
+    path.write_bytes(content)
+    world.epoch(again=switch(OLD, OLD))
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3), (9, 9)])], copied=True)
+    for record in world.records[4:]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.finish()
+    journal.close()
+    assert mirror(tmp_path) == [(2, 2), (3, 3), (9, 9)]
+    assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)], "the file came back: nothing is missing"
+
+
+def wait_for(found: Callable[[], dict[str, TidemarkError]]) -> dict[str, TidemarkError]:
+    """What is found in the end."""
+    deadline = time.monotonic() + 20
+    while not (result := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return result
+
+
+def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
+    """Also of a table whose rows move between chunks: before it the old copy, after it the new one with all changes since."""
+    for n, plan in enumerate((PLAN, RANKED)):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        copied_again(world := World(folder), plan=plan)
+        tell(world, folder, [])
+        versions = [rows_at(folder, v) for v in range(DeltaTable(str(folder / "lake/d/t")).version() + 1)]
+        distinct = [rows for m, rows in enumerate(versions) if m == 0 or rows != versions[m - 1]]
+        old, middle = [(2, 2), (3, 3), (4, 4)], [(2, 20), (4, 2**40), (5, 50)]
+        assert distinct[:3] == [[], [(1, 1), (2, 2), (3, 3)], old]
+        assert distinct[3:] in ([middle, [(4, 2**40), (5, 50), (6, 60)]], [[(4, 2**40), (5, 50), (6, 60)]])
+
+
+def rows_at(folder: Path, version: int) -> list[tuple[Any, ...]]:
+    """The mirror's rows in one version of it."""
+    rows = DeltaTable(str(folder / "lake/d/t"), version=version).to_pyarrow_table().to_pylist()
+    return sorted((row["id"], row["v"]) for row in rows)
+
+
+def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An epoch that the destination has, and of which the ledger does not know that, is kept: a lake may be restored."""
+    monkeypatch.setattr("engine.ledger.store.FULL_STATE_EVERY", 2)
+    story(world := World(tmp_path))
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
+    ledger.commit(world.records[0])
+    publisher = Publisher(tmp_path / "lake", ledger, journal, 0.0)
+    publisher.open_tables(ledger.state)
+    for record in world.records[1:]:
+        ledger.commit(record)
+    publisher.recover()
+    assert [record["epoch"] for record in ledger.kept_epochs()] == [0, 1, 2, 3]
+    through, facts = publisher.facts
+    assert (through, facts["d.t"]) == (3, {"chunks": 1, "changes": 3, "merge": 3})
+    publisher.recorded(through)
+    publisher.finish()
+    journal.close()
+    assert [record["epoch"] for record in ledger.kept_epochs()] == [3]

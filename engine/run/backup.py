@@ -1,0 +1,243 @@
+"""Backups of a pipeline: its ledger, and by version what the destination was then.
+
+A ledger and a destination are restored together or not at all (`sink.belonging`). A backup holds the ledger's files and, of each
+Delta table, the version and the transaction identifiers; not the rows, which stay in the destination for as long as nobody vacuums
+them. `restore` puts the ledger back and rolls every table back to its version. The pipeline then goes on from the position of the
+backup, if the source still has it.
+
+Order. A backup may be made while the pipeline runs: the tables' versions are read first, the ledger afterwards. So the ledger is
+never older than what the tables have, and holds every epoch that they lack; that is checked before the file is written. A restore
+takes the pipeline's lock and a new term first, so that no other runner writes meanwhile.
+"""
+
+import json
+import os
+import shutil
+import socket
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import __version__, clock
+from engine.capture.shape import published_as
+from engine.decode.schema import table_from_dict
+from engine.directory import Directory, write_atomically
+from engine.durable import make_folders, sync_folder
+from engine.errors import LedgerError, SpecError
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.run.lock import held
+from engine.settings import Spec
+from engine.sink.delta import DeltaTables, Guard, unguarded
+from engine.sink.fence import Fence, Term
+
+FORMAT = 1
+_TRIES = 5
+_MANIFEST = "backup.json"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A backup that was written or restored.
+
+    epoch, position: of the ledger in it.
+    tables: how many tables it speaks of.
+    """
+
+    file: Path
+    epoch: int
+    position: str
+    tables: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "file": str(self.file)}
+
+
+def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
+    """Write a backup, while the pipeline runs or not. Raises SpecError when there is nothing, or no way, to write it."""
+    for _ in range(_TRIES):
+        before = _state(directory)
+        tables = {name: found.versions() for name, found in _destinations(spec, before).items()}
+        files = _ledger_files(directory)
+        state = _state(directory)
+        if state.ledger == before.ledger and _holds(files, tables, state):
+            return _written(spec, directory, out, state, tables, files)
+    raise LedgerError(
+        "The ledger went on faster than it could be copied.",
+        detail="No backup was written.",
+        hint="Try again, or pause the pipeline meanwhile.",
+    )
+
+
+def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
+    """Put the ledger of a backup back and roll the destination back to it; what the pipeline's folder held is set aside.
+
+    Raises SpecError for a file that is none of this pipeline's, PipelineHeldError while a runner lives, DestinationError when a
+    table cannot be rolled back. A restore that fails half-way is carried out again from the start.
+    """
+    with held(directory), _opened(file) as archive:
+        manifest = _manifest(archive, file, spec)
+        aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S}")
+        number = _next_term(spec, manifest)
+        if directory.ledger.exists():
+            directory.ledger.rename(aside)
+        try:
+            _unpack(archive, directory)
+            state = _rolled_back(spec, directory, manifest, number)
+        except BaseException:
+            shutil.rmtree(directory.ledger, ignore_errors=True)
+            if aside.exists():
+                aside.rename(directory.ledger)
+            raise
+    return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
+
+
+def _next_term(spec: Spec, manifest: Mapping[str, Any]) -> int:
+    newest = Fence(spec.sink.path, manifest["ledger"]).newest()
+    return max(newest.number if newest else 0, int(manifest["term"])) + 1
+
+
+def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], number: int) -> State:
+    ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
+    ledger.take_term(run, number)
+    assert ledger.state is not None
+    state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
+    fence.take(Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
+    for name, tables in _destinations(spec, state, fence.check).items():
+        if name in manifest["tables"]:
+            versions = manifest["tables"][name]
+            tables.repair()
+            tables.roll_back({folder: (version, known) for folder, (version, known) in versions.items()})
+            tables.seal()
+    fence.release()
+    return state
+
+
+def _written(
+    spec: Spec,
+    directory: Directory,
+    out: Path,
+    state: State,
+    tables: Mapping[str, Any],
+    files: Mapping[str, bytes],
+) -> Backup:
+    manifest = {
+        "format": FORMAT,
+        "version": __version__,
+        "made": clock.utc_text(),
+        "pipeline": spec.name,
+        "ledger": state.ledger,
+        "epoch": state.epoch,
+        "term": state.term,
+        "position": state.position,
+        "destination": str(spec.sink.path),
+        "tables": tables,
+    }
+    partial = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        make_folders(out.absolute().parent)
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(_MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            for name, content in files.items():
+                archive.writestr(f"ledger/{name}", content)
+            for path in (directory.spec, directory.controls, directory.parked):
+                if path.exists():
+                    archive.write(path, path.name)
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        partial.replace(out)
+        sync_folder(out.absolute().parent)
+    except OSError as error:
+        raise SpecError(f"The backup {out} cannot be written: {error}.", hint="Choose another file.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return Backup(out, state.epoch, _position(state), len(tables))
+
+
+def _state(directory: Directory) -> State:
+    state = Ledger(directory.ledger).state
+    if state is None:
+        raise SpecError("The pipeline has no ledger yet.", detail="There is nothing to back up.", hint="Run it first.")
+    return state
+
+
+def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, DeltaTables]:
+    """The tables that have something in the destination."""
+    found = {}
+    for name, known in state.tables.items():
+        table = published_as(table_from_dict(known.table), known.shape)
+        tables = DeltaTables(spec.sink.path, state.owner, table, guard)
+        if known.begun and tables.there:
+            found[name] = tables
+    return found
+
+
+def _ledger_files(directory: Directory) -> dict[str, bytes]:
+    """The ledger's files as they are now; one that is pruned meanwhile is left out, and missed below."""
+    found = {}
+    for path in sorted(directory.ledger.glob("*-*.json")):
+        if not path.name.startswith("."):
+            try:
+                found[path.name] = path.read_bytes()
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def _holds(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
+    """Whether the copied ledger leads to `state`, and has every epoch that a table lacks."""
+    epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
+    fulls = [int(name[6:-5]) for name in files if name.startswith("state-")]
+    start = max(fulls, default=-1)
+    if not all(epoch in epochs for epoch in range(start + 1, state.epoch + 1)):
+        return False
+    for name, versions in tables.items():
+        for _, known in versions.values():
+            for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
+                has = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
+                if has is not None and has < recorded and not all(n in epochs for n in range(has + 1, recorded + 1)):
+                    return False
+    return True
+
+
+def _opened(file: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise SpecError(f"The backup {file} cannot be read: {error}.", detail="Nothing was changed.") from error
+
+
+def _manifest(archive: zipfile.ZipFile, file: Path, spec: Spec) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
+    except (KeyError, ValueError) as error:
+        raise SpecError(f"{file} is no backup of a pipeline.", detail="Nothing was changed.") from error
+    if manifest["format"] > FORMAT:
+        raise SpecError(
+            f"{file} was written by Tidemark {manifest['version']}, whose backups this version does not know.",
+            detail="Nothing was changed.",
+            hint="Restore it by that version, or a newer one.",
+        )
+    if manifest["pipeline"] != spec.name:
+        raise SpecError(
+            f"{file} is a backup of the pipeline {manifest['pipeline']!r}, not of {spec.name!r}.",
+            detail="Nothing was changed.",
+            hint="Name the spec that it belongs to.",
+        )
+    return manifest
+
+
+def _unpack(archive: zipfile.ZipFile, directory: Directory) -> None:
+    make_folders(directory.ledger)
+    for name in archive.namelist():
+        folder, _, own = name.rpartition("/")
+        if folder == "ledger":
+            write_atomically(directory.ledger / own, archive.read(name).decode())
+        elif name in (directory.controls.name, directory.parked.name):
+            write_atomically(directory.root / name, archive.read(name).decode())
+
+
+def _position(state: State) -> str:
+    return f"{state.position['file']}:{state.position['offset']}"

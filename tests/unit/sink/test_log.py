@@ -1,0 +1,135 @@
+"""A Delta log as we write it: whole commits, one writer a version, files that are there, and what a power cut tore."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from engine.capture.files import DataFile, FileWriter
+from engine.errors import DestinationError, MissingFilesError
+from engine.sink.log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
+
+SCHEMA = pa.schema([pa.field("a", pa.int64())])
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> DeltaLog:
+    """An empty table."""
+    folder = tmp_path / "lake" / "d" / "t"
+    folder.mkdir(parents=True)
+    create(folder, SCHEMA, "mine", {})
+    found = DeltaLog(folder)
+    found.load(["app"])
+    return found
+
+
+def written(log: DeltaLog, *values: int) -> list[DataFile]:
+    """A data file in the table's folder."""
+    with FileWriter(log.folder, "chunk", SCHEMA, ["a"]) as writer:
+        writer.write(pa.table({"a": pa.array(values, pa.int64())}))
+        return writer.close()
+
+
+def rows(log: DeltaLog) -> list[int]:
+    """What the table holds, by the library's own reader."""
+    return sorted(DeltaTable(str(log.folder)).to_pyarrow_table()["a"].to_pylist())
+
+
+def test_a_commit_adds_removes_and_identifies(log: DeltaLog) -> None:
+    """In one version, which every reader of Delta understands; others' commits come in between."""
+    first = written(log, 1, 2)
+    assert log.commit(Actions("WRITE", {"app": 7}, add=first)) == 1
+    write_deltalake(str(log.folder), pa.table({"a": [3]}), mode="append")
+    log.load()
+    assert log.transactions == {"app": 7}
+    log.commit(Actions("MERGE", {"app": 8}, add=written(log, 4), remove=first))
+    assert rows(log) == [3, 4]
+    assert DeltaTable(str(log.folder)).transaction_version("app") == 8
+    assert DeltaTable(str(log.folder), version=1).to_pyarrow_table().num_rows == 2
+    assert sorted(file.rows for file in files_of(DeltaTable(str(log.folder)), log.folder)) == [1, 1]
+
+
+def test_two_writers_never_make_one_version(log: DeltaLog) -> None:
+    """The second one learns that what it knew is stale, also where the library's own writer was the first."""
+    other = DeltaLog(log.folder)
+    other.load(["app"])
+    log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
+    with pytest.raises(StaleVersionError):
+        other.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
+    other.load()
+    assert other.transactions == {"app": 1}
+    write_deltalake(str(log.folder), pa.table({"a": [2]}), mode="append")
+    with pytest.raises(StaleVersionError):
+        log.commit(Actions("WRITE", {"app": 3}))
+
+
+@pytest.mark.parametrize("damage", ["gone", "short"])
+def test_a_file_that_is_not_whole_is_never_added(log: DeltaLog, damage: str) -> None:
+    """A cleaner took it between writing and commit: nothing is committed."""
+    (file,) = written(log, 1, 2, 3)
+    path = log.folder / file.name
+    path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(MissingFilesError, match=file.name):
+        log.commit(Actions("WRITE", {"app": 1}, add=[file]))
+    assert log.load().version() == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b'{"commitInfo":{}}\n{"add":{"pa'])
+def test_a_torn_commit_at_the_end_is_set_aside(log: DeltaLog, content: bytes) -> None:
+    """A power cut leaves it; nothing rests on it, and what it should have done is in the ledger."""
+    log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
+    torn = log.path / f"{2:020d}.json"
+    torn.write_bytes(content)
+    assert log.torn() == ([torn], [])
+    assert log.repair() == [torn.name]
+    log.load()
+    assert (log.version, rows(log)) == (1, [1])
+    assert log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2))) == 2
+    assert log.repair() == []
+
+
+def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog) -> None:
+    """Readers take it for one without actions. A resnapshot accepts what they see; then it is no fault any more."""
+    log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
+    log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
+    (log.path / f"{1:020d}.json").write_bytes(b"")
+    with pytest.raises(DestinationError, match=f"{1:020d}"):
+        log.repair()
+    assert log.repair(accepting=True) == [f"{1:020d}.json"]
+    assert log.repair() == []
+    assert rows(log) == [2]
+
+
+def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:
+    """The commits before it are still there."""
+    for n in range(1, 102):
+        log.commit(Actions("WRITE", {"app": n}, add=written(log, n) if n in (1, 50, 101) else []))
+    checkpoint = log.path / f"{100:020d}.checkpoint.parquet"
+    assert checkpoint.exists(), "one is written every hundred versions"
+    assert log.torn() == ([], [])
+    checkpoint.write_bytes(b"PAR1")
+    assert set(log.repair()) == {checkpoint.name, "_last_checkpoint"}
+    log.load()
+    assert (log.version, rows(log), log.transactions) == (101, [1, 50, 101], {"app": 101})
+
+
+def test_columns_come_with_a_commit(log: DeltaLog) -> None:
+    """What is there has NULL in them."""
+    log.commit(Actions("WRITE", {}, add=written(log, 1)))
+    delta = log.load()
+    wider = pa.schema([*SCHEMA, pa.field("b", pa.string())])
+    log.commit(Actions("ADD COLUMN", {}, metadata=metadata_of(delta, wider)))
+    assert DeltaTable(str(log.folder)).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None}]
+    assert DeltaTable(str(log.folder)).metadata().description == "mine"
+
+
+def test_what_another_tool_added_is_refused_by_name(log: DeltaLog) -> None:
+    """A feature of Delta that would change what a commit must hold."""
+    delta = log.load()
+    action = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]}
+    path = log.path / f"{delta.version() + 1:020d}.json"
+    path.write_text(json.dumps({"protocol": action}) + "\n")
+    with pytest.raises(DestinationError, match="rowTracking"):
+        log.load()
