@@ -35,7 +35,7 @@ from engine import clock
 from engine.capture.changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
-from engine.errors import DestinationError, PipelineHeldError, SpecError
+from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
 from engine.ledger.state import Owner
 from engine.sink.dropping import drop
@@ -399,6 +399,9 @@ class DeltaTables:
             except StaleVersionError:
                 clock.sleep(_RETRY_S * 2**attempt)
                 self._load(folder)
+            except MissingFilesError:  # of a merge, whose files are written again; those of readers are not
+                if attempt:
+                    raise
             else:
                 return True
         raise DestinationError(

@@ -1,0 +1,295 @@
+"""Disasters at random, while tables are written: in the end all equals the source, or a verdict names what to do, and that helps."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from subprocess import CompletedProcess, Popen
+from typing import Any
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests.depth import depth
+from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.keyed import KEYED, KeyedWriter, create
+from tests.live.pipeline import ROOT, Pipeline
+from tests.servers import PASSWORD, Server
+
+NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
+SEEDS = depth(5, 100)
+_ROUNDS = 6
+
+
+@dataclass
+class World:
+    """A pipeline, its source, chance, and whether the change logs are whole still."""
+
+    server: Server
+    database: str
+    pipeline: Pipeline
+    chance: random.Random
+    gaps: bool = False
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def home(self) -> Path:
+        return self.pipeline.home
+
+    @property
+    def lake(self) -> Path:
+        return self.pipeline.folder / "lake"
+
+    def start(self) -> "Popen[bytes]":
+        """A runner that follows the log."""
+        return self.pipeline.follow()
+
+    def kill(self, runner: "Popen[bytes]") -> None:
+        runner.kill()
+        runner.wait()
+
+    def run(self) -> CompletedProcess[str]:
+        result = self.pipeline.command("run", "--until", "caught-up")
+        self.said.append(f"exit {result.returncode}: {result.stdout[-1500:]}{result.stderr[-1500:]}")
+        return result
+
+    def settle(self) -> None:
+        """Run until the source is caught up with, and do what a refusal says; fails when that does not help."""
+        for _ in range(_ROUNDS):
+            result = self.run()
+            if result.returncode == 0:
+                return
+            advice = " ".join((result.stdout + result.stderr).split())
+            assert result.returncode in (1, 4, 5, 7), self.said
+            if result.returncode == 5:
+                time.sleep(2.0)
+                continue
+            self.gaps = True
+            if "redump SPEC --all" in advice:
+                self.pipeline.command("redump", "--all")
+            else:
+                tables = sorted(set(re.findall(r"--table (\S+?)[,.)]?(?= |$)", advice)))
+                assert tables, f"nothing says what to do: {self.said}"
+                self.pipeline.command("redump", *(word for name in tables for word in ("--table", name)))
+        raise AssertionError(self.said)
+
+    def check(self) -> None:
+        """Mirrors and change logs are right."""
+        for name in NAMES:
+            assert_equal(source_table(self.server, self.database, name), self.pipeline.mirror(name), KEYED[name].names)
+            # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by the copy.
+            faults = log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
+            assert not faults, (name, faults, self.said)
+
+
+def log_faults(pipeline: Pipeline, name: str, *, whole: bool) -> list[Any]:
+    """Numbers that a change log has twice; where it is whole, also keys of which it says otherwise than the mirror."""
+    key = ", ".join(f'"{column}"' for column in KEYED[name].names)
+    with closing(duckdb.connect()) as db:
+        db.execute("SET TimeZone = 'UTC'")
+        db.register("log", lake_table(pipeline.changes(name)))
+        db.register("mirror", lake_table(pipeline.mirror(name)))
+        found = db.sql("SELECT _tm_seq FROM log GROUP BY 1 HAVING count(*) > 1 LIMIT 5").fetchall()
+        if whole:
+            db.execute(
+                f"CREATE VIEW newest AS SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1"
+            )
+            there = f"SELECT {key}, v FROM newest WHERE _tm_kind IN ('+I', '+U')"
+            gone = f"SELECT {key} FROM newest WHERE _tm_kind IN ('-U', '-D')"
+            found += db.sql(f"({there} EXCEPT SELECT {key}, v FROM mirror) LIMIT 5").fetchall()
+            found += db.sql(f"({gone} INTERSECT SELECT {key} FROM mirror) LIMIT 5").fetchall()
+    return list(found)
+
+
+def killed(world: World) -> None:
+    """The runner dies at any instant."""
+    runner = world.start()
+    time.sleep(world.chance.uniform(0.5, 3.0))
+    world.kill(runner)
+
+
+def older_ledger(world: World) -> None:
+    """The pipeline's folder is put back to an older copy."""
+    runner = world.start()
+    copy = world.pipeline.folder / "older"
+    shutil.copytree(world.home, copy, symlinks=True)
+    time.sleep(3.0)
+    world.kill(runner)
+    shutil.rmtree(world.home)
+    copy.rename(world.home)
+
+
+def older_lake(world: World) -> None:
+    """The lake is put back to an older copy."""
+    runner = world.start()
+    world.kill(runner)
+    world.run()
+    copy = world.pipeline.folder / "older"
+    shutil.copytree(world.lake, copy, symlinks=True)
+    runner = world.start()
+    time.sleep(3.0)
+    world.kill(runner)
+    shutil.rmtree(world.lake)
+    copy.rename(world.lake)
+
+
+def backed_up(world: World) -> None:
+    """A backup is made while it runs, and put back later."""
+    runner = world.start()
+    time.sleep(1.0)
+    made = world.pipeline.command("backup", str(world.pipeline.folder / "backup.zip"))
+    assert made.returncode == 0, made.stderr
+    refused = world.pipeline.command("restore", str(world.pipeline.folder / "backup.zip"))
+    assert refused.returncode == 5, "a runner lives"
+    time.sleep(2.0)
+    world.kill(runner)
+    put_back = world.pipeline.command("restore", str(world.pipeline.folder / "backup.zip"))
+    assert put_back.returncode == 0, put_back.stderr
+    result = world.run()
+    assert result.returncode == 0, world.said
+
+
+def without_lock(world: World) -> None:
+    """The lock's file is deleted: a second runner is turned away while the first lives, and takes over when it hangs."""
+    first = world.start()
+    (world.home / "runner.lock").unlink()
+    assert world.run().returncode == 5
+    first.send_signal(signal.SIGSTOP)
+    try:
+        second = world.pipeline.start("--standby")
+        (world.home / "runner.lock").unlink(missing_ok=True)
+        started = len(world.pipeline.events("run.started"))
+        world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > started, second, 60)
+    finally:
+        first.send_signal(signal.SIGCONT)
+    assert first.wait(timeout=60) == 5, "the older runner stops"
+    world.kill(second)
+
+
+def copied_folder(world: World) -> None:
+    """A copy of the pipeline's folder publishes to the same lake, beside the living runner."""
+    runner = world.start()
+    folder = world.pipeline.folder / f"copied-{world.chance.random()}"
+    folder.mkdir()
+    shutil.copytree(world.home, folder / "shop", symlinks=True)
+    shutil.copy(world.pipeline.spec, folder / "shop.toml")
+    if world.chance.random() < 0.5:
+        time.sleep(2.0)
+    copy = subprocess.run(
+        [sys.executable, "-m", "engine", "run", str(folder / "shop.toml"), "--until", "caught-up"],
+        cwd=ROOT,
+        env={**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert copy.returncode in (0, 5, 7), copy.stdout + copy.stderr
+    with suppress(subprocess.TimeoutExpired):
+        assert runner.wait(timeout=5) == 5, "it may only be overtaken"
+    world.gaps = True
+    world.kill(runner)
+
+
+def cleaned(world: World) -> None:
+    """Somebody's full VACUUM without retention removes what no version names, again and again."""
+    runner = world.start()
+    for _ in range(4):
+        for name in NAMES:
+            for folder in (world.pipeline.mirror(name), world.pipeline.changes(name)):
+                with suppress(DeltaError, OSError):
+                    DeltaTable(str(folder)).vacuum(
+                        retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True
+                    )
+        time.sleep(0.3)
+    world.gaps = True
+    world.kill(runner)
+
+
+def other_writers(world: World) -> None:
+    """OPTIMIZE by others comes between."""
+    runner = world.start()
+    for _ in range(3):
+        for name in NAMES:
+            with suppress(DeltaError, OSError):
+                DeltaTable(str(world.pipeline.mirror(name))).optimize.compact()
+        time.sleep(0.3)
+    world.kill(runner)
+
+
+def removed_folder(world: World) -> None:
+    """The folder of a table is gone."""
+    runner = world.start()
+    world.kill(runner)
+    shutil.rmtree(world.pipeline.mirror(world.chance.choice(NAMES)))
+
+
+def source_away(world: World) -> None:
+    """The source is killed, and comes back."""
+    runner = world.start()
+    world.server.kill()
+    time.sleep(world.chance.uniform(1.0, 8.0))
+    world.server.restart()
+    world.pipeline.wait_for(lambda: world.pipeline.events("source.lag")[-1]["ts"] > _now(), runner, 120)
+    world.kill(runner)
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3))
+
+
+DISASTERS: list[Callable[[World], None]] = [
+    older_ledger,
+    cleaned,
+    older_lake,
+    other_writers,
+    without_lock,
+    killed,
+    copied_folder,
+    removed_folder,
+    backed_up,
+    source_away,
+]
+
+
+def chosen(seed: int) -> list[Callable[[World], None]]:
+    """The first five seeds have every disaster once; the others have what chance gives."""
+    if 2 * seed < len(DISASTERS):
+        return DISASTERS[2 * seed : 2 * seed + 2]
+    return random.Random(seed).choices(DISASTERS, k=3)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_disasters_end_equal(
+    flavor: str, seed: int, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """Whatever happens: never a wrong row, or a verdict that names what to do."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    for name in NAMES:
+        create(server, "d", name, ROWS)
+    key = 'chunk_key = { "d.ranked" = "place" }'
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.2, merge=0.5, snapshot=key)
+    pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', f'path = "{pipeline.folder}/lake"'))
+    world = World(server, "d", pipeline, random.Random(seed))
+    for disaster in chosen(seed):
+        if disaster is source_away:
+            disaster(world)
+        else:
+            with KeyedWriter(server, "d", list(NAMES), WRITTEN, 100.0) as writer:
+                disaster(world)
+                writer.stop()
+        world.settle()
+        world.check()
