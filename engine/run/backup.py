@@ -79,7 +79,7 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
     """
     with held(directory), _opened(file) as archive:
         manifest = _manifest(archive, file, spec)
-        aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S}")
+        aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S.%f}")
         number = _next_term(spec, manifest)
         if directory.ledger.exists():
             directory.ledger.rename(aside)
@@ -101,16 +101,17 @@ def _next_term(spec: Spec, manifest: Mapping[str, Any]) -> int:
 
 def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], number: int) -> State:
     ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
-    ledger.take_term(run, number)
+    ledger.take_term(run, number)  # of the backup's copy, which nobody knows yet
     assert ledger.state is not None
     state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
+    found = {name: t for name, t in _destinations(spec, state, fence.check).items() if name in manifest["tables"]}
+    for name, tables in found.items():
+        tables.check_roll_back(manifest["tables"][name])
     fence.take(Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
-    for name, tables in _destinations(spec, state, fence.check).items():
-        if name in manifest["tables"]:
-            versions = manifest["tables"][name]
-            tables.repair()
-            tables.roll_back({folder: (version, known) for folder, (version, known) in versions.items()})
-            tables.seal()
+    for name, tables in found.items():
+        tables.repair()
+        tables.roll_back(manifest["tables"][name])
+        tables.seal()
     fence.release()
     return state
 

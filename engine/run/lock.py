@@ -17,6 +17,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -139,11 +140,14 @@ def _standing_by(directory: Directory) -> Iterator[None]:
     path: Path = directory.root / "standby" / f"{own.host}-{own.pid}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"format": 1, **vars(own)}))
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # it has nothing to finish
+    main = threading.current_thread() is threading.main_thread()
+    # It has nothing to finish.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)) if main else None
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if main:
+            signal.signal(signal.SIGTERM, before)
         path.unlink(missing_ok=True)
 
 

@@ -40,7 +40,7 @@ from engine.layout import changes_folder, make_readable, mirror_folder
 from engine.ledger.state import Owner
 from engine.sink.dropping import drop
 from engine.sink.evolution import check_evolution, lacks, mirror_schema, prepared, schema_of, united, widened
-from engine.sink.log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
+from engine.sink.log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
 from engine.sink.merging import MirrorFiles
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
@@ -240,6 +240,12 @@ class DeltaTables:
             log = self._logs[folder]
             found[folder.name] = log.version, dict(log.transactions)
         return found
+
+    def check_roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
+        """Raises DestinationError when `roll_back` cannot be done; changes nothing."""
+        for folder, _ in self._folders():
+            if found := self._rolled_back(folder, *versions[folder.name]):
+                check_files(folder, found.add)
 
     def roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
         """Make both what they were at these versions, transaction identifiers included (the inverse of `versions`).

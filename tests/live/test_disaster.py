@@ -1,4 +1,4 @@
-"""Disasters at random, while tables are written: in the end all equals the source, or a verdict names what to do, and that helps."""
+"""Disasters at random, while tables are written: all equals the source in the end, or a verdict names what to do, and it helps."""
 
 import os
 import random

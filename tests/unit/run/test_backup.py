@@ -1,0 +1,74 @@
+"""A backup holds the ledger and the versions of the tables; put back, both are what they were, and the story goes on from there."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.directory import Directory
+from engine.errors import DestinationError, SpecError
+from engine.ledger.store import Ledger
+from engine.run.backup import restore, write_backup
+from engine.run.possession import Possession
+from engine.settings import Spec, parse
+from tests.unit.run.test_publisher import OLD, SPEC, World, log, mirror, story, tell
+
+
+def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:
+    """The story up to an epoch, published."""
+    story(world := World(folder))
+    whole, world.records = world.records, world.records[: epoch + 1]
+    tell(world, folder, [])
+    world.records = whole
+    return world, parse(SPEC, folder / "shop.toml"), Directory(folder)
+
+
+def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
+    """Ledger, mirror, change log and what the destination says it has; other changes may follow then."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    made = write_backup(spec, directory, tmp_path / "b.zip")
+    assert (made.epoch, made.tables) == (2, 1)
+    before = mirror(tmp_path), log(tmp_path)
+    tell(world, tmp_path, [], since=3)
+    assert (mirror(tmp_path), log(tmp_path)) != before
+    restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == before
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    assert (state.epoch, state.term) == (3, 1), "an epoch more, which holds the term of the restore"
+    Possession(spec.sink.path, "next").take(Ledger(directory.ledger), [], everything=False)
+    world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
+    world.epoch(changes=world.changes(OLD, [("-D", 2, 2)]))
+    tell(world, tmp_path, [], since=5)
+    assert mirror(tmp_path) == [(1, 1), (3, 3)]
+    assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 2, 2, None)]
+    restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == before, "as often as one likes"
+
+
+def test_a_backup_whose_files_are_vacuumed_is_refused(tmp_path: Path) -> None:
+    """By name; the ledger that was there stays."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    tell(world, tmp_path, [], since=3)
+    held = {path.name for path in (tmp_path / "lake/d/t").glob("*.parquet")}
+    for name in held:
+        if name.startswith("chunk"):
+            (tmp_path / "lake/d/t" / name).unlink()
+    with pytest.raises(DestinationError, match="gone or damaged"):
+        restore(spec, directory, tmp_path / "b.zip")
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    assert state.epoch == 3
+
+
+def test_what_is_no_backup_of_this_pipeline_is_refused(tmp_path: Path) -> None:
+    """Before anything is changed."""
+    _, spec, directory = at_epoch(tmp_path, 1)
+    (tmp_path / "no.zip").write_text("nothing")
+    with pytest.raises(SpecError, match="cannot be read"):
+        restore(spec, directory, tmp_path / "no.zip")
+    write_backup(spec, directory, tmp_path / "b.zip")
+    with pytest.raises(SpecError, match="not of 'other'"):
+        restore(spec.model_copy(update={"name": "other"}), directory, tmp_path / "b.zip")
+    with pytest.raises(SpecError, match="no ledger yet"):
+        write_backup(spec, Directory(tmp_path / "empty"), tmp_path / "c.zip")
