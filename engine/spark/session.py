@@ -165,7 +165,7 @@ def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Itera
             hint="Install what requirements.txt names for the runner.",
         ) from error
     except Exception as error:
-        ours = explained(str(error), master, remedy(master), hosts)
+        ours = explained(f"{type(error).__name__}: {error}", master, remedy(master), hosts)
         if ours is None:
             raise
         raise ours from error

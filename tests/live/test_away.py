@@ -20,6 +20,7 @@ from tests.servers import Pool, Server
 
 ServerFactory = Callable[..., Server]
 ALERTS = "[alerts]\nfor_s = 3\n"
+SLOW = "[throttle]\nmax_rows_per_s = 1500\n"
 
 
 @contextmanager
@@ -54,7 +55,7 @@ def test_a_source_that_is_away_is_waited_for(
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     seed_table(server, "d", "orders", 12_000)
-    pipeline = new_pipeline(server, "d", chunk_rows=500, snapshot="max_rows_per_s = 1500", more=ALERTS)
+    pipeline = new_pipeline(server, "d", chunk_rows=500, more=ALERTS + SLOW)
     runner = pipeline.start()
     pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
     server.kill()
@@ -83,7 +84,7 @@ def test_a_stop_does_not_wait_for_a_source_that_hangs(
     server = private_server("mysql")
     server.execute("CREATE DATABASE d")
     seed_table(server, "d", "orders", 12_000)
-    pipeline = new_pipeline(server, "d", chunk_rows=500, snapshot="max_rows_per_s = 1500", more=ALERTS)
+    pipeline = new_pipeline(server, "d", chunk_rows=500, more=ALERTS + SLOW)
     runner = pipeline.start()
     pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
     with hanging(server):
@@ -103,8 +104,8 @@ def test_a_spark_that_dies_is_started_again(
     server = servers.get("mysql")
     database = new_database(server)
     seed_table(server, database, "orders", 12_000)
-    settings = "max_rows_per_s = 1500" if while_copying else ""
-    pipeline = new_pipeline(server, database, chunk_rows=500, snapshot=settings, spark=spark_settings("local[2]"))
+    settings = SLOW if while_copying else ""
+    pipeline = new_pipeline(server, database, chunk_rows=500, more=settings, spark=spark_settings("local[2]"))
     runner = pipeline.start()
     pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
     if not while_copying:
