@@ -6,6 +6,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     TidemarkError                     1
     ├── SpecError                     2   the spec or the arguments are wrong
     ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
+    │   └── LoginRefusedError         3   the source refuses the login
     ├── SourceLostError               4   the source can no longer be followed
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
@@ -19,7 +20,8 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── ChunksParkedError             1   some chunks could not be read; all else is copied
     ├── SparkLostError                1   Spark cannot be reached, or has ended the session
     ├── SourceChangedError            1   another server answers at the source's address
-    └── TransientError                1   worth another try: connections, timeouts, deadlocks
+    └── TransientError                1   worth another try: timeouts, deadlocks
+        ├── SourceAwayError           1   the source cannot be reached, or broke the connection off
         └── SchemaChangedError        1   a table is not what it was planned as; the log will tell how it changed
 """
 
@@ -74,6 +76,10 @@ class PreflightError(TidemarkError):
     """The source, or Spark's workers, do not fulfil what a pipeline needs."""
 
     exit_code = 3
+
+
+class LoginRefusedError(PreflightError):
+    """The source answers and refuses the login; in the midst of a run that may be a moment's."""
 
 
 class SourceLostError(TidemarkError):
@@ -140,6 +146,10 @@ class TransientError(TidemarkError):
     """A failure that another try may cure."""
 
 
+class SourceAwayError(TransientError):
+    """The source cannot be reached, broke the connection off, or is too busy to let anybody in: worth waiting for."""
+
+
 class SchemaChangedError(TransientError):
     """A table is no longer what it was when its read was planned: what was read is void, and is read again as the log says how."""
 
@@ -150,6 +160,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TidemarkError,
         SpecError,
         PreflightError,
+        LoginRefusedError,
         SourceLostError,
         PipelineHeldError,
         DifferenceError,
@@ -164,6 +175,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         SparkLostError,
         SourceChangedError,
         TransientError,
+        SourceAwayError,
         SchemaChangedError,
     )
 }

@@ -112,6 +112,10 @@ EVENTS: dict[str, tuple[str, ...]] = {
     # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown. `percentiles`: of `lag_s` in the last ten minutes,
     # {"p50", "p95", "p99", "max"}.
     "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s", "percentiles"),
+    # The source is away, or refuses the login: an event for each try. `since`, `gives_up_at`: UTC text; the latter is null where
+    # the run waits without end.
+    "source.away": ("since", "attempt", "retry_in_s", "message", "gives_up_at"),
+    "source.back": ("since", "seconds"),
     # `kind`: what became of a table that was altered, or is copied again because that was asked for (then without statement):
     # followed, copied again, stopped.
     "source.event": ("kind", "position", "table", "statement", "reason"),
@@ -127,9 +131,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "command.done": ("id", "verb", "duration_s", "result"),
     # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
     "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
-    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, run_failed; `value`, `threshold`:
-    # seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it began; `repeat`: 0 when it is raised, then how
-    # often repeated.
+    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, run_failed, source_away; `value`,
+    # `threshold`: seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it began; `repeat`: 0 when it is
+    # raised, then how often repeated.
     "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
     "alert.cleared": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
 }

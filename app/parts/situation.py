@@ -1,15 +1,22 @@
-"""What is shown when a pipeline does not run as it should: never started, starting, failed, lost."""
+"""What is shown when a pipeline does not run as it should: never started, starting, failed, lost, without its source."""
 
 import streamlit as st
 
 from app.parts import home, messages
 from app.view import words
-from app.view.health import Runner
+from app.view.health import Runner, away_line
+from engine import clock
 from engine.directory import Directory
 
 
 def situation(where: Directory, runner: Runner) -> None:
     """A panel for each state that asks for attention; nothing for a runner that is well."""
+    if runner.away is not None:
+        st.warning(
+            f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
+            "What was committed is safe. The run goes on when the source answers; look at the source and at the way to it.",
+            icon=":material/cloud_off:",
+        )
     if runner.state == "new":
         st.info(
             "This pipeline has never run. Start it with the button above; reading begins once Spark is up, "

@@ -33,6 +33,17 @@ EXIT_CODES = {
 
 
 @dataclass(frozen=True)
+class Away:
+    """A source that the runner cannot reach. gives_up: None where it waits without end."""
+
+    since: datetime
+    attempt: int
+    next_try: datetime
+    error: str
+    gives_up: datetime | None
+
+
+@dataclass(frozen=True)
 class Runner:
     """What the console knows of a pipeline's runner."""
 
@@ -49,6 +60,7 @@ class Runner:
     error: dict[str, str] | None
     """message, detail and hint of the error that ended the run."""
     exit_code: int | None
+    away: Away | None = None
 
     @property
     def look(self) -> Look:
@@ -94,6 +106,28 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
         last_seen=heartbeat or (run.last_event if run else None),
         error=error,
         exit_code=exit_code,
+        away=away_of(record.get("away")) if alive else None,
+    )
+
+
+def away_of(value: object) -> Away | None:
+    """The outage out of `runner.json`; None when there is none, or when it is not one that this version knows."""
+    if not isinstance(value, Mapping):
+        return None
+    since, next_try = _time(value.get("since")), _time(value.get("next_try"))
+    if since is None or next_try is None:
+        return None
+    attempt, error = int(value.get("attempt") or 0), str(value.get("error") or "")
+    return Away(since, attempt, next_try, error, _time(value.get("gives_up_at")))
+
+
+def away_line(away: Away, now: datetime) -> str:
+    """For how long, how often it was tried, when again, and until when."""
+    seconds, left = (now - away.since).total_seconds(), (away.next_try - now).total_seconds()
+    tried = f"next try in {words.duration(round(left))}" if left >= 1 else "trying now"
+    until = f"gives up at {words.date_time(away.gives_up)}" if away.gives_up else "waits without end"
+    return (
+        f"Source unreachable for {words.duration(round(max(seconds, 0)))} · attempt {away.attempt} · {tried} · {until}"
     )
 
 

@@ -3,6 +3,7 @@
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
     table_stopped             at once; cleared when the table streams again, or is removed
     chunk_parked              at once, for the first of a table; cleared when none of it is parked any more
+    source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -50,6 +51,8 @@ class Alert:
         return {name: value for name, value in asdict(self).items() if name != "told"}
 
 
+_AWAY_S = 30.0
+
 Notice = tuple[str, Alert]
 """alert.raised or alert.cleared, and the alert."""
 
@@ -85,7 +88,7 @@ class Alerts:
                 self._running_since = line["ts"] if line["state"] == "running" else None
             case "run.ended":
                 return list(self._ended(line))
-        return []
+        return list(self._source(line))
 
     def _measured(self, line: Line) -> Iterator[Notice]:
         at, limits = line["ts"], self._settings
@@ -148,6 +151,23 @@ class Alerts:
             )
             hint = f"{line['hint']} Then: python -m engine resume SPEC --table {line['table']}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
+
+    def _source(self, line: Line) -> Iterator[Notice]:
+        """Whether the source is there."""
+        if line["event"] in ("source.back", "run.connected"):
+            yield from self._clear(("source_away", None), "The source can be reached again.", None)
+        elif line["event"] == "source.away":
+            yield from self._away(line)
+            yield from self._repeated(line["ts"])
+
+    def _away(self, line: Line) -> Iterator[Notice]:
+        name, seconds = ("source_away", None), _seconds(line["since"], line["ts"])
+        if name in self.standing or seconds < min(self._settings.for_s, _AWAY_S):
+            return
+        until = f"gives up at {line['gives_up_at'][:16]}Z" if line["gives_up_at"] else "waits without end"
+        message = f"The source is away: {line['message']} The run waits for it, and {until}."
+        hint = "Look at the source and at the way to it. Nothing is lost as long as its binlog is kept."
+        yield self._raise(Alert(*name, round(seconds, 1), None, message, hint, line["since"], line["ts"]))
 
     def _ended(self, line: Line) -> Iterator[Notice]:
         name, error = ("run_failed", None), line["error"]

@@ -55,13 +55,15 @@ class Control:
         self.controls = load_controls(directory)
         self.pace = Pace(throttled(self._spec_throttle, self.controls.throttle))
         self.waiting_for = ""  # why no table is read now, in words
+        self.away: dict[str, Any] | None = None  # the fields of `away.Outage` while the source is away
         self.parking = Parking(directory, journal)
         # By table, what is being read of it for the longest time: {"chunks": numbers, "since": UTC text}.
         self.reading: Mapping[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self.state, self.phase, self.spark_ui = "starting", "starting", None
+        self.state, self.phase = "starting", "starting"
+        self.spark_ui: str | None = None
         # What the ledger holds; commands about tables wait until it is known.
         self.committed: Callable[[], State] | None = None
         self._error: dict[str, str] | None = None
@@ -371,6 +373,7 @@ class Control:
             "started": self._started,
             "spark_ui": self.spark_ui,
             "waiting_for": self.waiting_for,
+            "away": self.away,
             "reading": self.reading,
             "controls": asdict(self.controls),
             "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],

@@ -27,7 +27,7 @@ from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TidemarkError, TransientError, from_dict
+from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, from_dict
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import Record, State, TableState, following, nulled
@@ -38,6 +38,7 @@ from engine.plan.keys import Bound
 from engine.plan.named import check_range
 from engine.plan.ordering import ServerOrder
 from engine.run.altering import Altered, Verdict, verdict
+from engine.run.away import EPOCHS, Away
 from engine.run.begin import check_source
 from engine.run.carrying import carry_to
 from engine.run.control import Control
@@ -47,6 +48,7 @@ from engine.run.delivery import Delivery
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
 from engine.run.joining import Joining
 from engine.run.monitor import Committed
+from engine.run.progress import Progress
 from engine.run.publisher import Publisher
 from engine.run.redumps import Redump
 from engine.run.refreshing import Refreshes
@@ -55,7 +57,7 @@ from engine.run.snapshot import Snapshot
 from engine.run.throttle import Health, hold
 from engine.settings import Spec
 from engine.source.ancestry import check_born, has_gtids, went_back
-from engine.source.connect import Connection, Endpoint, Server, open_connection, query
+from engine.source.connect import Connection, Endpoint, Server, break_off, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
 from engine.spark.session import Session
@@ -63,7 +65,6 @@ from engine.spark.session import Session
 _TICK_S = 0.02
 _PART_SEQ = 1 << 33
 """Sequence numbers set aside for one of several segments of an epoch: more images than a binlog file can hold."""
-_ATTEMPTS = 10
 
 
 @dataclass(frozen=True)
@@ -87,10 +88,12 @@ class Coordinator:
         publisher: Publisher,
         control: Control,
         journal: Journal,
+        away: Away,
     ) -> None:
         assert ledger.state is not None  # epoch 0 is committed before there is a coordinator
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
+        self._away = away
         self._connection: Connection = open_connection(source.endpoint)
         self._plans: dict[str, Plan] = {}
         self._tables: dict[str, Table] = {}
@@ -104,9 +107,8 @@ class Coordinator:
         self._replaced: dict[tuple[str, int], list[Path]] = {}
         self._stopped: dict[str, Record] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self._shown: dict[str, str] = {}
+        self._progress = Progress(control, journal)
         self._shapes: dict[str, tuple[Table, Shape]] = {}
-        self._failures = 0
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
@@ -197,10 +199,11 @@ class Coordinator:
         """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
-        self._show_resumed()
-        self._show_progress()
+        self._progress.resumed(self.state)
+        self._progress.show(self.state)
         self._control.look()  # a goal is not reached while a command waits
         self._health = Health(self._source.endpoint, self._control.pace, self._control.overloaded)
+        self._away.let_go = self._let_go
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
@@ -213,6 +216,7 @@ class Coordinator:
                 self._epoch()
             return True
         finally:
+            self._away.let_go = None
             self._health.close()
             self._snapshot.close()
             self._connection.close()
@@ -231,46 +235,47 @@ class Coordinator:
         left = self._control.parking.left(self.state.tables)
         return bool(left) and not busy and self._refreshes.waits(self.state.tables)
 
-    def _show_resumed(self) -> None:
-        """Say what earlier runs committed: one that was killed may not have written its last epoch to the journal."""
-        for name, table in self.state.tables.items():
-            if table.coverage.done and not table.copied:
-                chunks = [list(ends) for ends in table.coverage.finished]
-                self._journal.write("table.resumed", table=name, chunks=chunks)
-
-    def _show_progress(self) -> None:
-        """Say what changed: the phase, and the state of each table (`status` has the same words)."""
-        self._control.phase = "streaming" if self.state.copied else "snapshot"
-        for name, table in (*self.state.tables.items(), *self.state.removed.items()):
-            if self._shown.get(name) != table.state:
-                self._shown[name] = table.state
-                stopped = table.stopped if table.state == "stopped" else None
-                reason, hint = (stopped["message"], stopped["hint"]) if stopped else (None, None)
-                self._journal.write("table.state", table=name, state=table.state, reason=reason, hint=hint)
-
     def _prototype(self) -> ChunkGroup:
         first = self._spec.first_server_id()
         settle_s = self._spec.source.settle_s
         return ChunkGroup(self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, ())
 
+    def _let_go(self) -> None:
+        """A stop waits for no answer of a source that is away; another thread asks for it."""
+        break_off(self._connection)
+        self._snapshot.let_go()
+        self._session.interrupt()
+
     def _pause(self) -> None:
+        self._away.back(EPOCHS)  # there are none now
         self._gather()
         if not self._snapshot.under_way:
             self._control.done("pause")
         self._control.wait(0.2)
 
     def _wind_up(self) -> None:
-        """A graceful stop: what is under way is awaited and committed, so that nothing of it is read again."""
-        while self._snapshot.under_way:
+        """A graceful stop: what is under way is awaited and committed, so that nothing of it is read again.
+
+        While the source is away nothing more can be committed.
+        """
+        while self._snapshot.under_way and not self._away.now:
             self._gather()
             clock.sleep(_TICK_S)
+        if self._away.now:
+            return
         self._gather()
-        with suppress(TransientError):  # it may have gone to sleep in a long pause
-            query(self._connection, "DO 0")
-        if not self._connection.open:
-            self._connection = open_connection(self._source.endpoint)
-        while self._frozen or self._stopped or self._refreshes.waiting:
-            self._commit_epoch(current(self._connection, self._source.server))
+        try:
+            with suppress(TransientError):  # it may have gone to sleep in a long pause
+                query(self._connection, "DO 0")
+            if not self._connection.open:
+                self._connection = open_connection(self._source.endpoint)
+            while self._frozen or self._stopped or self._refreshes.waiting:
+                self._commit_epoch(current(self._connection, self._source.server))
+        except SourceAwayError:
+            return
+        except TransientError:
+            if not self._away.now:
+                raise
 
     def _gather(self) -> None:
         batch = self._snapshot.collect()
@@ -318,8 +323,8 @@ class Coordinator:
             outdated = position.order > self.position.order
             if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
                 self._commit_epoch(position, asked)
-            self._failures = 0
-        except TransientError as error:
+            self._away.epoch_done()
+        except (TransientError, LoginRefusedError) as error:
             self._retry(error)
 
     def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
@@ -355,23 +360,24 @@ class Coordinator:
                     self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
             self._control.parking.keep_of(self.state.tables)
             self._publisher.submit(record)
-            self._show_progress()
+            self._progress.show(self.state)
 
-    def _retry(self, error: TransientError) -> None:
-        """Wait and say so; raises the error when it stays."""
-        self._failures += 1
-        if self._failures >= _ATTEMPTS:
-            raise error
-        retry_s = min(0.5 * 2**self._failures, 30.0)
-        self._journal.write("error", **error.as_dict(), attempt=self._failures, retry_in_s=retry_s)
-        self._control.wait(retry_s)
-        if self._control.stopping:
-            return
-        try:
-            self._connection = open_connection(self._source.endpoint)
-            self._check_source()
-        except TransientError as again:
-            self._retry(again)
+    def _retry(self, error: TidemarkError) -> None:
+        """Wait until the source answers again, or for the next try; a pause and a stop are not waited through.
+
+        Raises the error of a source that was waited for long enough, and one that stays though the source is there.
+        """
+        while self._control.state == "running":
+            self._control.wait(self._away.pause_after(error))
+            if self._control.state != "running":
+                return
+            try:
+                self._connection = open_connection(self._source.endpoint)
+                self._check_source()
+            except (TransientError, LoginRefusedError) as again:
+                error = again
+            else:
+                return
 
     def _check_source(self) -> None:
         first = self._spec.first_server_id()
@@ -425,7 +431,7 @@ class Coordinator:
         for name, change in record["tables"].items():
             if columns := nulled(change):
                 self._journal.write("table.nulled", table=name, columns=columns)
-        self._show_progress()
+        self._progress.show(self.state)
 
     def _settled(self, table: Table, start: Position) -> bool:
         """Whether no statement of the log from `start` to its present end concerns the table."""

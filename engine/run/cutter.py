@@ -12,7 +12,7 @@ from engine.decode.schema import Table
 from engine.plan.chunks import Plan
 from engine.plan.coverage import Cut, Uncut
 from engine.plan.cutting import cut
-from engine.source.connect import Connection, Endpoint, open_connection
+from engine.source.connect import Connection, Endpoint, break_off, open_connection
 
 _PATIENCE_S = 0.2
 
@@ -40,6 +40,11 @@ class Cutter:
     def forget(self, table: str) -> None:
         """What is just being cut of a table is of no use any more."""
         self._jobs.pop(table, None)
+
+    def let_go(self) -> None:
+        """Wait for no answer of the source; another thread asks for it."""
+        if (connection := self._connection) is not None:
+            break_off(connection)
 
     def close(self) -> None:
         """End the thread; what it is just cutting is forgotten."""

@@ -1,7 +1,7 @@
 """What becomes of reads that fail: whose fault it was, when it is tried again, and when that is given up.
 
     the table changed     `SchemaChangedError`: the log will tell how; the whole table waits for it
-    the source was away   the reader could not connect right after: the table waits; the 8th time ends the run
+    the source was away   the reader could not connect right after: the table waits, for as long as the run does (`run.away`)
     the chunk itself      the reader could connect right after. That chunk alone waits; failed too often in a row, it is parked
                           (`run.parking`), and everything else goes on
     a worker was lost     with all that its group had read. Any of its chunks may be what killed it: they are read again in groups
@@ -16,13 +16,22 @@ from dataclasses import dataclass, field
 
 from engine import clock
 from engine.capture.tasks import Report
-from engine.errors import SchemaChangedError, TableStoppedError, TidemarkError, TransientError, from_dict
+from engine.errors import (
+    LoginRefusedError,
+    SchemaChangedError,
+    SourceAwayError,
+    TableStoppedError,
+    TidemarkError,
+    TransientError,
+    from_dict,
+)
 from engine.events import Journal
+from engine.run.away import REFUSED_S
 from engine.run.copying import Copying, Finished, Trial
 from engine.run.parking import Parking
 
 ATTEMPTS = 8
-"""Of a table, while the source is away; a read or a cut in between begins the count anew."""
+"""Of a table, at what is neither a chunk's own nor a source that is away; a read or a cut in between starts the count again."""
 _FIRST_RETRY_S = 0.5
 _LONGEST_RETRY_S = 30.0
 
@@ -47,6 +56,7 @@ class Failing:
     def __init__(self, journal: Journal, parking: Parking, attempts: int) -> None:
         self._journal, self._parking, self._attempts = journal, parking, attempts
         self.log_read_s = 0.0
+        self._refused_s = math.inf  # since when the login is refused
 
     def add(self, copying: Copying) -> None:
         """A table begins to be copied, or goes on: what is parked of it is tried once more."""
@@ -63,6 +73,7 @@ class Failing:
 
     def read(self, copying: Copying, number: int) -> None:
         """A chunk was read after all."""
+        self._refused_s = math.inf
         if copying.trials.pop(number, None) is not None and not copying.refresh:
             self._parking.free(copying.table.full_name, number, "it was read")
 
@@ -75,7 +86,8 @@ class Failing:
         elif report.get("own") and not copying.refresh:
             return self._own(copying, report["chunk"], group, error)
         else:
-            self.retry(copying, unread, group, error, batch)
+            away = not report.get("own") and not isinstance(error, SchemaChangedError)
+            self.retry(copying, unread, group, error, batch, away=away)
         return set()
 
     def lost(
@@ -109,10 +121,20 @@ class Failing:
             self._parking.park(copying.table.full_name, number, limits, error, trial.failures)
         return {number}
 
-    def retry(self, copying: Copying, chunks: list[int], group: int, error: TidemarkError, batch: Batch) -> None:
+    def retry(
+        self,
+        copying: Copying,
+        chunks: list[int],
+        group: int,
+        error: TidemarkError,
+        batch: Batch,
+        *,
+        away: bool = False,
+    ) -> None:
         """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
 
-        A table that changes and of which the log says nothing stops alone.
+        away: the reader could not connect right after, so that the tries are not counted: `run.away` ends them. A table that
+        changes and of which the log says nothing stops alone.
         """
         # The groups that fail together, when a connection is lost, are one failure.
         copying.failures += clock.monotonic_s() >= copying.retry_at
@@ -123,7 +145,9 @@ class Failing:
             copying.changed_s = clock.monotonic_s()
         # The log will tell what became of a table that changes, however far behind the pipeline is.
         awaited = isinstance(error, SchemaChangedError) and self.log_read_s <= copying.changed_s
-        retried = isinstance(error, TransientError) and (copying.failures < ATTEMPTS or awaited)
+        counts = not (awaited or isinstance(error, SourceAwayError) or away)
+        retried = isinstance(error, TransientError) and not (counts and copying.failures >= ATTEMPTS)
+        retried = retried or (isinstance(error, LoginRefusedError) and self._refused())
         self._tell(copying, chunks, group, error, retry_s if retried else None, copying.failures)
         if isinstance(error, SchemaChangedError) and not retried:
             stopped = TableStoppedError(
@@ -137,6 +161,11 @@ class Failing:
         elif not retried:
             raise error
         copying.retry_at = clock.monotonic_s() + retry_s
+
+    def _refused(self) -> bool:
+        """Whether a login that is refused is still worth another try."""
+        self._refused_s = min(self._refused_s, clock.monotonic_s())
+        return clock.monotonic_s() - self._refused_s < REFUSED_S
 
     def _tell(
         self,
@@ -165,4 +194,4 @@ class Failing:
 
 def _pause_s(failures: int) -> float:
     """Seconds before the next try after so many failures in a row."""
-    return float(min(_FIRST_RETRY_S * 2**failures, _LONGEST_RETRY_S))
+    return float(min(_FIRST_RETRY_S * 2 ** min(failures, 10), _LONGEST_RETRY_S))

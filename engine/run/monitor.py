@@ -7,14 +7,15 @@ when nothing is outstanding, for no traffic is not lag. The runway is in `run.ru
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from engine import clock
-from engine.errors import TidemarkError
+from engine.errors import SourceAwayError, TidemarkError
 from engine.events import Journal
+from engine.run.away import MONITOR, Away
 from engine.run.runway import Growth, following, runway_s
 from engine.source.connect import Connection, Endpoint, describe, open_connection
 from engine.source.heads import read_head
@@ -24,6 +25,8 @@ from engine.source.watermarks import server_time_s
 INTERVAL_S = 2.0
 _WINDOW = 300
 """Measurements that the percentiles are of: ten minutes."""
+_SILENCE_S = 15.0
+"""A source that leaves a question of this thread, all small, unanswered for so long is away."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +62,14 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 
 
 class Monitor:
-    """Writes `source.lag` until it is closed. A source that cannot be reached is not this thread's to report."""
+    """Writes `source.lag` until it is closed, and reports a source that is away."""
 
     def __init__(
-        self, endpoint: Endpoint, first_server_id: int, journal: Journal, committed: Callable[[], Committed]
+        self, endpoint: Endpoint, first_server_id: int, journal: Journal, committed: Callable[[], Committed], away: Away
     ) -> None:
-        self._endpoint, self._first_server_id = endpoint, first_server_id
-        self._journal, self._committed = journal, committed
+        self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
+        self._first_server_id = first_server_id
+        self._journal, self._committed, self._away = journal, committed, away
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
@@ -76,17 +80,22 @@ class Monitor:
     def close(self) -> None:
         self._closing.set()
         self._thread.join(timeout=5)
+        self._away.back(MONITOR)
 
     def _watch(self) -> None:
         connection: Connection | None = None
         while not self._closing.is_set():
-            began = clock.monotonic_s()
+            began, pause_s = clock.monotonic_s(), INTERVAL_S
             try:
                 connection = connection or open_connection(self._endpoint)
-                self._journal.write("source.lag", **self.measure(connection))
-            except TidemarkError:
+                measured = self.measure(connection)
+                self._away.back(MONITOR)
+                self._journal.write("source.lag", **measured)
+            except TidemarkError as error:
                 connection = None
-            self._closing.wait(max(INTERVAL_S - (clock.monotonic_s() - began), 0.1))
+                if isinstance(error, SourceAwayError) and not self._closing.is_set():
+                    pause_s = self._away.failed(MONITOR, error)
+            self._closing.wait(max(pause_s - (clock.monotonic_s() - began), 0.1))
         if connection is not None:
             connection.close()
 

@@ -20,8 +20,11 @@ from engine import __version__, clock
 from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, read_alerts
 from engine.errors import (
+    LoginRefusedError,
+    SourceAwayError,
     SourceChangedError,
     SourceLostError,
+    SparkLostError,
     SpecError,
     TableStoppedError,
     TidemarkError,
@@ -33,6 +36,7 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run.alarm import Alarm
 from engine.run.anew import anew, in_new_shapes
+from engine.run.away import EPOCHS, Away
 from engine.run.begin import check_source, check_tables, first_epoch
 from engine.run.control import Control
 from engine.run.coordinator import Coordinator, Source
@@ -44,6 +48,7 @@ from engine.run.members import members_of, removed_tables
 from engine.run.monitor import Monitor
 from engine.run.possession import Possession
 from engine.run.publisher import Publisher
+from engine.run.respark import Sessions
 from engine.run.shapes import as_read, check_asked, check_rules, reshaped
 from engine.run.tidy import delete_unpublished
 from engine.settings import Spec
@@ -107,6 +112,8 @@ class _Run:
         self._control = Control(directory, journal, spec.throttle, spec.name)
         self._alarm = Alarm(spec, directory, journal)
         self._possession = Possession(spec.sink.path, journal.run)
+        self._away = Away(journal, partial(setattr, self._control, "away"))
+        self._sessions = Sessions(self._start_spark, self._control, journal)
 
     def whole(self) -> None:
         """Everything, with the end written to the journal whatever happens."""
@@ -149,7 +156,7 @@ class _Run:
             exporter = self._exporter(stack)
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
             session_to_come = starter.submit(self._start_spark)
-            stack.callback(_stop_spark, session_to_come)
+            stack.callback(self._stop_spark, session_to_come)
             ledger = Ledger(self._directory.ledger)
             preflight = self._preflight(endpoint, ledger.state)
             preflight.require()
@@ -170,8 +177,7 @@ class _Run:
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
-            session = session_to_come.result()
-            self._control.spark_ui = session.ui
+            session = self._sessions.use(session_to_come.result())
             connected = {**vars(preflight.server), "watermark_class": source.watermarks}
             self._journal.write("run.connected", source=_server(connected), spark=session.describe())
             self._control.event("started")
@@ -203,36 +209,56 @@ class _Run:
         """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
         changes = 0
         while True:
-            coordinator = Coordinator(self._spec, source, session, ledger, publisher, self._control, self._journal)
-            first = self._spec.first_server_id()
-            with closing(Monitor(source.endpoint, first, self._journal, coordinator.committed)):
-                try:
-                    return coordinator.run(self._until)
-                except SourceChangedError as error:
-                    changes += 1
-                    if changes > _MOST_CHANGES:
-                        raise
-                    self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
-                except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
-                    with closing(open_connection(source.endpoint)) as connection:
-                        self._begin_anew(ledger, connection, source.endpoint, source.server, error)
-                    assert ledger.state is not None
-                    publisher.submit(ledger.epoch(ledger.state.epoch))
-                    continue
+            try:
+                return self._epochs(source, session, ledger, publisher)
+            except SourceChangedError as error:
+                changes += 1
+                if changes > _MOST_CHANGES:
+                    raise
+                self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
+            except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
+                with closing(open_connection(source.endpoint)) as connection:
+                    self._begin_anew(ledger, connection, source.endpoint, source.server, error)
+                assert ledger.state is not None
+                publisher.submit(ledger.epoch(ledger.state.epoch))
+                continue
+            except SparkLostError as error:  # what was being read is read again
+                session = self._sessions.again(error)
+                if session is None:
+                    return False
+                continue
+            except SourceAwayError:  # before the first epoch
+                pass
             # What was read and not committed is read again: its positions are the other server's.
             self._control.wait(_CHANGE_S)
-            source = self._changed(ledger, publisher)
+            changed = self._changed(ledger, publisher)
+            if changed is None:
+                return False
+            source = changed
 
-    def _changed(self, ledger: Ledger, publisher: Publisher) -> Source:
-        """The source anew, at whatever server answers now. Raises SourceLostError when it cannot be followed there."""
-        for attempt in range(1, _MOST_CHANGES):
+    def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
+        """`Coordinator.run` with one server and one session, watched by the monitor."""
+        coordinator = Coordinator(
+            self._spec, source, session, ledger, publisher, self._control, self._journal, self._away
+        )
+        first = self._spec.first_server_id()
+        with closing(Monitor(source.endpoint, first, self._journal, coordinator.committed, self._away)):
+            return coordinator.run(self._until)
+
+    def _changed(self, ledger: Ledger, publisher: Publisher) -> Source | None:
+        """The source at whatever server answers now; None when a stop was asked for.
+
+        Raises SourceLostError when it cannot be followed there, and the error of a source that was waited for long enough.
+        """
+        while not self._control.stopping:
             try:
-                return self._reopened(ledger, publisher)
-            except TransientError as error:  # a server that takes over may not be ready yet
-                retry_s = min(_CHANGE_S * 2**attempt, 30.0)
-                self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=retry_s)
-                self._control.wait(retry_s)
-        return self._reopened(ledger, publisher)
+                source = self._reopened(ledger, publisher)
+            except (TransientError, LoginRefusedError) as error:  # a server that takes over may not be ready yet
+                self._control.wait(self._away.failed(EPOCHS, error))
+            else:
+                self._away.back(EPOCHS)
+                return source
+        return None
 
     def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
@@ -259,6 +285,13 @@ class _Run:
         from engine.spark.session import open_session
 
         return open_session(self._spec)
+
+    def _stop_spark(self, first: "Future[Any]") -> None:
+        """End the session that is there, or the first one, which may just be starting."""
+        if self._sessions.begun:
+            self._sessions.stop()
+        elif not first.cancel() and first.exception() is None:
+            first.result().stop()
 
     def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
         """The source as the coordinator uses it; the committed state is made when there is none."""
@@ -395,11 +428,6 @@ def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:
     """The spec as the journal may show it: settings of Spark may hold keys to a store."""
     conf = {k: "***" if re.search(r"(?i)secret|password|token|key", k) else v for k, v in spec["spark"]["conf"].items()}
     return {**spec, "spark": {**spec["spark"], "conf": conf}}
-
-
-def _stop_spark(session: "Future[Any]") -> None:
-    if not session.cancel() and session.exception() is None:
-        session.result().stop()
 
 
 def _server(told: dict[str, Any]) -> dict[str, Any]:

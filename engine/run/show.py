@@ -49,6 +49,11 @@ def _error(e: Event) -> str:
     return f"{e['message']}{again}"
 
 
+def _away(e: Event) -> str:
+    since, until = e["since"][11:19], f", gives up at {e['gives_up_at'][:19]}Z" if e["gives_up_at"] else ""
+    return f"the source is away since {since}Z (attempt {e['attempt']}, next in {e['retry_in_s']:.0f} s{until}): {e['message']}"
+
+
 _LINES: dict[str, Callable[[Event], str | None]] = {
     "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'told to stop'})",
     "run.connected": _connected,
@@ -65,6 +70,8 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
     "chunk.unparked": lambda e: f"{e['table']} chunk {e['chunk']} is parked no more: {e['reason']}",
     "epoch.committed": _epoch,
     "sink.applied": _applied,
+    "source.away": _away,
+    "source.back": lambda e: f"the source is back after {e['seconds']:,.0f} s",
     "source.followed": lambda e: (
         f"the source is {e['to_identity']} now: {e['from_position']} of {e['from_identity']} is {e['to_position']} there"
     ),

@@ -287,6 +287,10 @@ class Snapshot:
             self._journal.write("chunk.finished", **_event(report, group.number))
         batch.finished.append(Finished(report["table"], report, copying.refresh, copying.named(report["chunk"])))
 
+    def let_go(self) -> None:
+        """Wait for no answer of the source; another thread asks for it."""
+        self._cutter.let_go()
+
     def close(self) -> None:
         """Wait for the jobs that are under way; their unread reports are lost, their files never published."""
         self._pool.shutdown(wait=True, cancel_futures=True)

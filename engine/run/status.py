@@ -41,6 +41,7 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
         "error": runner["error"] if runner else None,
         "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
+        "away": runner.get("away") if runner and runner["alive"] else None,
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": read_alerts(directory),

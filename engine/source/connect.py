@@ -4,16 +4,20 @@ Every session is read-only by what it sends: SELECT, SHOW, SET of its own variab
 """
 
 import re
+import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import pymysql
 
 from engine.errors import (
+    LoginRefusedError,
     PreflightError,
     SchemaChangedError,
+    SourceAwayError,
     SourceChangedError,
     SourceLostError,
     TidemarkError,
@@ -74,14 +78,43 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1176: (SchemaChangedError, "The index by which it was read was dropped; the log tells so in a moment."),
     1412: (SchemaChangedError, "The table was altered while it was read; it is read again."),
     1044: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1045: (PreflightError, "Check source.user and the password that source.password_env or password_file leads to."),
+    1045: (LoginRefusedError, "Check source.user and the password that source.password_env or password_file leads to."),
     1049: (PreflightError, "Check the database's name."),
     1142: (PreflightError, "Grant the user what `python -m engine check` lists."),
     1227: (PreflightError, "Grant the user what `python -m engine check` lists."),
     1236: (SourceLostError, "The server cannot send this part of the binlog. " + COPY_AGAIN),
-    1130: (PreflightError, "Allow this host to log in (the host part of the user's account)."),
-    1698: (PreflightError, "Check source.user; the account may be limited to another way of login."),
+    1130: (LoginRefusedError, "Allow this host to log in (the host part of the user's account)."),
+    1698: (LoginRefusedError, "Check source.user; the account may be limited to another way of login."),
+    1040: (SourceAwayError, "The server has no connection left: raise max_connections, or end some."),
+    1129: (SourceAwayError, "The server blocks this host: run FLUSH HOSTS there (MariaDB: mariadb-admin flush-hosts)."),
+    1203: (SourceAwayError, "The user has no connection left: raise its max_user_connections, or end some."),
+    1226: (SourceAwayError, "The user has used up what it may use for now: raise the limits of its account."),
 }
+_AWAY = frozenset(
+    {
+        1047,
+        1053,
+        1077,
+        1079,
+        1080,
+        1152,
+        1158,
+        1159,
+        1160,
+        1161,
+        1184,
+        1927,
+        2002,
+        2003,
+        2005,
+        2006,
+        2013,
+        2055,
+        3168,
+        4031,
+    }
+)
+"""The connection broke, or none could be made; 1047: a Galera node that is not ready; 1053: shutdown."""
 _CANNOT_CONNECT = 2003
 _DUMP_FAILED = 1236
 _SAME_ID = 4052
@@ -112,9 +145,9 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     """The error of the driver as one of ours: terminal where another try cannot help, transient otherwise."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
-    kind, hint = _ERRORS.get(
-        number, (TransientError, "It is tried again; if it stays, look at the server's error log.")
-    )
+    broken = number in _AWAY or (not number and isinstance(error, pymysql.err.InterfaceError))  # used after it broke
+    usual: type[TidemarkError] = SourceAwayError if broken else TransientError
+    kind, hint = _ERRORS.get(number, (usual, "It is tried again; if it stays, look at the server's error log."))
     kind, hint = next(((k, h) for numbers, says, k, h in _DUMPS if number in numbers and says in text), (kind, hint))
     if number == _CANNOT_CONNECT:
         hint = "Check source.host and source.port, and that the server runs and can be reached from here."
@@ -126,7 +159,7 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
 def open_connection(endpoint: Endpoint) -> Connection:
     """A connection with the session that all decoding relies on: UTC, utf8mb4, autocommit, no padding.
 
-    Raises PreflightError when the login is refused, TransientError when the server cannot be reached.
+    Raises LoginRefusedError when the login is refused, SourceAwayError when the server cannot be reached.
     """
     connection = _login(endpoint)
     try:
@@ -146,9 +179,16 @@ def open_connection(endpoint: Endpoint) -> Connection:
                 cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
     except pymysql.Error as error:
         raise explain(error, "Setting the session up") from error
+    connection._read_timeout = round(endpoint.read_timeout_s)  # noqa: SLF001 - until here it was the login's
     if endpoint.identity is not None:
         check_identity(endpoint.identity, describe(connection))
     return connection
+
+
+def break_off(connection: Connection) -> None:
+    """End a connection that another thread may be waiting on for an answer: that thread gets a SourceAwayError."""
+    with suppress(OSError, AttributeError):  # it is closed, or has just been
+        connection._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001 - PyMySQL has no such call
 
 
 def check_identity(expected: str, server: Server) -> None:
@@ -170,7 +210,7 @@ def _login(endpoint: Endpoint) -> Connection:
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": max(1, round(endpoint.connect_timeout_s)),
-        "read_timeout": round(endpoint.read_timeout_s),
+        "read_timeout": max(1, round(min(endpoint.connect_timeout_s, endpoint.read_timeout_s))),
     }
     doing = f"Connecting to {endpoint.host}:{endpoint.port} as {endpoint.user}"
     try:

@@ -15,7 +15,7 @@ import numpy as np
 import pymysql
 
 from engine.decode.framing import HEADER, MAX_PAYLOAD, PADDING, Bytes, Offsets, grown, packet_starts
-from engine.errors import TransientError
+from engine.errors import SourceAwayError
 from engine.source.connect import Connection, explain
 
 BUFFER = 4 << 20
@@ -38,7 +38,7 @@ class Block:
 class PacketReader:
     """Reads the packets of one response after the command was sent and its head was read by PyMySQL.
 
-    Raises TransientError when the connection breaks, and the server's own error when it sends one.
+    Raises SourceAwayError when the connection breaks, and the server's own error when it sends one.
     """
 
     def __init__(self, connection: Connection, doing: str) -> None:
@@ -85,18 +85,18 @@ class PacketReader:
             except OSError as error:
                 raise self._broken(error) from error
             if not got:
-                raise TransientError(
+                raise SourceAwayError(
                     f"{self._doing} broke off: the server closed the connection.", detail="Nothing of it was published."
                 )
             self._filled += got
             if self._filled + _READ > limit or self._may_be_over():
                 return
 
-    def _broken(self, error: OSError) -> TransientError:
+    def _broken(self, error: OSError) -> SourceAwayError:
         nothing = "Nothing of it was published."
         if not isinstance(error, TimeoutError):
-            return TransientError(f"{self._doing} broke off: {error}.", detail=nothing)
-        return TransientError(
+            return SourceAwayError(f"{self._doing} broke off: {error}.", detail=nothing)
+        return SourceAwayError(
             f"{self._doing} broke off: the server was silent for {self._socket.gettimeout():g} s.",
             detail=nothing,
             hint="The connection is dead or the server hangs; it is tried again. A slower server needs a larger source.silence_s.",

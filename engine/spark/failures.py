@@ -31,7 +31,7 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
     (
         (
             r"(?P<sign>INVALID_HANDLE\.SESSION\w+|SESSION_CLOSED|NO_ACTIVE_SESSION|UNAVAILABLE|RETRIES_EXCEEDED"
-            r"|trying to connect to the Java server"
+            r"|^(?:ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe)Error|trying to connect to the Java server"
             r"|Answer from Java side is empty|while sending or receiving|stopped SparkContext"
             r"|SparkContext (?:was|has been) (?:shut down|stopped)|All masters are unresponsive|Master removed our application)"
         ),
@@ -51,7 +51,10 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         "When it stays, the workers may lack memory: smaller chunks (snapshot.target_bytes) need less.",
     ),
 )
-"""Pattern, error, message, detail, hint. The first that is found says it: a session that ends loses its workers too."""
+"""Pattern, error, message, detail, hint. The first that is found says it: a session that ends loses its workers too.
+
+A connection that breaks in this process, which is what the text begins with then, is the one to the driver.
+"""
 
 
 def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[str]]) -> TidemarkError | None:

@@ -8,10 +8,11 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from engine.errors import SpecError
@@ -101,7 +102,30 @@ class _Classic:
         yield
 
     def stop(self, *, lost: bool) -> None:
-        self.spark.stop()
+        try:
+            self.spark.stop()
+        except Exception:
+            if not lost:
+                raise
+        finally:
+            if lost:
+                _forget_driver()
+
+
+def _forget_driver() -> None:
+    """Let the next session start a driver of its own: PySpark keeps the connection to one for as long as the process lives."""
+    context: Any = SparkContext
+    if context._gateway is not None:  # noqa: SLF001 - PySpark has no call for a driver that died
+        with suppress(Exception):
+            context._gateway.shutdown()  # noqa: SLF001
+        if (process := getattr(context._gateway, "proc", None)) is not None:  # noqa: SLF001
+            process.kill()
+            process.wait()
+    context._gateway = context._jvm = context._active_spark_context = None  # noqa: SLF001
+    session: Any = SparkSession
+    session._instantiatedSession = session._activeSession = None  # noqa: SLF001
+    os.environ.pop("PYSPARK_GATEWAY_PORT", None)  # it was given one that is gone
+    os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
 
 
 class _Connect:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from engine import __version__
 from engine.capture.tasks import Report, Task, Warming
-from engine.errors import SparkLostError, TidemarkError
+from engine.errors import SparkLostError, TidemarkError, TransientError
 from engine.settings import Spec
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
@@ -35,7 +35,7 @@ class Session:
         self._kind, self.master, self.ui = kind, master, kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
         self._told = self._overstated = 0
-        self._lost = False
+        self._lost = self._interrupted = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
         self.version: str = kind.spark.version
@@ -48,15 +48,26 @@ class Session:
     def run(self, tasks: Sequence[Task], description: str) -> list[Report]:
         """Run the tasks as one job and return all their reports; blocks. Any thread may.
 
-        Raises TransientError when a task's workers were lost as often as Spark tries it, PreflightError for a worker that lacks
-        something, SparkLostError when the session is gone, and whatever Spark raises for any other failure.
+        Raises TransientError when a task's workers were lost as often as Spark tries it, or `interrupt` ended it, PreflightError
+        for a worker that lacks something, SparkLostError when the session is gone, and whatever Spark raises otherwise.
         """
         try:
-            with _explained(self.master, self._hosts), self._kind.described(description):
-                return run_tasks(self._kind.spark, tasks)
+            if not self._interrupted:
+                with _explained(self.master, self._hosts), self._kind.described(description):
+                    return run_tasks(self._kind.spark, tasks)
         except SparkLostError:
             self._lost = True
             raise
+        except Exception:
+            if not self._interrupted:
+                raise
+        raise TransientError("The run ends: what was being read was broken off.", detail="Nothing of it was published.")
+
+    def interrupt(self) -> None:
+        """End all jobs, and let none begin any more. Any thread may."""
+        self._interrupted = True
+        with suppress(Exception):  # a session that is lost has no jobs
+            self._kind.spark.interruptAll()
 
     def describe(self) -> dict[str, Any]:
         """For the journal."""
@@ -154,7 +165,7 @@ def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Itera
             hint="Install what requirements.txt names for the runner.",
         ) from error
     except Exception as error:
-        ours = explained(str(error), master, remedy(master), hosts)
+        ours = explained(f"{type(error).__name__}: {error}", master, remedy(master), hosts)
         if ours is None:
             raise
         raise ours from error

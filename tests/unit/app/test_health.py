@@ -4,6 +4,7 @@ import pytest
 
 from app.view.health import (
     alert_lines,
+    away_line,
     engine_layer,
     error_of,
     keeping_up_layer,
@@ -146,3 +147,25 @@ def test_alerts_that_stand_are_told_with_their_age() -> None:
     assert alert_lines([alert]) == ["Alert since 2026-01-31 15:30:00 UTC: d.t stopped: no date"]
     assert alert_lines([]) == []
     assert alert_lines([{"message": "m"}]) == ["Alert since —: m"]
+
+
+def test_a_source_that_is_away_is_said_with_its_next_try_and_its_end() -> None:
+    """Only of a runner that lives; whatever the file says."""
+    told = {
+        "since": utc_text(ago(48)),
+        "attempt": 5,
+        "next_try": utc_text(ago(-30)),
+        "error": "Connecting failed.",
+        "gives_up_at": "2026-11-22T06:10:00.000000Z",
+    }
+    away = runner_of(record("running", 1, alive=True) | {"away": told}, None).away
+    assert away is not None
+    said = "Source unreachable for 48 s · attempt 5 · next try in 30 s"
+    assert away_line(away, NOW) == f"{said} · gives up at 2026-11-22 06:10:00 UTC"
+    forever = runner_of(record("running", 1, alive=True) | {"away": told | {"gives_up_at": None}}, None).away
+    assert forever is not None
+    assert away_line(forever, NOW) == f"{said} · waits without end"
+    assert "trying now" in away_line(forever, ago(-31))
+    for broken in (None, "", 5, {}, {"since": 7}):
+        assert runner_of(record("running", 1, alive=True) | {"away": broken}, None).away is None
+    assert runner_of(record("running", 99, alive=False) | {"away": told}, None).away is None

@@ -9,6 +9,7 @@ from engine.errors import ERRORS, DecodeError, TidemarkError, TransientError, fr
 CODES = {
     "SpecError": 2,
     "PreflightError": 3,
+    "LoginRefusedError": 3,
     "SourceLostError": 4,
     "PipelineHeldError": 5,
     "MismatchError": 7,

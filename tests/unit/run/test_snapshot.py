@@ -1,11 +1,12 @@
 """The snapshot's side: who reads what next, what is cut and told, and what becomes of failures."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from engine.capture.tasks import ChunkGroup, Report
-from engine.errors import LedgerError, TableStoppedError, TransientError
+from engine.errors import LedgerError, LoginRefusedError, SchemaChangedError, TableStoppedError, TransientError
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Uncut
 from engine.run.machine import IllegalEventError
@@ -14,8 +15,18 @@ from tests.unit.run.copies import GROUP, copies, copying, failure, read_all, rep
 
 
 def losing(group: ChunkGroup) -> list[Report]:
-    """A reader that has lost its connection."""
+    """A reader that has lost its connection, and gets no other."""
     return [failure(group.requests[0], TransientError("lost"))]
+
+
+def refused(group: ChunkGroup) -> list[Report]:
+    """A reader that may not log in."""
+    return [failure(group.requests[0], LoginRefusedError("no"))]
+
+
+def changing(group: ChunkGroup) -> list[Report]:
+    """A reader that does not find a column."""
+    return [failure(group.requests[0], SchemaChangedError("gone"))]
 
 
 def test_readers_that_fail_together_are_one_failure(tmp_path: Path) -> None:
@@ -30,25 +41,49 @@ def test_readers_that_fail_together_are_one_failure(tmp_path: Path) -> None:
         assert [event["attempt"] for event in run.events("chunk.failed")] == [1] * 9
 
 
-def test_a_table_that_fails_too_often_ends_the_run(tmp_path: Path) -> None:
-    """Eight times, each after a longer pause; a chunk that is read in between begins the count anew."""
+def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None:
+    """However often, each time after a longer pause; a chunk that is read in between begins the count again."""
     table = copying("t", 1, "one")
     with copies(tmp_path, table, answer=losing) as run:
-        for _ in range(7):
+        for n in range(30):
+            table.failures += 1000 * (n == 29)  # half a day
             table.retry_at = 0.0
             assert len(run.assign()) == 1
             run.settle()
         pauses = [event["retry_in_s"] for event in run.events("chunk.failed")]
-        assert pauses == [1, 2, 4, 8, 16, 30, 30]
-        table.retry_at = 0.0
-        run.assign()
-        with pytest.raises(TransientError, match="lost"):
-            run.settle()
+        assert pauses == [1, 2, 4, 8, 16, *[30] * 25]
     again = copying("t", 2, failures=7)
     with copies(tmp_path, again) as run:
         run.assign()
         run.settle()
         assert again.failures == 0
+
+
+def test_a_table_that_goes_on_changing_stops_the_8th_time(tmp_path: Path) -> None:
+    """The log, which was read, says nothing of it."""
+    table = copying("t", 1, "one")
+    with copies(tmp_path, table, answer=changing) as run:
+        for _ in range(8):
+            table.retry_at = 0.0
+            run.assign()
+            run.snapshot.log_read(math.inf)
+            batch = run.settle()
+        assert list(batch.stopped) == ["d.t"]
+
+
+def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five of them; for a moment a proxy may do that."""
+    table, now = copying("t", 1, "one"), [1000.0]
+    monkeypatch.setattr("engine.clock.monotonic_s", lambda: now[0])
+    with copies(tmp_path, table, answer=refused) as run:
+        for _ in range(10):
+            now[0] += 30.0
+            run.assign()
+            run.settle()
+        now[0] += 30.0
+        run.assign()
+        with pytest.raises(LoginRefusedError):
+            run.settle()
 
 
 def test_readers_that_join_get_work(tmp_path: Path) -> None:

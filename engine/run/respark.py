@@ -1,0 +1,89 @@
+"""The Spark session of a run, and a new one when it is lost.
+
+A session is lost with its driver, with its Connect server, or when its cluster ends the application. None of that touches what is
+committed: what was being read is read again. The first start is the one that shows whether the spec is right, so its failure ends
+the run; later ones are tried with growing pauses for an hour. A session that lasted for ten minutes counts as a new beginning.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from engine import clock
+from engine.errors import SparkLostError, TidemarkError
+from engine.events import Journal
+from engine.run.control import Control
+
+if TYPE_CHECKING:
+    from engine.spark.session import Session
+
+PATIENCE_S = 3600.0
+_LASTED_S = 600.0
+_FIRST_S, _LONGEST_S = 1.0, 60.0
+
+
+class Sessions:
+    """The session of a run. open: starts one, and raises what it raises then. Used by one thread."""
+
+    def __init__(self, open_session: "Callable[[], Session]", control: Control, journal: Journal) -> None:
+        self._open, self._control, self._journal = open_session, control, journal
+        self._session: Session | None = None
+        self._started_s = self._lost_s = 0.0
+        self._tries = 0
+
+    def use(self, session: "Session") -> "Session":
+        """It is the session now."""
+        self._session, self._started_s = session, clock.monotonic_s()
+        self._control.spark_ui = session.ui
+        return session
+
+    def again(self, error: SparkLostError) -> "Session | None":
+        """A session in the place of the one that was lost; None when a stop was asked for.
+
+        Raises what a start raises that another try does not mend, and the last error when an hour has passed.
+        """
+        if clock.monotonic_s() - self._started_s >= _LASTED_S:
+            self._tries = 0
+        if not self._tries:
+            self._lost_s = clock.monotonic_s()
+        self.stop()
+        failure: TidemarkError = error
+        while not self._control.stopping:
+            if clock.monotonic_s() - self._lost_s >= PATIENCE_S:
+                raise failure
+            self._tries += 1
+            retry_s = min(_FIRST_S * 2 ** min(self._tries - 1, 10), _LONGEST_S)
+            self._journal.write("error", **failure.as_dict(), attempt=self._tries, retry_in_s=retry_s)
+            self._control.waiting_for = "a new Spark session"
+            self._wait(retry_s)
+            try:
+                if not self._control.stopping:
+                    return self.use(self._open())
+            except SparkLostError as lost:
+                failure = lost
+            except TidemarkError:
+                raise
+            except Exception as lost:  # noqa: BLE001 - the first start worked: it is Spark that does not now
+                failure = SparkLostError(
+                    f"Spark could not be started again: {type(lost).__name__}: {lost}", hint="Look at the runner's log."
+                )
+            finally:
+                self._control.waiting_for = ""
+        return None
+
+    def _wait(self, seconds: float) -> None:
+        until_s = clock.monotonic_s() + seconds
+        while not self._control.stopping and (left_s := until_s - clock.monotonic_s()) > 0:
+            self._control.wait(left_s)
+
+    @property
+    def begun(self) -> bool:
+        """Whether there was a session."""
+        return self._started_s > 0
+
+    def stop(self) -> None:
+        """End the session, if there is one."""
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # it may be dead already
+                session.stop()
