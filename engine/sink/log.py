@@ -198,9 +198,9 @@ def create(folder: Path, schema: pa.Schema, description: str, properties: Mappin
     log = DeltaLog(making)
     log.sync()
     log.path.rename(folder / "_delta_log")
+    making.rmdir()
     for path in (folder, folder.parent, folder.parent.parent):
         sync_folder(path)
-    making.rmdir()
 
 
 def metadata_of(delta: DeltaTable, schema: pa.Schema) -> dict[str, Any]:

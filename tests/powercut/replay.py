@@ -97,6 +97,7 @@ def _sync(record: Record, begun: int, inode: int, size: int) -> None:
 def _done(record: Record, at: int, operation: list[str], inode: int, *, fresh: bool) -> None:
     kind, *words = operation
     if kind == "+":
+        record.folders.discard(inode)  # of a folder that was removed, whose inode is another's now
         _change(record, at, int(words[0]), {_name(words[1]): (0, inode)})
         if fresh:
             record.sizes[inode] = 0
