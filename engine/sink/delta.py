@@ -166,6 +166,10 @@ class DeltaTables:
         version = DeltaTable(str(self._folder(kind))).transaction_version(self._app(kind))
         return -1 if version is None else int(version)
 
+    def merged_seq(self) -> int:
+        """The `_tm_seq` through which the log is merged into the mirror. A stand-in: 0 has all of the log count as unmerged."""
+        return 0
+
     def _app(self, kind: str) -> str:
         return f"tidemark-{self._ledger}-{kind}"
 
