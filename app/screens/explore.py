@@ -118,7 +118,7 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
 
 def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
     """The table at a time."""
-    from engine.explore.queries import as_of_sql, await_published
+    from engine.explore.queries import as_of_sql, await_published, merged_seq
 
     if not published.key:
         messages.nothing("This table has no key", "What it was at a time cannot be told from its change log alone.")
@@ -143,11 +143,13 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
     elif st.button("Show the table as it was", type="primary", icon=":material/update:", key="by-time"):
         try:
             with st.spinner("Waiting until the destination has what is committed", show_time=True):
-                await_published(where, settings.load(where.spec).sink.path, published)
+                root = settings.load(where.spec).sink.path
+                await_published(where, root, published)
+                sql = as_of_sql(published, at, merged_seq(where, root, published))
         except TidemarkError as problem:
             messages.error(problem)
             return
-        ask(where, known, as_of_sql(published, at))
+        ask(where, known, sql)
 
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:

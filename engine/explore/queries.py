@@ -37,8 +37,6 @@ _LOCKED = (
     "SET lock_configuration = true",
 )
 _FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_refresh, _tm_seq"
-_BACK = "INTERVAL 1 HOUR"
-"""No mirror is merged longer than this after its change log; what is older than T by more is in the mirror."""
 
 
 class QueryError(TidemarkError):
@@ -127,8 +125,9 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
     shown: set[tuple[str, str]] = set()
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
-        folders = {f"{table.name}__changes": changes_folder(root, table.database, table.name)}
-        folders |= {table.name: mirror_folder(root, table.database, table.name)} if table.key else {}
+        # The log after the mirror: it has all that is merged, then, and what is not yet.
+        folders = {table.name: mirror_folder(root, table.database, table.name)} if table.key else {}
+        folders[f"{table.name}__changes"] = changes_folder(root, table.database, table.name)
         for name, folder in folders.items():
             place = (table.database.casefold(), name.casefold())
             with suppress(TableNotFoundError):  # its first commit is still to come
@@ -165,21 +164,38 @@ def history_sql(table: Table, key: Sequence[str]) -> str:
     )
 
 
-def as_of_sql(table: Table, at: datetime) -> str:
+def merged_seq(directory: Directory, root: Path, table: Table) -> int:
+    """The `_tm_seq` through which the table's log is merged into its mirror, for `as_of_sql`; 0 before the first merge."""
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    return DeltaTables(root, state.ledger, table).merged_seq()
+
+
+def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:
     """The table's rows as they were on the source when everything committed up to `at` had happened, by the source's clock.
 
-    Right for times since the table was copied and up to what the log has been read to. A row that was changed later is the before
-    image of its first change since; one that was changed in the hour before, which the mirror may not have merged yet, is its
-    newest image of then; every other row is the mirror's.
+    merged_seq: the `_tm_seq` through which the log is merged into the mirror, asked for before the query runs. The answer is right
+    for times since the table was last copied and up to what the log has been read to. Where the source's binlog has whole seconds
+    (MariaDB), all of a second happens at its beginning. Per key, in the order of `_tm_seq`:
+
+        later    there are changes of the source after `at`: the row is the before image of the first of them. When that is an
+                 insert, or the new key of an update, there was no row.
+        recent   there are none, but images behind `merged_seq`: the row is the newest of these. Nothing has changed it since `at`,
+                 so an image that was read again (`_tm_refresh`) is the row of then too, whenever it was read.
+        mirror   there are neither: the mirror has the newest image of the row, or its chunk, and nothing has changed it since.
+
+    A `merged_seq` that is too small is harmless. It only adds keys to *recent* whose newest image is merged already. That image is
+    what the merge made of the mirror's row, and no later image of the key is in the log. So both say the same. It must not be older
+    than the table's last copy, though: what changed before a chunk was read again is not in the log. The mirror, which is opened
+    after `merged_seq` was asked for, may thus be newer; and the log, which is opened after the mirror, has all that is merged.
     """
     moment = f"TIMESTAMPTZ '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00'"
     columns, key = _list([column.name for column in table.columns]), _list(table.key)
     log, mirror = _names(table)
     return (
-        f"WITH changed AS (\n  SELECT * FROM {log}\n  WHERE _tm_ts > {moment} - {_BACK} AND _tm_refresh IS NULL),\n"
-        f"later AS (\n  SELECT * FROM changed WHERE _tm_ts > {moment}\n"
+        f"WITH later AS (\n  SELECT * FROM {log} WHERE _tm_ts > {moment} AND _tm_refresh IS NULL\n"
         f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq) = 1),\n"
-        f"recent AS (\n  SELECT * FROM changed WHERE _tm_ts <= {moment}\n"
+        f"recent AS (\n  SELECT * FROM {log} WHERE _tm_seq > {merged_seq:d}\n"
         f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1)\n"
         f"SELECT {columns} FROM later WHERE _tm_kind IN ('-U', '-D')\n"
         f"UNION ALL\nSELECT {columns} FROM recent ANTI JOIN later USING ({key}) WHERE _tm_kind IN ('+I', '+U')\n"

@@ -9,7 +9,14 @@ from typing import Any
 import pyarrow.compute as pc
 
 from engine.directory import Directory
-from engine.explore.queries import answer, as_of_sql, await_published, history_sql, published_tables
+from engine.explore.queries import (
+    answer,
+    as_of_sql,
+    await_published,
+    history_sql,
+    merged_seq,
+    published_tables,
+)
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
@@ -48,7 +55,7 @@ def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
     (table,) = published_tables(directory)
     await_published(directory, lake, table)
     for at, rows in were:
-        shown = answer(lake, [table], as_of_sql(table, at)).rows
+        shown = answer(lake, [table], as_of_sql(table, at, merged_seq(directory, lake, table))).rows
         assert_equal(rows, shown)
     assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"
     _check_history(pipeline, were[-1][1])

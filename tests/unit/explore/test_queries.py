@@ -73,4 +73,4 @@ def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyP
 def test_values_stay_values() -> None:
     """A key that somebody types cannot become SQL."""
     assert "id = '1''; DROP TABLE x'" in history_sql(TABLE, ["1'; DROP TABLE x"])
-    assert '"Shop"."or""ders__changes"' in as_of_sql(TABLE, datetime(2026, 1, 2, tzinfo=UTC))
+    assert '"Shop"."or""ders__changes"' in as_of_sql(TABLE, datetime(2026, 1, 2, tzinfo=UTC), 0)
