@@ -171,8 +171,7 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
         grid.add_row(t["table"], state, chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
     out.print(grid)
-    if now["waiting_for"]:
-        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
+    _print_waits(now)
     for t in (t for t in now["tables"] if t["error"]):
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
     _print_chunks(now["tables"])
@@ -180,6 +179,18 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _print_waits(now: dict[str, Any]) -> None:
+    """Why nothing is begun now, and what does not work beside the pipeline."""
+    if now["disk_full"]:
+        told = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
+        out.print(told, style="red", markup=False)
+    elif now["waiting_for"]:
+        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
+    for helper in now["helpers"]:
+        told = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
+        out.print(told, style="red", markup=False)
 
 
 def _print_chunks(tables: list[dict[str, Any]]) -> None:

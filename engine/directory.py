@@ -92,13 +92,17 @@ def directory_of(spec_file: Path, name: str) -> Directory:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text`, durably and all at once."""
+    """Replace `path` by `text`, durably and all at once. Raises OSError, and leaves nothing behind then."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def send_command(

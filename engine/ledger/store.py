@@ -11,6 +11,7 @@ import os
 import re
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from engine.directory import write_atomically
@@ -93,16 +94,16 @@ class Ledger:
         path = self._folder / f"epoch-{record['epoch']:08d}.json"
         # Not by the pid: in two containers it may be the same, and a shared file would be written by both.
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
-        with temporary.open("x", encoding="utf-8") as file:
-            json.dump(record, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
         try:
+            with temporary.open("x", encoding="utf-8") as file:
+                json.dump(record, file, ensure_ascii=False)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(temporary, path)
         except FileExistsError:
             raise _held(state.epoch) from None
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
         if max(self._numbers(_STATE), default=-1) >= state.epoch:
             # The name was free only because the epoch was pruned: a full state that holds it was there before.
             path.unlink()
@@ -110,9 +111,12 @@ class Ledger:
         _sync_folder(self._folder)
         self.state = state
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
-            write_atomically(
-                self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
-            )
+            with suppress(
+                OSError
+            ):  # a full disk: the epoch is committed, and the epochs since the last full state are kept
+                write_atomically(
+                    self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
+                )
         return state
 
     def prune(self, applied: int) -> None:

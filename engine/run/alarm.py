@@ -14,6 +14,7 @@ from typing import Any
 from engine.directory import Directory, read_alerts, write_atomically
 from engine.events import Journal
 from engine.run.alerts import Alert, Alerts, Notice
+from engine.run.helpers import Helpers
 from engine.run.webhook import Webhook
 from engine.settings import Spec, webhook
 
@@ -24,8 +25,8 @@ PATIENCE_S = 5.0
 class Alarm:
     """The alerts of one run."""
 
-    def __init__(self, spec: Spec, directory: Directory, journal: Journal) -> None:
-        self._spec, self._directory, self._journal = spec, directory, journal
+    def __init__(self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers) -> None:
+        self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._alerts = Alerts(spec.alerts, _standing(directory))
         self._lock = threading.RLock()  # what is told is heard again
         self._webhook: Webhook | None = None
@@ -35,7 +36,7 @@ class Alarm:
         """Post to the webhook from here on, if there is one. Raises SpecError when it is not known where that is."""
         url = webhook(self._spec.alerts)
         if url is not None:
-            self._webhook = Webhook(url, self._undelivered)
+            self._webhook = Webhook(url, self._undelivered, self._helpers)
 
     def hear(self, line: dict[str, Any]) -> None:
         """Take a line of the journal."""

@@ -27,7 +27,7 @@ from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import TidemarkError, TransientError, from_dict
+from engine.errors import TidemarkError, TransientError, from_dict, is_disk_full
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import Record, State, TableState, following, nulled
@@ -198,13 +198,14 @@ class Coordinator:
         self._show_resumed()
         self._show_progress()
         self._control.look()  # a goal is not reached while a command waits
-        self._health = Health(self._source.endpoint, self._control.pace, self._control.overloaded)
+        pace, helpers = self._control.pace, self._control.helpers
+        self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
                     self._wind_up()
                     return self._reached(until, target)
-                if self._control.paused:
+                if self._control.paused or self._control.disk.holds():
                     self._pause()
                     continue
                 self._control.settle()
@@ -267,8 +268,13 @@ class Coordinator:
             query(self._connection, "DO 0")
         if not self._connection.open:
             self._connection = open_connection(self._source.endpoint)
-        while self._frozen or self._stopped or self._refreshes.waiting:
-            self._commit_epoch(current(self._connection, self._source.server))
+        try:
+            while self._frozen or self._stopped or self._refreshes.waiting:
+                self._commit_epoch(current(self._connection, self._source.server))
+        except (TransientError, OSError) as error:
+            if not is_disk_full(error):
+                raise
+            self._control.disk.met("log", error)  # what was read and finds no room is read again by the next run
 
     def _gather(self) -> None:
         batch = self._snapshot.collect()
@@ -298,6 +304,8 @@ class Coordinator:
             self._gather()
             if clock.monotonic_s() >= due or self._control.state != "running":
                 break
+            if self._control.disk.holds():
+                return
             if (self._frozen or self._refreshes.waiting) and self._snapshot.idle:
                 break
             clock.sleep(_TICK_S)
@@ -315,8 +323,14 @@ class Coordinator:
             if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
                 self._commit_epoch(position, asked)
             self._failures = 0
-        except TransientError as error:
-            self._retry(error)
+            self._control.disk.worked("log")
+        except (TransientError, OSError) as error:
+            if is_disk_full(error):
+                self._control.disk.met("log", error)
+            elif isinstance(error, TransientError):
+                self._retry(error)
+            else:
+                raise
 
     def _change_tables(self) -> None:
         """Tables join and leave (`run.joining`)."""

@@ -15,6 +15,7 @@ import numpy as np
 from engine import clock
 from engine.errors import TidemarkError
 from engine.events import Journal
+from engine.run.helpers import Helpers
 from engine.run.runway import Growth, following, runway_s
 from engine.source.connect import Connection, Endpoint, describe, open_connection
 from engine.source.heads import read_head
@@ -59,13 +60,18 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 
 
 class Monitor:
-    """Writes `source.lag` until it is closed. A source that cannot be reached is not this thread's to report."""
+    """Writes `source.lag` until it is closed. A source that cannot be reached is not this thread's to report; all else is told."""
 
     def __init__(
-        self, endpoint: Endpoint, first_server_id: int, journal: Journal, committed: Callable[[], Committed]
+        self,
+        endpoint: Endpoint,
+        first_server_id: int,
+        journal: Journal,
+        committed: Callable[[], Committed],
+        helpers: Helpers,
     ) -> None:
         self._endpoint, self._first_server_id = endpoint, first_server_id
-        self._journal, self._committed = journal, committed
+        self._journal, self._committed, self._helpers = journal, committed, helpers
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
@@ -84,7 +90,11 @@ class Monitor:
             try:
                 connection = connection or open_connection(self._endpoint)
                 self._journal.write("source.lag", **self.measure(connection))
+                self._helpers.fine("monitor")
             except TidemarkError:
+                connection = None
+            except Exception as error:  # noqa: BLE001 - lag that is not measured must be seen
+                self._helpers.failed("monitor", error)
                 connection = None
             self._closing.wait(max(INTERVAL_S - (clock.monotonic_s() - began), 0.1))
         if connection is not None:

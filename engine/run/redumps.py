@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -163,12 +164,13 @@ def _events(journals: Path, table: str) -> Iterable[dict[str, Any]]:
     """When the table was planned, and the chunks of it that were read, in all journals, oldest first."""
     marks = ('"table.planned"', '"chunk.finished"')
     for journal in sorted(journals.glob("*.jsonl")):
-        with journal.open(encoding="utf-8") as lines:
+        with journal.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if any(mark in line for mark in marks) and line.endswith("\n"):
-                    event = json.loads(line)
-                    if event.get("table") == table and f'"{event["event"]}"' in marks:
-                        yield event
+                    with suppress(ValueError, KeyError, AttributeError, RecursionError):  # a line that a full disk tore
+                        event = json.loads(line)
+                        if event.get("table") == table and f'"{event["event"]}"' in marks:
+                            yield event
 
 
 def _wrong(message: str, hint: str = "") -> SpecError:

@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import __version__, clock
 from engine.decode.schema import Table
@@ -53,6 +53,7 @@ from engine.source.watermarks import watermark_class
 if TYPE_CHECKING:
     from engine.run.exporter import Exporter
 
+T = TypeVar("T")
 Listener = Callable[[dict[str, Any]], None]
 UNTIL = ("snapshot", "caught-up")
 _MOST_CHANGES = 10
@@ -92,8 +93,8 @@ class _Run:
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
-        self._control = Control(directory, journal, spec.throttle, spec.name)
-        self._alarm = Alarm(spec, directory, journal)
+        self._control = Control(directory, journal, spec.throttle, spec.name, [spec.sink.path])
+        self._alarm = Alarm(spec, directory, journal, self._control.helpers)
 
     def whole(self) -> None:
         """Everything, with the end written to the journal whatever happens."""
@@ -143,13 +144,10 @@ class _Run:
             endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source = self._begin(ledger, endpoint, preflight)
+            source = self._room("ledger", partial(self._begin, ledger, endpoint, preflight))
             drop_removed(self._spec, ledger, self._journal.run)  # what a runner that was killed may have left
             state = _committed(ledger)
-            publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
-            publisher.open_tables(state)
-            delete_unpublished(publisher.published(), state, self._spec.sink.path, self._directory.ledger)
-            publisher.recover()
+            publisher = self._room("destination", partial(self._publisher, ledger, state))
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
@@ -172,6 +170,18 @@ class _Run:
                 self._control.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
+    def _room(self, name: str, step: Callable[[], T]) -> T:
+        """What a step of the start returns; it waits while a disk is full, until a stop is asked for."""
+        return self._control.disk.through(name, step, lambda: self._control.stopping)
+
+    def _publisher(self, ledger: Ledger, state: State) -> Publisher:
+        """A publisher that has brought the destination up to the ledger. May be called again when it failed."""
+        publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s)
+        publisher.open_tables(state)
+        delete_unpublished(publisher.published(), state, self._spec.sink.path, self._directory.ledger)
+        publisher.recover()
+        return publisher
+
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
         """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
         if self._spec.metrics.port is None:
@@ -179,7 +189,8 @@ class _Run:
         from engine.run.exporter import Exporter
 
         standing = read_alerts(self._directory)
-        return stack.enter_context(closing(Exporter(self._spec.name, self._spec.metrics, self._journal, standing)))
+        exporter = Exporter(self._spec.name, self._spec.metrics, self._journal, self._control.helpers, standing)
+        return stack.enter_context(closing(exporter))
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
@@ -187,7 +198,7 @@ class _Run:
         while True:
             coordinator = Coordinator(self._spec, source, session, ledger, publisher, self._control, self._journal)
             first = self._spec.first_server_id()
-            with closing(Monitor(source.endpoint, first, self._journal, coordinator.committed)):
+            with closing(Monitor(source.endpoint, first, self._journal, coordinator.committed, self._control.helpers)):
                 try:
                     return coordinator.run(self._until)
                 except SourceChangedError as error:

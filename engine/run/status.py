@@ -39,6 +39,8 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "epoch": state.epoch if state else None,
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
         "error": runner["error"] if runner else None,
+        "disk_full": runner.get("disk_full") if runner and runner["alive"] else None,
+        "helpers": runner.get("helpers", []) if runner and runner["alive"] else [],
         "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
