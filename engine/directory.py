@@ -15,6 +15,7 @@ A spec file that is called `pipeline.toml` lives in its pipeline's directory; an
 under the pipeline's name. Files appear by an atomic rename, so a reader never sees half of one.
 """
 
+import errno
 import getpass
 import json
 import os
@@ -32,6 +33,7 @@ HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
 """A heartbeat older than this is a runner that hangs or is gone."""
+_LOOKS, _LOOK_S = 5, 0.02
 VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table")
 
 
@@ -105,6 +107,20 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
+def overwrite(path: Path, text: str) -> None:
+    """Write `text` over what a file holds, in the room that it has already: for a disk on which nothing new can be made.
+
+    JSON takes the blanks that fill the rest. A reader may see half of it for an instant (`read_runner` looks again). Raises
+    OSError when there is no such file, or no room in it.
+    """
+    data = text.encode()
+    with path.open("r+b", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if len(data) > max(found.st_size, 512 * found.st_blocks):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.pwrite(file.fileno(), data.ljust(found.st_size), 0)
+
+
 def send_command(
     directory: Directory,
     verb: str,
@@ -142,14 +158,28 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
 
     `alive` is true when the heartbeat is fresh and the runner has not said that it ended.
     """
-    try:
-        record: dict[str, Any] = json.loads(directory.runner.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    record = _read_runner(directory.runner)
+    if record is None:
         return None
     age_s = clock.utc_now().timestamp() - clock.parse_utc(record["heartbeat"]).timestamp()
     record["heartbeat_age_s"] = round(age_s, 3)
     record["alive"] = record["state"] != "ended" and age_s < HEARTBEAT_STALE_S
     return record
+
+
+def _read_runner(path: Path) -> dict[str, Any] | None:
+    for attempt in range(_LOOKS):
+        try:
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:  # it is being overwritten, on a full disk
+            if attempt == _LOOKS - 1:
+                raise
+            clock.sleep(_LOOK_S)
+        else:
+            return record
+    return None
 
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:

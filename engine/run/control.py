@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
-from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
+from engine.directory import HEARTBEAT_S, VERBS, Directory, overwrite, write_atomically
 from engine.errors import PipelineHeldError, SpecError, TidemarkError, is_disk_full
 from engine.events import Journal
 from engine.layout import folder_name
@@ -120,8 +120,8 @@ class Control:
         with self._lock:
             following = after(self.state, event)
             if following != self.state:
-                self.state = following
                 self._journal.write("run.state", state=following, reason=reason)
+                self.state = following
             self._wake.set()
         self._show()
 
@@ -453,4 +453,11 @@ class Control:
             "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             "error": self._error,
         }
-        write_atomically(self._directory.runner, json.dumps(record, indent=1))
+        text = json.dumps(record, indent=1)
+        try:
+            write_atomically(self._directory.runner, text)
+        except OSError as error:
+            if is_disk_full(error):
+                with suppress(OSError):  # else the heartbeat gets old
+                    overwrite(self._directory.runner, text)
+            raise
