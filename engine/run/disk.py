@@ -70,8 +70,8 @@ class Disk:
             self._full(reason)
 
     def worked(self, name: str) -> None:
-        """Something of this name found room."""
-        if name in self._names:
+        """Something of this name found room. While the pipeline waits, that is work that was begun before: it proves nothing."""
+        if name in self._names and self._trying:
             self._forget({name})
 
     def holds(self) -> bool:

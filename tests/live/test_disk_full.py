@@ -34,7 +34,7 @@ def test_a_full_disk_is_waited_for(
         disks.enter_context(mounted(mirror.folder / "_delta_log", 4 * MB))  # the publisher's commits find room
         home = disks.enter_context(mounted(tmp_path / "shop", 6 * MB))
         pipeline = new_pipeline(server, database, chunk_rows=200, poll=0.2, merge=60.0, snapshot="chunk_attempts = 2")
-        mirror.fill(but=MB // 2)
+        mirror.fill(but=100_000)  # less than a chunk
         runner = pipeline.start()
         try:
             _seen_and_over(pipeline, runner, mirror)

@@ -265,6 +265,10 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     disk.met("chunks", OSError(28, "No space left on device"))
     journal.write("run.state", state="paused", reason=disk.reason)
     disk.worked("chunks")
+    assert told == [("alert.raised", "disk_full")], "it was begun before"
+    disk.try_now()
+    assert not disk.holds()
+    disk.worked("chunks")
     assert told == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
     disk.met("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
