@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from engine.directory import Directory, directory_of, read_runner, send_command
+from engine.directory import Directory, directory_of, find_runner, send_command
 from engine.errors import PreflightError, SpecError, TidemarkError
 from engine.settings import Spec, load
 
@@ -207,7 +207,7 @@ def _print_chunks(tables: list[dict[str, Any]]) -> None:
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
     _, directory = _opened(spec_file)
-    runner = read_runner(directory)
+    runner = find_runner(directory)
     if runner is None or not runner["alive"]:
         raise SpecError(
             f"No runner is there to {verb} this pipeline.",
@@ -221,7 +221,7 @@ def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *,
     """Put a command into the inbox; without a runner it waits for the next one."""
     spec, directory = _opened(spec_file)
     identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
-    runner = read_runner(directory)
+    runner = find_runner(directory)
     waits = runner is None or not runner["alive"]
     if as_json:
         _print({"id": identity, "verb": verb, "waits_for_a_runner": waits})

@@ -9,14 +9,20 @@ later (`engine.linefile`), and what went wrong is kept in `Journal.failures` for
 """
 
 import json
+import os
+import re
 import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from engine import clock
 from engine.linefile import LineFile
+
+_LAST_BYTES = 64 << 10
+_TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
 
 EVENTS: dict[str, tuple[str, ...]] = {
     # The run. `source`: server, version, flavor, uuid, watermark_class. `spark`: master, ui, version, slots.
@@ -149,6 +155,10 @@ EVENTS: dict[str, tuple[str, ...]] = {
 class Journal:
     """Appends the events of one run to its file; safe to call from several threads. `listeners` are given each line.
 
+    `ts` never runs backwards, in a run and from the newest earlier run to this one: where the clock is set back, times stand still
+    until it has come again. So later lines sort later, and what asks for the newest of something finds it. A clock that was ahead
+    by more than a day is not waited for.
+
     failures: what could not be done last time: "journal" for the file, else the listener's name.
 
     Raises ValueError for an event or a field that `EVENTS` does not know: the journal is a protocol.
@@ -158,7 +168,7 @@ class Journal:
         self.path, self.run = path, run
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
         self.failures: dict[str, Exception] = {}
-        self._seq = 0
+        self._seq, self._ts = 0, _latest(path)
         self._lock = threading.Lock()
         self._file = LineFile(path)
 
@@ -188,7 +198,8 @@ class Journal:
 
     def _append(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
         self._seq += 1
-        line = {"run": self.run, "seq": self._seq, "ts": clock.utc_text(), "event": event, **fields}
+        self._ts = max(clock.utc_text(), self._ts)
+        line = {"run": self.run, "seq": self._seq, "ts": self._ts, "event": event, **fields}
         self._file.append(json.dumps(line, ensure_ascii=False, default=str))
         return line
 
@@ -214,3 +225,16 @@ class Journal:
             lost, error = self._file.close(), self._file.error
         if lost:
             print(f"{lost} events of the journal {self.path} were lost: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _latest(path: Path) -> str:
+    """The newest time in the journal before this one, if it is ahead of the clock by no more than a day; else empty."""
+    others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
+    try:
+        with others[-1].open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+            found = _TS.findall(file.read().decode("utf-8", "replace"))
+    except (OSError, IndexError):
+        return ""
+    latest = max(found, default="")
+    return latest if latest <= clock.utc_text(clock.utc_now() + timedelta(days=1)) else ""

@@ -4,12 +4,15 @@ import streamlit as st
 
 from app.parts import home, messages
 from app.view import words
-from app.view.health import Runner
+from app.view.health import Runner, troubles
 from engine.directory import Directory
 
 
 def situation(where: Directory, runner: Runner) -> None:
     """A panel for each state that asks for attention; nothing for a runner that is well."""
+    if runner.alive:
+        for what, meaning, do in troubles(home.record_of(where) or {}):
+            messages.three_parts(what, meaning, do)
     if runner.state == "new":
         st.info(
             "This pipeline has never run. Start it with the button above; reading begins once Spark is up, "

@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+from engine import clock
 from engine.directory import Directory, read_alerts, write_atomically
 from engine.events import Journal
 from engine.run.alerts import Alert, Alerts, Notice
@@ -41,7 +42,7 @@ class Alarm:
     def hear(self, line: dict[str, Any]) -> None:
         """Take a line of the journal."""
         with self._lock:
-            notices = self._alerts.hear(line)
+            notices = self._alerts.hear(line, clock.monotonic_s())
             for notice in notices:
                 self._tell(notice)
             if notices:

@@ -1,4 +1,6 @@
-"""Which alerts stand, as the journal's events come and go. Pure: the time is that of the events.
+"""Which alerts stand, as the journal's events come and go. Pure: it is given the times.
+
+Those of the events are for people to read; what is decided is decided by seconds that no change of a clock moves.
 
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
     table_stopped             at once; cleared when the table streams again, or is removed
@@ -64,8 +66,10 @@ class Alerts:
         """standing: what an earlier run left."""
         self._settings = settings
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
-        self._turning: dict[Name, str] = {}  # since when it is as it would not be with what stands
-        self._running_since: str | None = None
+        self._turning: dict[Name, tuple[str, float]] = {}  # since when it is as it would not be with what stands
+        self._running_since_s: float | None = None
+        self._told_s: dict[Name, float] = {}  # what was told in this run
+        self._now_s = 0.0
         self._helpers: set[str] = set()  # those that do not work in this run
         self._disk_full = False
 
@@ -73,8 +77,9 @@ class Alerts:
         """What stands, for the file; oldest first."""
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
-    def hear(self, line: Line) -> list[Notice]:
-        """What is to be told now."""
+    def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
+        """What is to be told now. now_s: seconds that never run backwards, since whenever; without them the line's time counts."""
+        self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
         heard = _HEARD.get(line["event"])
         return list(heard(self, line)) if heard else []
 
@@ -87,7 +92,7 @@ class Alerts:
 
     def _moved(self, line: Line) -> Iterator[Notice]:
         running = line["state"] == "running"
-        self._running_since = line["ts"] if running else None
+        self._running_since_s = self._now_s if running else None
         if running:
             yield from (*self._helped("A later run is running."), *self._roomy("A later run is running."))
 
@@ -151,8 +156,8 @@ class Alerts:
         if over == (name in self.standing):
             self._turning.pop(name, None)
             return
-        since = self._turning.setdefault(name, at)
-        if _seconds(since, at) < self._settings.for_s:
+        since, since_s = self._turning.setdefault(name, (at, self._now_s))
+        if self._now_s - since_s < self._settings.for_s:
             return
         if over:
             yield self._raise(Alert(kind, None, value, limit, *said, since, at))
@@ -196,7 +201,7 @@ class Alerts:
             yield from self._repeated(at, [name])
 
     def _ran(self, at: str) -> Iterator[Notice]:
-        if self._running_since is not None and _seconds(self._running_since, at) >= self._settings.for_s:
+        if self._running_since_s is not None and self._now_s - self._running_since_s >= self._settings.for_s:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
     def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
@@ -204,16 +209,23 @@ class Alerts:
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
-            if name not in self._turning and _seconds(alert.told, at) >= self._settings.repeat_s:
+            if name not in self._turning and self._silent_s(alert, at) >= self._settings.repeat_s:
                 yield self._raise(replace(alert, told=at, repeat=alert.repeat + 1))
 
+    def _silent_s(self, alert: Alert, at: str) -> float:
+        """Since it was told. What an earlier run told is known by wall clock alone: from its future, as good as just now."""
+        if alert.name not in self._told_s:
+            self._told_s[alert.name] = self._now_s - max(_seconds(alert.told, at), 0.0)
+        return self._now_s - self._told_s[alert.name]
+
     def _raise(self, alert: Alert) -> Notice:
-        self.standing[alert.name] = alert
+        self.standing[alert.name], self._told_s[alert.name] = alert, self._now_s
         self._turning.pop(alert.name, None)
         return "alert.raised", alert
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
         self._turning.pop(name, None)
+        self._told_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
             yield "alert.cleared", replace(alert, message=message, hint="", value=value)
 

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine import clock
+from engine import clock, processes
 from engine.directory import HEARTBEAT_S, VERBS, Directory, overwrite, write_atomically
 from engine.errors import PipelineHeldError, SpecError, TidemarkError, is_disk_full
 from engine.events import Journal
@@ -38,11 +39,21 @@ _KEPT = 1000
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
-def _came(command: Path) -> tuple[int, str]:
-    """When it was put there; one that somebody took away meanwhile has no such time."""
+def _came(command: Path) -> tuple[bool, int, int, str]:
+    """Orders commands that are found at one look: by their own count; those without one, written by hand, last, by time."""
+    place, time = None, 0
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
+        time = command.stat().st_mtime_ns
+        place = json.loads(command.read_text(encoding="utf-8")).get("seq")
+    known = place if isinstance(place, int) else None
+    return known is None, known or 0, time, command.name
+
+
+def _file(path: Path) -> tuple[str, int]:
+    """A file by its name and inode: one that is put there under a name that was used before is another."""
     with suppress(OSError):
-        return command.stat().st_mtime_ns, command.name
-    return 0, command.name
+        return path.name, path.lstat().st_ino
+    return path.name, 0
 
 
 @contextmanager
@@ -93,9 +104,14 @@ class Control:
         self.committed: Callable[[], State] | None = None
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
-        self._started = clock.utc_text()
+        self._started, self._beats = clock.utc_text(), 0
+        self._arrived: dict[
+            tuple[str, int], int
+        ] = {}  # files of the inbox by name and inode, numbered as they were first seen
+        self._older: set[tuple[str, int]] = set()  # those that were there before this run could be seen
         self._open: list[tuple[str, str, float]] = []
         self._asked: list[Redump | Change] = []
+        self._places = count(1)
         self._files: dict[str, Path] = {}  # of open commands that change the state
         self._put_by: dict[str, str] = {}  # answered commands whose files could not be moved: by name, the folder
         self._listening: set[str] = set()  # listeners of the journal that failed
@@ -103,6 +119,9 @@ class Control:
 
     def start(self) -> None:
         """Begin to look into the inbox and to show the heartbeat; SIGTERM and SIGINT become a stop."""
+        with self._lock:
+            self._inbox()
+            self._older = set(self._arrived)
         self._show()
         self._thread.start()
         if threading.current_thread() is threading.main_thread():
@@ -294,7 +313,11 @@ class Control:
 
     def _inbox(self) -> list[Path]:
         """The commands that wait, in the order in which they came."""
-        return sorted(self._directory.inbox.glob("*.json"), key=_came)
+        found = {_file(path): path for path in self._directory.inbox.glob("*.json")}
+        self._arrived = {file: place for file, place in self._arrived.items() if file in found}
+        for path in sorted((found[file] for file in found.keys() - self._arrived.keys()), key=_came):
+            self._arrived[_file(path)] = next(self._places)
+        return sorted(found.values(), key=lambda path: self._arrived.get(_file(path), 0))
 
     def _command(self, path: Path) -> None:
         if path.name in self._put_by:
@@ -319,10 +342,23 @@ class Control:
             self._ask(path, told, arguments)
         elif verb == "throttle" or (verb in ("pause", "resume") and arguments):
             self._set(path, told, arguments)
-        elif str(command.get("sent", "")) < self._started:
-            self._refuse(path, told, "It was sent before this run began.")
+        elif why := self._not_ours(path, command):
+            self._refuse(path, told, why)
         elif identity not in self._files:
             self._change(path, told)
+
+    def _not_ours(self, path: Path, command: dict[str, Any]) -> str:
+        """Why a stop, a pause or a resume is not for this run; empty when it is. No clock decides.
+
+        It names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
+        unless it lay in the inbox before this run could be seen.
+        """
+        if "run" in command:
+            meant = command["run"]
+            if meant == self._journal.run:
+                return ""
+            return f"It was sent before this run began: {f'it is for run {meant}' if meant else 'no run was there'}."
+        return "It was sent before this run began." if _file(path) in self._older else ""
 
     def _change(self, path: Path, told: dict[str, Any]) -> None:
         """What changes the state of this runner.
@@ -436,6 +472,7 @@ class Control:
             old.unlink(missing_ok=True)
 
     def _beat(self) -> None:
+        self._beats += 1
         record = {
             "run": self._journal.run,
             "pid": os.getpid(),
@@ -443,6 +480,8 @@ class Control:
             "state": "paused" if self.disk.reason and self.state == "running" else self.state,
             "phase": self.phase,
             "heartbeat": clock.utc_text(),
+            "beat": self._beats,
+            "process": processes.here(),
             "started": self._started,
             "spark_ui": self.spark_ui,
             "waiting_for": self.disk.reason or self.waiting_for,

@@ -6,7 +6,6 @@ checked, find or make the first epoch, bring the destination up to the ledger, r
 
 import os
 import re
-import secrets
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import __version__, clock
+from engine import __version__
 from engine.decode.schema import Table
-from engine.directory import Directory, directory_of, read_alerts
+from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
     SourceChangedError,
     SourceLostError,
@@ -65,7 +64,7 @@ def run_pipeline(spec: Spec, spec_file: Path, until: str | None, listener: Liste
     directory = directory_of(spec_file, spec.name)
     with held(directory):
         _link_spec(spec_file, directory)
-        run = f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        run = new_run(directory)
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)

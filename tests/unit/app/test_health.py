@@ -11,6 +11,7 @@ from app.view.health import (
     runner_of,
     source_layer,
     stale_since,
+    troubles,
 )
 from app.view.looks import HEX, PIPELINE
 from engine.clock import utc_text
@@ -146,3 +147,14 @@ def test_alerts_that_stand_are_told_with_their_age() -> None:
     assert alert_lines([alert]) == ["Alert since 2026-01-31 15:30:00 UTC: d.t stopped: no date"]
     assert alert_lines([]) == []
     assert alert_lines([{"message": "m"}]) == ["Alert since —: m"]
+
+
+def test_a_full_disk_and_a_helper_that_fails_are_said() -> None:
+    """What, what it means, what to do; nothing of a runner of an earlier version."""
+    failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
+    (disk, helper) = troubles({"disk_full": "disk full (ledger: No space)", "helpers": [failing]})
+    assert disk[0] == "disk full (ledger: No space)"
+    assert "Nothing is lost" in disk[1]
+    assert helper[0] == "It broke."
+    assert "3 errors since" in helper[1]
+    assert troubles({}) == []

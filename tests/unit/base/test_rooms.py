@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BASE = {"errors", "events", "settings", "directory", "clock", "layout", "linefile", "redaction", "formats"}
+BASE = {"errors", "events", "settings", "directory", "clock", "layout", "linefile", "redaction", "formats", "processes"}
 ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
     "decode": set(),
