@@ -3,9 +3,11 @@
 import json
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +16,7 @@ from rich.table import Table as Grid
 
 from engine.directory import Directory, directory_of, find_runner, send_command
 from engine.errors import PreflightError, SpecError, TidemarkError
+from engine.redaction import redact
 from engine.settings import Spec, load
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -29,6 +32,7 @@ def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(verb)
     def run(*args: Any, **options: Any) -> None:
+        sys.excepthook = _show_unexpected
         try:
             verb(*args, **options)
         except TidemarkError as error:
@@ -39,6 +43,11 @@ def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(error.exit_code) from None
 
     return run
+
+
+def _show_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What Python prints of an error that is not ours, without secrets: its text may hold anything."""
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _show_error(error: TidemarkError) -> None:

@@ -26,11 +26,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
 import errno
 import re
 
-_SECRET = re.compile(
-    r"(?i)((?:password|passwd|secret|token)['\"]?\s*[=:]\s*|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
-    r"('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
-)
-
+from engine.redaction import redact
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(
@@ -56,11 +52,6 @@ def is_disk_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
-
-
-def redact(text: str) -> str:
-    """Replace what looks like the value of a secret by `***`."""
-    return _SECRET.sub(r"\1***", text)
 
 
 class TidemarkError(Exception):

@@ -20,6 +20,7 @@ from typing import Any
 
 from engine import clock
 from engine.linefile import LineFile
+from engine.redaction import clean_line
 
 _LAST_BYTES = 64 << 10
 _TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
@@ -199,7 +200,7 @@ class Journal:
     def _append(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
         self._seq += 1
         self._ts = max(clock.utc_text(), self._ts)
-        line = {"run": self.run, "seq": self._seq, "ts": self._ts, "event": event, **fields}
+        line = clean_line({"run": self.run, "seq": self._seq, "ts": self._ts, "event": event, **fields})
         self._file.append(json.dumps(line, ensure_ascii=False, default=str))
         return line
 

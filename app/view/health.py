@@ -212,7 +212,7 @@ def source_layer(lag: Lag | None, stale: datetime | None) -> Layer:
 
 
 def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """What, meaning and remedy of each thing that a living runner says is wrong beside the data: a full disk, a helper that fails."""
+    """What, meaning and remedy of each thing that a living runner says is wrong beside the data: a full disk, a failing helper."""
     found = []
     if record.get("disk_full"):
         meaning = "The pipeline waits. Nothing is lost; the lag grows."

@@ -23,6 +23,7 @@ from engine.errors import PipelineHeldError, SpecError, TidemarkError, is_disk_f
 from engine.events import Journal
 from engine.layout import folder_name
 from engine.ledger.state import State
+from engine.redaction import clean
 from engine.run.controls import Controls, load_controls, save_controls
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
@@ -492,7 +493,7 @@ class Control:
             "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             "error": self._error,
         }
-        text = json.dumps(record, indent=1)
+        text = json.dumps(clean(record), indent=1)
         try:
             write_atomically(self._directory.runner, text)
         except OSError as error:

@@ -5,7 +5,6 @@ checked, find or make the first epoch, bring the destination up to the ledger, r
 """
 
 import os
-import re
 import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -105,7 +104,7 @@ class _Run:
             pid=os.getpid(),
             version=__version__,
             until=self._until,
-            spec=_without_secrets(self._spec.model_dump(mode="json")),
+            spec=self._spec.model_dump(mode="json"),  # the journal redacts it
         )
         self._control.start()
         try:
@@ -340,12 +339,6 @@ class _Run:
 def _committed(ledger: Ledger) -> State:
     assert ledger.state is not None
     return ledger.state
-
-
-def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec as the journal may show it: settings of Spark may hold keys to a store."""
-    conf = {k: "***" if re.search(r"(?i)secret|password|token|key", k) else v for k, v in spec["spark"]["conf"].items()}
-    return {**spec, "spark": {**spec["spark"], "conf": conf}}
 
 
 def _stop_spark(session: "Future[Any]") -> None:

@@ -14,8 +14,8 @@ from engine.errors import (
     TransientError,
     from_dict,
     is_disk_full,
-    redact,
 )
+from engine.redaction import redact
 
 CODES = {"SpecError": 2, "PreflightError": 3, "SourceLostError": 4, "PipelineHeldError": 5, "DifferenceError": 6}
 
