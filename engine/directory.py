@@ -24,14 +24,14 @@ import secrets
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import clock, processes
+from engine import clock, formats, processes
 
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
@@ -158,6 +158,7 @@ def send_command(
     identity = uuid.uuid4().hex[:12]
     directory.inbox.mkdir(parents=True, exist_ok=True)
     command = {
+        formats.FIELD: formats.VERSIONS["command"],
         "id": identity,
         "verb": verb,
         "actor": actor or _actor(),
@@ -214,6 +215,7 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
     record = _read_runner(directory.runner)
     if record is None:
         return None
+    formats.check("runner", record, directory.runner)
     written = record.get("process") or {}
     moved = _beats(directory.runner, record)
     age_s, lives = processes.age_s(written), None
@@ -264,19 +266,27 @@ def _read_runner(path: Path) -> dict[str, Any] | None:
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
     """The alerts that stand, oldest first: the fields of the journal's `alert.raised`, and `told`, when each was last told."""
-    return _read_list(directory.alerts)
+    return _read_list("alerts", directory.alerts)
 
 
 def read_parked(directory: Directory) -> list[dict[str, Any]]:
     """The chunks that are parked, the fields of `run.parking.Parked`; some may have been read, or cut anew, since."""
-    return _read_list(directory.parked)
+    return _read_list("parked", directory.parked)
 
 
-def _read_list(path: Path) -> list[dict[str, Any]]:
+def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a file that `read_alerts` or `read_parked` reads. name: its format."""
+    return json.dumps(formats.stamped(name, {name: list(records)}), ensure_ascii=False, indent=1)
+
+
+def _read_list(name: str, path: Path) -> list[dict[str, Any]]:
+    """Raises NewerFormatError. Before there were versions the file was the list alone."""
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
+    formats.check(name, record, path)
+    found: list[dict[str, Any]] = record[name] if isinstance(record, dict) else record
     return found
 
 

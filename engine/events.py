@@ -27,7 +27,8 @@ _TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
 
 EVENTS: dict[str, tuple[str, ...]] = {
     # The run. `source`: server, version, flavor, uuid, watermark_class. `spark`: master, ui, version, slots.
-    "run.started": ("pipeline", "host", "pid", "version", "until", "spec"),
+    # `format`: the journal's version (`engine.formats`).
+    "run.started": ("pipeline", "host", "pid", "version", "until", "spec", "format"),
     "run.connected": ("source", "spark"),
     "run.state": ("state", "reason"),
     "run.ended": ("outcome", "exit_code", "error"),

@@ -13,7 +13,7 @@ import re
 import threading
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 GONE = "***"
 HIDDEN = (
@@ -23,6 +23,7 @@ HIDDEN = (
 USERINFO = r"://[^\s/:@]+:[^\s/@]+@"
 """An address with a password in it."""
 _HIDDEN, _ADDRESS = re.compile(HIDDEN), re.compile(r"(://[^\s/:@]+):[^\s/@]+@")
+_ADDRESS_PASSWORD = re.compile(r"://[^\s/:@]+:([^\s/@]+)@")
 _SECRET = re.compile(
     r"(?i)((?:password|passwd|passphrase|secret|token|access[_.-]?key|api[_.-]?key)['\"]?\s*[=:]\s*"
     r"|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
@@ -31,8 +32,9 @@ _SECRET = re.compile(
 _VARIABLE = re.compile(r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|ACCESS_KEY|SALT|WEBHOOK")
 _HARMLESS = re.compile(r"(?i)true|false|[\d.]+[a-z]{0,2}|[\w.$]*\.[A-Z]\w*|/[\w./-]*|https?://[\w.:-]+/?")
 """Values of hidden settings that are no secret: switches, numbers, classes, paths, plain addresses. Elsewhere they may stand."""
-_SHORT, _SHORTEST_VARIABLE = 4, 8
-"""A shorter value is replaced where it is a word: everywhere would leave nothing to read. A shorter variable is not learnt."""
+_SHORT, _SHORTEST_VARIABLE, _SHORTEST_PIECE = 4, 8, 8
+"""A shorter value is replaced where it is a word: everywhere would leave nothing to read. A shorter variable, or piece of an
+address, is not learnt."""
 TEXTS = frozenset({"message", "detail", "hint", "reason", "error", "spec", "statement", "what", "spark", "source"})
 """Fields of journal lines that are written for people; all others are data."""
 
@@ -84,7 +86,9 @@ def _parts(value: str) -> list[str]:
         parts = urlsplit(value)
     except ValueError:
         return []
-    return [p for p in (parts.password, parts.path.strip("/"), parts.query) if p and len(p) >= _SHORT]
+    values = [value for _, value in parse_qsl(parts.query)]
+    pieces = [part for part in (*parts.path.split("/"), *values) if len(part) >= _SHORTEST_PIECE]
+    return [p for p in (parts.password, parts.path.strip("/"), parts.query, *pieces) if p and len(p) >= _SHORT]
 
 
 def learn_environment() -> None:
@@ -96,6 +100,8 @@ def learn_environment() -> None:
 def learn_settings(conf: Mapping[str, str]) -> None:
     """Know the secrets among settings of Spark."""
     learn(*(str(v) for name, v in conf.items() if hidden(name) and not _HARMLESS.fullmatch(str(v))))
+    for value in map(str, conf.values()):
+        learn(*_ADDRESS_PASSWORD.findall(value), *(found[1].strip("'\"") for found in _SECRET.findall(value)))
 
 
 def hidden(name: str) -> bool:

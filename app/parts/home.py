@@ -112,6 +112,8 @@ def record_of(where: Directory) -> dict[str, Any] | None:
     """`runner.json`; None when there is none or it cannot be understood."""
     try:
         return directory.read_runner(where)
+    except TidemarkError as problem:  # of a newer version: it is said, and nothing else is
+        return {"state": "ended", "error": problem.as_dict()}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -120,7 +122,7 @@ def alerts_of(where: Directory) -> list[dict[str, Any]]:
     """The alerts that stand; none when the file cannot be understood."""
     try:
         return directory.read_alerts(where)
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TidemarkError):
         return []
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from engine import formats
 from engine.directory import write_atomically
 from engine.errors import LedgerError, PipelineHeldError
 from engine.ledger.state import Record, State, apply, state_from_dict, state_to_dict
@@ -70,7 +71,8 @@ class Ledger:
                 detail="Without it the committed state is not known; nothing was started.",
                 hint="Restore the file from a backup, or copy the tables again into a new destination.",
             ) from error
-        return record
+        formats.check(name.partition("-")[0], record, self._folder / name)
+        return formats.without(record)
 
     def epoch(self, number: int) -> Record:
         """The record of one epoch."""
@@ -96,7 +98,7 @@ class Ledger:
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         try:
             with temporary.open("x", encoding="utf-8") as file:
-                json.dump(record, file, ensure_ascii=False)
+                json.dump(formats.stamped("epoch", record), file, ensure_ascii=False)
                 file.flush()
                 os.fsync(file.fileno())
             os.link(temporary, path)
@@ -111,12 +113,9 @@ class Ledger:
         _sync_folder(self._folder)
         self.state = state
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
-            with suppress(
-                OSError
-            ):  # a full disk: the epoch is committed, and the epochs since the last full state are kept
-                write_atomically(
-                    self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
-                )
+            full = formats.stamped("state", state_to_dict(state))
+            with suppress(OSError):  # a full disk: the epoch is committed, and those since the last full state are kept
+                write_atomically(self._folder / f"state-{state.epoch:08d}.json", json.dumps(full, ensure_ascii=False))
         return state
 
     def prune(self, applied: int) -> None:

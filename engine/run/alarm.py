@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from engine import clock
-from engine.directory import Directory, read_alerts, write_atomically
+from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.events import Journal
 from engine.run.alerts import Alert, Alerts, Notice
 from engine.run.helpers import Helpers
@@ -72,7 +72,7 @@ class Alarm:
     def _keep(self) -> None:
         with suppress(OSError):  # a full disk: the alert is told all the same
             if standing := self._alerts.as_list():
-                write_atomically(self._directory.alerts, json.dumps(standing, ensure_ascii=False, indent=1))
+                write_atomically(self._directory.alerts, list_text("alerts", standing))
             else:
                 self._directory.alerts.unlink(missing_ok=True)
 
@@ -90,6 +90,6 @@ class Alarm:
 
 def _standing(directory: Directory) -> list[Alert]:
     """What an earlier run left; a file that says nothing sensible is as good as none."""
-    with suppress(ValueError, OSError, TypeError):
+    with suppress(ValueError, OSError, TypeError, KeyError):
         return [Alert(**record) for record in read_alerts(directory)]
     return []

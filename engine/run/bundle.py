@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from engine import __version__, clock, settings
+from engine import __version__, clock, formats, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.redaction import Scrubber
@@ -104,7 +104,7 @@ def _versions() -> str:
         with suppress(PackageNotFoundError):
             packages[name] = version(name)
     system = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
-    return _json({"tidemark": __version__, **system, "packages": packages})
+    return _json({formats.FIELD: formats.VERSIONS["bundle"], "tidemark": __version__, **system, "packages": packages})
 
 
 def _check(spec: Spec) -> dict[str, Any]:

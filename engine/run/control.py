@@ -17,9 +17,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine import clock, processes
+from engine import clock, formats, processes
 from engine.directory import HEARTBEAT_S, VERBS, Directory, overwrite, write_atomically
-from engine.errors import PipelineHeldError, SpecError, TidemarkError, is_disk_full
+from engine.errors import NewerFormatError, PipelineHeldError, SpecError, TidemarkError, is_disk_full
 from engine.events import Journal
 from engine.layout import folder_name
 from engine.ledger.state import State
@@ -333,12 +333,8 @@ class Control:
             self._refuse(path, told, f"The file is not a command: {error!r}.")
             return
         arguments = command.get("arguments") or {}
-        if self._kept("done", identity).exists():
-            self._refuse(path, told, "It was carried out already.")
-        elif verb not in VERBS:
-            self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
-        elif command.get("pipeline") not in (None, self._name):
-            self._refuse(path, told, f"It is meant for the pipeline {command['pipeline']}.")
+        if why := self._unfit(path, command, identity, verb):
+            self._refuse(path, told, why)
         elif verb in ("redump", ADD, REMOVE):
             self._ask(path, told, arguments)
         elif verb == "throttle" or (verb in ("pause", "resume") and arguments):
@@ -347,6 +343,20 @@ class Control:
             self._refuse(path, told, why)
         elif identity not in self._files:
             self._change(path, told)
+
+    def _unfit(self, path: Path, command: dict[str, Any], identity: str, verb: str) -> str:
+        """Why no run of this version takes a command; empty when one would."""
+        try:
+            formats.check("command", command, path)
+        except NewerFormatError as error:
+            return f"{error.message} {error.hint}"
+        if self._kept("done", identity).exists():
+            return "It was carried out already."
+        if verb not in VERBS:
+            return f"There is no command {verb!r}; there are {', '.join(VERBS)}."
+        if command.get("pipeline") not in (None, self._name):
+            return f"It is meant for the pipeline {command['pipeline']}."
+        return ""
 
     def _not_ours(self, path: Path, command: dict[str, Any]) -> str:
         """Why a stop, a pause or a resume is not for this run; empty when it is. No clock decides.
@@ -475,6 +485,7 @@ class Control:
     def _beat(self) -> None:
         self._beats += 1
         record = {
+            formats.FIELD: formats.VERSIONS["runner"],
             "run": self._journal.run,
             "pid": os.getpid(),
             "host": socket.gethostname(),

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import __version__
+from engine import __version__, formats
 from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
@@ -105,6 +105,7 @@ class _Run:
             version=__version__,
             until=self._until,
             spec=self._spec.model_dump(mode="json"),  # the journal redacts it
+            format=formats.VERSIONS["journal"],
         )
         self._control.start()
         try:

@@ -12,6 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.parts import access
+from app.view.access import OPERATOR, VIEWER
 from engine.directory import Directory, read_runner
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import ROOT, Pipeline
@@ -39,7 +40,7 @@ SALT = "canary-salt-15"
 WITHIN = ("canary-webhook-2", "canary-webhook-query-3", "canary-userinfo-13", "canary-java-14")
 """Those that are part of a setting. All canaries begin alike, so that none is forgotten."""
 SIGN = "canary-"
-ROLES = (access.access.OPERATOR, access.access.VIEWER)
+ROLES = (OPERATOR, VIEWER)
 
 
 def _pipeline(server: Server, database: str, new_pipeline: PipelineFactory, folder: Path) -> Pipeline:
@@ -78,10 +79,7 @@ def test_no_canary_comes_out(
         found = read_runner(Directory(pipeline.home))
         assert found
         _check("processes", "\n".join(_commands(runner.pid)))
-        with urllib.request.urlopen(f"{found['spark_ui']}/environment/", timeout=30) as page:
-            environment = page.read().decode()
-        assert "spark.hadoop.fs.s3a.secret.key" in environment
-        _check("Spark's environment page", environment)
+        _check_spark(found["spark_ui"])
         for verb in ("status", "check", "plan"):
             result = pipeline.command(verb, "--json")
             _check(verb, result.stdout + result.stderr)
@@ -92,6 +90,20 @@ def test_no_canary_comes_out(
     for file in (file for file in pipeline.home.rglob("*") if file.is_file() and file.name != "pipeline.toml"):
         _check(str(file), file.read_text(errors="replace"))
     _check_bundle(pipeline, tmp_path / "bundle.zip")
+
+
+def _check_spark(ui: str) -> None:
+    """The environment page, and the answer that it fills itself with."""
+    _check("Spark's environment page", _get(f"{ui}/environment/"))
+    (application,) = json.loads(_get(f"{ui}/api/v1/applications"))
+    environment = _get(f"{ui}/api/v1/applications/{application['id']}/environment")
+    assert all(name in environment for name in CONF), "the settings are in force"
+    _check("Spark's environment", environment)
+
+
+def _get(url: str) -> str:
+    with urllib.request.urlopen(url, timeout=30) as page:  # noqa: S310 - Spark's own address
+        return str(page.read().decode())
 
 
 def _check(where: str, text: str) -> None:
