@@ -16,9 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 GONE = "***"
-HIDDEN = (
-    r"(?i)secret|passw(?:or)?d|passphrase|token|credential|salt|webhook|signature|\bsas\b|key|fs\.s3a\.|env\.|jceks"
-)
+HIDDEN = r"(?i)secret|passw(?:or)?d|passphrase|token|credential|salt|webhook|signature|\bsas\b|key(?!tab)|fs\.s3a\.|env\.|jceks"
 """Names of settings whose values are not shown. Spark's own pages get it too (`spark.redaction.regex`)."""
 USERINFO = r"://[^\s/:@]+:[^\s/@]+@"
 """An address with a password in it."""
@@ -27,11 +25,11 @@ _ADDRESS_PASSWORD = re.compile(r"://[^\s/:@]+:([^\s/@]+)@")
 _SECRET = re.compile(
     r"(?i)((?:password|passwd|passphrase|secret|token|access[_.-]?key|api[_.-]?key)['\"]?\s*[=:]\s*"
     r"|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
-    r"('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
+    r"(?!['\"]?\*\*\*(?:['\",;)\s]|$))('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
 )
 _VARIABLE = re.compile(r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|ACCESS_KEY|SALT|WEBHOOK")
-_HARMLESS = re.compile(r"(?i)true|false|[\d.]+[a-z]{0,2}|[\w.$]*\.[A-Z]\w*|/[\w./-]*|https?://[\w.:-]+/?")
-"""Values of hidden settings that are no secret: switches, numbers, classes, paths, plain addresses. Elsewhere they may stand."""
+_HARMLESS = re.compile(r"true|false|\d{1,6}[a-z]{0,2}|(?:org|com|software)\.[a-z][\w.]*\.[A-Z]\w*|https?://[\w.:-]+/?")
+"""Values of hidden settings that are no secret: switches, numbers, classes of Java, plain addresses. Elsewhere they may stand."""
 _SHORT, _SHORTEST_VARIABLE, _SHORTEST_PIECE = 4, 8, 8
 """A shorter value is replaced where it is a word: everywhere would leave nothing to read. A shorter variable, or piece of an
 address, is not learnt."""

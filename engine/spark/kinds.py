@@ -112,7 +112,7 @@ def redacting(conf: Mapping[str, str]) -> dict[str, str]:
     """Settings with which Spark's own pages and logs hide what we hide, beside what the settings themselves name."""
     ours = f"{redaction.HIDDEN}|{redaction.USERINFO}"
     own = conf.get(_REDACTION)
-    return {**conf, _REDACTION: f"(?:{own})|(?:{ours.removeprefix('(?i)')})" if own else ours}
+    return {**conf, _REDACTION: f"(?:{own})|(?i:{ours.removeprefix('(?i)')})" if own else ours}
 
 
 def _start_driver(conf: Mapping[str, str]) -> None:
