@@ -1,10 +1,13 @@
 # One image for console and runners: the console starts each pipeline's runner as a process of its own in the container.
 #
 #   docker build -t tidemark .
-#   docker run -p 127.0.0.1:8501:8501 -v tidemark:/var/lib/tidemark -e SHOP_PASSWORD=… tidemark
+#   docker run -p 127.0.0.1:8501:8501 -v tidemark:/var/lib/tidemark -e SHOP_PASSWORD=… \
+#       -v ./secrets.toml:/opt/tidemark/app/.streamlit/secrets.toml:ro tidemark
 #   docker run -v tidemark:/var/lib/tidemark -e SHOP_PASSWORD=… tidemark python -m engine run /var/lib/tidemark/shop/pipeline.toml
 #
-# Publish the port on 127.0.0.1 as here, or configure a login (README, "The console"): without one whoever reaches it may do everything.
+# The mounted secrets.toml configures the login (README, "The console"). Without one the console shows nothing: in a container it
+# cannot see who reaches its port. On a machine of your own, with the port published on 127.0.0.1 as here, you can open it instead:
+# -e TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 makes an operator of everybody who reaches the port. The image never sets it.
 # The volume holds every pipeline's spec, ledger and journal (TIDEMARK_HOME); a lake with a relative path lies in it too.
 # Stopping the container kills its runners; what they had committed is whole, and they go on from there.
 FROM python:3.11-slim-bookworm
@@ -36,7 +39,6 @@ USER tidemark
 ENV TIDEMARK_HOME=/var/lib/tidemark \
     PYTHONUNBUFFERED=1 \
     STREAMLIT_SERVER_ADDRESS=0.0.0.0 \
-    TIDEMARK_CONSOLE_IN_CONTAINER=1 \
     STREAMLIT_SERVER_HEADLESS=true \
     STREAMLIT_SERVER_FILE_WATCHER_TYPE=none
 VOLUME /var/lib/tidemark

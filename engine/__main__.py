@@ -3,17 +3,20 @@
 import json
 import sys
 import tomllib
+import traceback
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from engine.directory import Directory, directory_of, read_runner, send_command
+from engine.directory import Directory, directory_of, find_runner, send_command
 from engine.errors import PreflightError, SpecError, TidemarkError
+from engine.redaction import redact
 from engine.settings import Spec, load
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -29,6 +32,7 @@ def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(verb)
     def run(*args: Any, **options: Any) -> None:
+        sys.excepthook = _show_unexpected
         try:
             verb(*args, **options)
         except TidemarkError as error:
@@ -39,6 +43,11 @@ def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(error.exit_code) from None
 
     return run
+
+
+def _show_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """What Python prints of an error that is not ours, without secrets: its text may hold anything."""
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
 def _show_error(error: TidemarkError) -> None:
@@ -181,8 +190,7 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     out.print(grid)
     for standby in now["standby"]:
         out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
-    if now["waiting_for"]:
-        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
+    _print_waits(now)
     for t in (t for t in now["tables"] if t["error"]):
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
     _print_chunks(now["tables"])
@@ -190,6 +198,18 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
         out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _print_waits(now: dict[str, Any]) -> None:
+    """Why nothing is begun now, and what does not work beside the pipeline."""
+    if now["disk_full"]:
+        told = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
+        out.print(told, style="red", markup=False)
+    elif now["waiting_for"]:
+        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
+    for helper in now["helpers"]:
+        told = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
+        out.print(told, style="red", markup=False)
 
 
 def _print_chunks(tables: list[dict[str, Any]]) -> None:
@@ -206,7 +226,7 @@ def _print_chunks(tables: list[dict[str, Any]]) -> None:
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
     _, directory = _opened(spec_file)
-    runner = read_runner(directory)
+    runner = find_runner(directory)
     if runner is None or not runner["alive"]:
         raise SpecError(
             f"No runner is there to {verb} this pipeline.",
@@ -220,7 +240,7 @@ def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *,
     """Put a command into the inbox; without a runner it waits for the next one."""
     spec, directory = _opened(spec_file)
     identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
-    runner = read_runner(directory)
+    runner = find_runner(directory)
     waits = runner is None or not runner["alive"]
     if as_json:
         _print({"id": identity, "verb": verb, "waits_for_a_runner": waits})

@@ -15,24 +15,34 @@ A spec file that is called `pipeline.toml` lives in its pipeline's directory; an
 under the pipeline's name. Files appear by an atomic rename, so a reader never sees half of one.
 """
 
+import errno
+import fcntl
 import getpass
 import json
 import os
+import secrets
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import clock
+from engine import clock, formats, processes
 from engine.durable import sync_folder
 
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
 """A heartbeat older than this is a runner that hangs or is gone."""
+_LOOKS, _LOOK_S = 5, 0.02
+_SECOND_LOOK_S = 2.5
+_RUN = "%Y%m%dT%H%M%S"
+_SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
+"""By `runner.json`: run and beat, when this process first saw it (`clock.monotonic_s`), whether another beat was seen before it."""
 VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table")
 
 
@@ -93,7 +103,7 @@ def directory_of(spec_file: Path, name: str) -> Directory:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text`, durably and all at once."""
+    """Replace `path` by `text`, durably and all at once. Raises OSError, and leaves nothing behind then."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -106,6 +116,32 @@ def write_atomically(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
+def overwrite(path: Path, text: str) -> None:
+    """Write `text` over what a file holds, in the room that it has already: for a disk on which nothing new can be made.
+
+    JSON takes the blanks that fill the rest. A reader may see half of it for an instant (`read_runner` looks again). Raises
+    OSError when there is no such file, or no room in it.
+    """
+    data = text.encode()
+    with path.open("r+b", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        if len(data) > max(found.st_size, 512 * found.st_blocks):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        os.pwrite(file.fileno(), data.ljust(found.st_size), 0)
+
+
+def new_run(directory: Directory) -> str:
+    """The id of a run that begins now: the time, and something that makes it its own.
+
+    Ids sort in the order of the runs. Where the clock was set back meanwhile, the time is a second after the newest run's.
+    """
+    newest = max((path.stem for path in directory.journals.glob("*.jsonl")), default="")
+    now = clock.utc_now()
+    with suppress(ValueError):
+        now = max(now, datetime.strptime(newest[:15], _RUN).replace(tzinfo=UTC) + timedelta(seconds=1))
+    return f"{now:{_RUN}}-{secrets.token_hex(3)}"
+
+
 def send_command(
     directory: Directory,
     verb: str,
@@ -115,20 +151,50 @@ def send_command(
     pipeline: str = "",
     actor: str = "",
 ) -> str:
-    """Put a command into the inbox and return its id; the runner answers in the journal. actor: by default this process's user."""
+    """Put a command into the inbox and return its id; the runner answers in the journal. actor: by default this process's user.
+
+    The command names the run that is there now, as `runner.json` shows it (null: none ever was), so that no other run takes a stop
+    for its own; and its place among all commands (`seq`). Neither is a time.
+    """
     identity = uuid.uuid4().hex[:12]
+    directory.inbox.mkdir(parents=True, exist_ok=True)
     command = {
+        formats.FIELD: formats.VERSIONS["command"],
         "id": identity,
         "verb": verb,
         "actor": actor or _actor(),
         "reason": reason,
         "sent": clock.utc_text(),
+        "run": _run_seen(directory),
+        "seq": _next_place(directory),
         "arguments": dict(arguments or {}),
         "pipeline": pipeline or None,
     }
-    directory.inbox.mkdir(parents=True, exist_ok=True)
     write_atomically(directory.inbox / f"{identity}.json", json.dumps(command, indent=1))
     return identity
+
+
+def _run_seen(directory: Directory) -> str | None:
+    with suppress(ValueError, KeyError):
+        record = _read_runner(directory.runner)
+        return str(record["run"]) if record else None
+    return None
+
+
+def _next_place(directory: Directory) -> int | None:
+    """Counts commands in a file of its own; None where that cannot be done: the runner then goes by the order of arrival."""
+    try:
+        with (directory.inbox / ".sequence").open("a+", encoding="ascii") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            text = file.read().strip()
+            place = (int(text) if text.isdigit() else 0) + 1
+            file.seek(0)
+            file.truncate()
+            file.write(str(place))
+    except OSError:
+        return None
+    return place
 
 
 def _actor() -> str:
@@ -141,33 +207,87 @@ def _actor() -> str:
 def read_runner(directory: Directory) -> dict[str, Any] | None:
     """What `runner.json` says, with `heartbeat_age_s` and `alive` added; None when no runner was ever there.
 
-    `alive` is true when the heartbeat is fresh and the runner has not said that it ended.
+    On the runner's own machine no wall clock decides: `alive` is whether its process lives (from another container: whether the
+    heartbeat is fresh), and the age is by the clock that all processes of the machine share (`engine.processes`). Elsewhere the
+    wall clocks are compared, with `HEARTBEAT_STALE_S` of tolerance either way; a runner whose clock differs by more is alive when a
+    second look, at least `HEARTBEAT_S` later, finds that its heartbeat went on (`find_runner` looks twice). A runner that has said
+    that it ended is not alive.
     """
-    try:
-        record: dict[str, Any] = json.loads(directory.runner.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    record = _read_runner(directory.runner)
+    if record is None:
         return None
-    age_s = clock.utc_now().timestamp() - clock.parse_utc(record["heartbeat"]).timestamp()
-    record["heartbeat_age_s"] = round(age_s, 3)
-    record["alive"] = record["state"] != "ended" and age_s < HEARTBEAT_STALE_S
+    formats.check("runner", record, directory.runner)
+    written = record.get("process") or {}
+    moved = _beats(directory.runner, record)
+    age_s, lives = processes.age_s(written), None
+    if age_s is None:
+        age_s = (clock.utc_now() - clock.parse_utc(record["heartbeat"])).total_seconds()
+    elif isinstance(record.get("pid"), int):
+        lives = processes.lives(record["pid"], written)
+    fresh = -HEARTBEAT_STALE_S < age_s < HEARTBEAT_STALE_S or moved
+    record["heartbeat_age_s"] = round(max(age_s, 0.0), 3)
+    record["alive"] = record["state"] != "ended" and (fresh if lives is None else lives)
     return record
+
+
+def find_runner(directory: Directory) -> dict[str, Any] | None:
+    """`read_runner`, with a second look, `_SECOND_LOOK_S` later, where the clocks of two machines alone say that it is gone."""
+    record = read_runner(directory)
+    if record is None or record["alive"] or record["state"] == "ended":
+        return record
+    if processes.age_s(record.get("process") or {}) is not None:
+        return record
+    clock.sleep(_SECOND_LOOK_S)
+    return read_runner(directory)
+
+
+def _beats(path: Path, record: Mapping[str, Any]) -> bool:
+    """Whether the heartbeat went on between two looks of this process, the last of them not long ago."""
+    now_s, this = clock.monotonic_s(), (record.get("run"), record.get("beat"))
+    known = _SEEN.get(path)
+    if known is None or known[0] != this:
+        _SEEN[path] = known = (this, now_s, known is not None and known[0][0] == this[0])
+    return known[2] and now_s - known[1] < HEARTBEAT_STALE_S
+
+
+def _read_runner(path: Path) -> dict[str, Any] | None:
+    for attempt in range(_LOOKS):
+        try:
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:  # it is being overwritten, on a full disk
+            if attempt == _LOOKS - 1:
+                raise
+            clock.sleep(_LOOK_S)
+        else:
+            return record
+    return None
 
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
     """The alerts that stand, oldest first: the fields of the journal's `alert.raised`, and `told`, when each was last told."""
-    return _read_list(directory.alerts)
+    return _read_list("alerts", directory.alerts)
 
 
 def read_parked(directory: Directory) -> list[dict[str, Any]]:
     """The chunks that are parked, the fields of `run.parking.Parked`; some may have been read, or cut anew, since."""
-    return _read_list(directory.parked)
+    return _read_list("parked", directory.parked)
 
 
-def _read_list(path: Path) -> list[dict[str, Any]]:
+def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a file that `read_alerts` or `read_parked` reads. name: its format."""
+    return json.dumps(formats.stamped(name, {name: list(records)}), ensure_ascii=False, indent=1)
+
+
+def _read_list(name: str, path: Path) -> list[dict[str, Any]]:
+    """Raises NewerFormatError. Before there were versions the file was the list alone."""
     try:
-        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
+    formats.check(name, record, path)
+    found: list[dict[str, Any]] = record[name] if isinstance(record, dict) else record
     return found
 
 

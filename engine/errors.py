@@ -20,22 +20,43 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── ChunksParkedError             1   some chunks could not be read; all else is copied
     ├── SparkLostError                1   Spark cannot be reached, or has ended the session
     ├── SourceChangedError            1   another server answers at the source's address
+    ├── HelperError                   1   a thread beside the pipeline's own met an error; it goes on
+    ├── NewerFormatError              1   a file was written by a newer Tidemark
     └── TransientError                1   worth another try: timeouts, deadlocks
         ├── SourceAwayError           1   the source cannot be reached, or broke the connection off
-        └── SchemaChangedError        1   a table is not what it was planned as; the log will tell how it changed
+        ├── SchemaChangedError        1   a table is not what it was planned as; the log will tell how it changed
+        └── DiskFullError             1   a disk is full; the pipeline waits until there is room
 """
 
+import errno
 import re
 
-_SECRET = re.compile(
-    r"(?i)((?:password|passwd|secret|token)['\"]?\s*[=:]\s*|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
-    r"('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
+from engine.redaction import redact
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TEXT = re.compile(
+    r"(?i)No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b|\b(?:os error|errno) (?:28|122)\b"
 )
+"""How Arrow, deltalake (Rust) and Spark (Java) write it: they keep the text of strerror(3), seldom the number."""
 
 
-def redact(text: str) -> str:
-    """Replace what looks like the value of a secret by `***`."""
-    return _SECRET.sub(r"\1***", text)
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, says that a disk is full or a quota is used up.
+
+    It looks at `errno`, and at the text of errors that have none (deltalake, Arrow, Spark). Causes are `__cause__` and an
+    unsuppressed `__context__`, as a traceback shows them. The text of our own errors and of the MySQL driver does not count: a
+    server whose disk is full says the same of its own.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, DiskFullError) or getattr(error, "errno", None) in _FULL:
+            return True
+        foreign = not isinstance(error, TidemarkError) and not type(error).__module__.startswith("pymysql")
+        if foreign and _FULL_TEXT.search(str(error)):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
 
 
 class TidemarkError(Exception):
@@ -154,6 +175,18 @@ class SchemaChangedError(TransientError):
     """A table is no longer what it was when its read was planned: what was read is void, and is read again as the log says how."""
 
 
+class DiskFullError(TransientError):
+    """A disk is full, or a quota is used up: the pipeline waits, and goes on by itself when there is room."""
+
+
+class HelperError(TidemarkError):
+    """A thread beside the pipeline's own (monitor, inbox, webhook …) met an error; it goes on and tries again."""
+
+
+class NewerFormatError(TidemarkError):
+    """A file has a format that a newer Tidemark wrote; this one does not read it."""
+
+
 ERRORS: dict[str, type[TidemarkError]] = {
     kind.__name__: kind
     for kind in (
@@ -177,6 +210,9 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TransientError,
         SourceAwayError,
         SchemaChangedError,
+        DiskFullError,
+        HelperError,
+        NewerFormatError,
     )
 }
 

@@ -3,23 +3,41 @@
 Every line has `run` (run id), `seq` (1, 2, 3 … in the run), `ts` (UTC text of `clock.utc_text`) and `event`, a name out of
 `EVENTS`; the other fields are those that `EVENTS` lists, always all of them (`null` where unknown). Positions are written
 `file:offset`, durations in seconds, sizes in bytes. The console, `status` and DuckDB's history read nothing else.
+
+Writing an event never fails for the sake of the file or of who listens: lines that find no room are kept in memory and written
+later (`engine.linefile`), and what went wrong is kept in `Journal.failures` for the thread that reports it.
 """
 
 import json
+import os
+import re
+import sys
 import threading
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from engine import clock
+from engine.linefile import LineFile
+from engine.redaction import clean_line
+
+_LAST_BYTES = 64 << 10
+_TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
 
 EVENTS: dict[str, tuple[str, ...]] = {
     # The run. `source`: server, version, flavor, uuid, watermark_class. `spark`: master, ui, version, slots.
-    "run.started": ("pipeline", "host", "pid", "version", "until", "spec"),
+    # `format`: the journal's version (`engine.formats`).
+    "run.started": ("pipeline", "host", "pid", "version", "until", "spec", "format"),
     "run.connected": ("source", "spark"),
     "run.state": ("state", "reason"),
     "run.ended": ("outcome", "exit_code", "error"),
-    "error": ("error", "message", "detail", "hint", "attempt", "retry_in_s"),
+    # `helper`: the thread beside the pipeline's own that met it; null otherwise.
+    "error": ("error", "message", "detail", "hint", "attempt", "retry_in_s", "helper"),
+    # A thread that reported an error works again.
+    "helper.recovered": ("helper", "errors", "duration_s"),
+    # There is room again on a disk that was full (`error`: DiskFullError); `attempts`: failures meanwhile.
+    "disk.freed": ("attempts", "duration_s"),
     # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null when open; all chunks of a table that is
     # cut evenly into at most 10 000 of them, else empty: they follow in `chunk.planned` as the walk comes to them.
     # `chunk_rows`: rows a chunk by plan. `estimated_chunks`: how many chunks it will be, from the server's statistics.
@@ -131,9 +149,9 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "command.done": ("id", "verb", "duration_s", "result"),
     # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
     "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
-    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, run_failed, source_away; `value`,
-    # `threshold`: seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it began; `repeat`: 0 when it is
-    # raised, then how often repeated.
+    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full,
+    # helper_failed, run_failed; `value`, `threshold`: seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it
+    # began; `repeat`: 0 when it is raised, then how often repeated.
     "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
     "alert.cleared": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
 }
@@ -142,16 +160,22 @@ EVENTS: dict[str, tuple[str, ...]] = {
 class Journal:
     """Appends the events of one run to its file; safe to call from several threads. `listeners` are given each line.
 
+    `ts` never runs backwards, in a run and from the newest earlier run to this one: where the clock is set back, times stand still
+    until it has come again. So later lines sort later, and what asks for the newest of something finds it. A clock that was ahead
+    by more than a day is not waited for.
+
+    failures: what could not be done last time: "journal" for the file, else the listener's name.
+
     Raises ValueError for an event or a field that `EVENTS` does not know: the journal is a protocol.
     """
 
     def __init__(self, path: Path, run: str) -> None:
         self.path, self.run = path, run
         self.listeners: list[Callable[[dict[str, Any]], None]] = []
-        self._seq = 0
+        self.failures: dict[str, Exception] = {}
+        self._seq, self._ts = 0, _latest(path)
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
+        self._file = LineFile(path)
 
     def write(self, event: str, **fields: Any) -> dict[str, Any]:
         """Append one event; returns the line as it was written."""
@@ -159,14 +183,63 @@ class Journal:
         if known is None or set(fields) - set(known):
             raise ValueError(f"journal event {event!r} with fields {sorted(fields)} is not in EVENTS")
         with self._lock:
-            self._seq += 1
-            line = {"run": self.run, "seq": self._seq, "ts": clock.utc_text(), "event": event}
-            line |= {name: fields.get(name) for name in known}
-            self._file.write(json.dumps(line, ensure_ascii=False, default=str) + "\n")
+            line = self._append(event, {name: fields.get(name) for name in known})
+            self._settle()
         for listener in self.listeners:
-            listener(line)
+            name = getattr(listener, "__qualname__", type(listener).__name__)
+            try:
+                listener(line)
+            except Exception as error:  # noqa: BLE001 - who listens does not end who writes
+                self.failures[name] = error
+            else:
+                self.failures.pop(name, None)
         return line
 
+    def flush(self) -> bool:
+        """Write the lines that are kept in memory; whether all of them are in the file."""
+        with self._lock:
+            self._file.flush()
+            return self._settle()
+
+    def _append(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
+        self._seq += 1
+        self._ts = max(clock.utc_text(), self._ts)
+        line = clean_line({"run": self.run, "seq": self._seq, "ts": self._ts, "event": event, **fields})
+        self._file.append(json.dumps(line, ensure_ascii=False, default=str))
+        return line
+
+    def _settle(self) -> bool:
+        """Say what was dropped, once there is room; note what is wrong."""
+        if self._file.error is None and (dropped := self._file.take_dropped()):
+            lost = {
+                "error": "JournalError",
+                "message": f"{dropped} events were lost: the journal could not be written, and memory for them is bounded.",
+                "detail": "The data is not concerned: the ledger has every commit. History and charts lack these events.",
+                "hint": "Keep room on the disk of the pipeline's folder.",
+            }
+            self._append("error", {name: lost.get(name) for name in EVENTS["error"]})
+        if self._file.error is not None:
+            self.failures["journal"] = self._file.error
+            return False
+        self.failures.pop("journal", None)
+        return True
+
     def close(self) -> None:
-        """Close the file; the journal stays readable."""
-        self._file.close()
+        """Close the file; the journal stays readable. What still finds no room is lost, and stderr says so."""
+        with self._lock:
+            lost, error = self._file.close(), self._file.error
+        if lost:
+            print(f"{lost} events of the journal {self.path} were lost: {error}", file=sys.stderr)  # noqa: T201
+
+
+def _latest(path: Path) -> str:
+    """The newest time in the journal before this one, if it is ahead of the clock by no more than a day; else empty."""
+    others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
+    try:
+        with others[-1].open("rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
+            found = _TS.findall(file.read().decode("utf-8", "replace"))
+    except (OSError, IndexError):
+        return ""
+    latest = max(found, default="")
+    return latest if latest <= clock.utc_text(clock.utc_now() + timedelta(days=1)) else ""

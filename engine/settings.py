@@ -9,11 +9,13 @@ import tomllib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from engine import redaction
 from engine.errors import SpecError
 
 _GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
@@ -25,6 +27,8 @@ _GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][
 _GTID_POSITION = re.compile(r"\d+-\d+-\d+")
 
 
+_COMMAND_LINE = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
+"""Settings of Spark that become part of the driver's command line."""
 _MASTERS = {
     "local": r"local",
     "local[*]": r"local\[(\*|\d+)( ?, ?\d+)?\]",
@@ -296,6 +300,16 @@ class Spark(_Section):
     master: str = "local[*]"
     conf: dict[str, str] = Field(default_factory=dict)
 
+    @field_validator("conf")
+    @classmethod
+    def _conf(cls, value: dict[str, str]) -> dict[str, str]:
+        for name in _COMMAND_LINE:
+            if redaction.holds_secret(name, value.get(name, "")):
+                raise ValueError(
+                    f"{name} holds what looks like a secret, and stands in the list of processes for all to read"
+                )
+        return value
+
     @field_validator("master")
     @classmethod
     def _master(cls, value: str) -> str:
@@ -414,7 +428,9 @@ def parse(text: str, path: Path) -> Spec:
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
     webhook = root / spec.alerts.webhook_file if spec.alerts.webhook_file is not None else None
     alerts = spec.alerts.model_copy(update={"webhook_file": webhook})
-    return spec.model_copy(update={"source": source, "sink": sink, "mask_salt_file": salt, "alerts": alerts})
+    spec = spec.model_copy(update={"source": source, "sink": sink, "mask_salt_file": salt, "alerts": alerts})
+    learn_secrets(spec)
+    return spec
 
 
 def _refuse_password(values: dict[str, Any]) -> None:
@@ -448,6 +464,15 @@ def _fault(error: dict[str, Any]) -> str:
     return f"{where}: unknown key; the nearest known key is {nearest!r}"
 
 
+def learn_secrets(spec: Spec) -> None:
+    """Let this process know every secret that the spec leads to, so that none is shown (`engine.redaction`)."""
+    redaction.learn_environment()
+    redaction.learn_settings(spec.spark.conf)
+    for read in (partial(password, spec.source), partial(mask_salt, spec), partial(webhook, spec.alerts)):
+        with suppress(SpecError):  # it leads nowhere: then nothing can hold it
+            read()
+
+
 def password(source: Source) -> str:
     """The password by its reference, empty without one. Raises SpecError when the reference leads nowhere."""
     return _secret("source.password", source.password_env, source.password_file) or ""
@@ -478,6 +503,7 @@ def webhook(alerts: Alerts) -> str | None:
 def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
     if variable is not None:
         value = os.environ.get(variable)
+        redaction.learn(value)
         if value is None:
             raise SpecError(
                 f"The environment variable {variable} ({name}_env) is not set.",
@@ -486,9 +512,11 @@ def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
         return value
     if file is not None:
         try:
-            return file.read_text(encoding="utf-8").rstrip("\n")
+            value = file.read_text(encoding="utf-8").rstrip("\n")
+            redaction.learn(value)
         except OSError as error:
             raise SpecError(f"The file {file} ({name}_file) cannot be read: {error.strerror}.") from None
+        return value
     return None
 
 

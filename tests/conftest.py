@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 
+from tests.mounts import Small, mounted
 from tests.receiver import Receiver
 from tests.servers import FLAVORS, Pool, Server, start
 from tests.servers.drivers import Drivers
@@ -96,3 +98,10 @@ def receiver() -> Iterator[Receiver]:
     made = Receiver()
     yield made
     made.close()
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Small]:
+    """A disk of a megabyte."""
+    with mounted(tmp_path / "small", 1 << 20) as disk:
+        yield disk

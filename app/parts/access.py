@@ -6,8 +6,10 @@ A login is configured as Streamlit has it, in `secrets.toml`: `[auth]` with the 
     operators = ["ada@example.com"]     # may do everything
     viewers = ["*@example.com"]         # may look: not at rows, and not send commands
 
-In a container every address is one of the container alone (TIDEMARK_CONSOLE_IN_CONTAINER, which the image sets): who reaches it
-is decided by how its port is published, and by `server.allowedHosts`.
+In a container the console listens on every address of the container, and cannot see to whom the port is published. So there, too,
+nobody gets in without a login, unless TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 says that everybody who reaches the port may read
+rows and stop pipelines. Without both the door is closed to viewers as well: what is shown (names, statements, bounds of chunks) is
+nobody's by default either.
 """
 
 import os
@@ -23,8 +25,7 @@ from app.view import access, words
 def role() -> str:
     """The role of whoever looks; draws the door and ends the page where there is none."""
     if not _section("auth"):
-        in_container = bool(os.environ.get("TIDEMARK_CONSOLE_IN_CONTAINER"))
-        if access.open_to_others(st.get_option("server.address")) and not in_container:
+        if access.closed(st.get_option("server.address"), os.environ):
             _refuse()
         return access.OPERATOR
     if not st.user.is_logged_in:
@@ -62,9 +63,12 @@ def _section(name: str) -> Mapping[str, Any]:
 
 def _refuse() -> None:
     st.error(
-        "**This console listens on more than this machine, and knows no login.**\n\n**What it means** Anybody who reaches it could "
-        "read your rows and stop your pipelines, so it shows nothing.\n\n**What to do** Start it with server.address 127.0.0.1, or "
-        "configure a login: \\[auth\\] and \\[roles\\] in secrets.toml, as the README says.",
+        "**This console listens on more than this machine, and knows no login.**\n\n"
+        "**What it means** Anybody who reaches it could "
+        "read your rows and stop your pipelines, so it shows nothing.\n\n"
+        "**What to do** Configure a login: \\[auth\\] and \\[roles\\] in "
+        "secrets.toml, as the README says. Or start it with server.address 127.0.0.1; in a container, where that reaches nobody, "
+        f"publish the port on 127.0.0.1 and set {access.EVERYBODY}=1, which makes an operator of everybody who reaches it.",
         icon=":material/lock:",
     )
     st.stop()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import streamlit as st
 
 from app.view.health import Runner, runner_of
-from engine import clock, directory
+from engine import clock, directory, settings
 from engine.directory import Directory
+from engine.errors import TidemarkError
 from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.runs import latest_run
+from engine.redaction import Scrubber, clean_toml
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -109,6 +112,8 @@ def record_of(where: Directory) -> dict[str, Any] | None:
     """`runner.json`; None when there is none or it cannot be understood."""
     try:
         return directory.read_runner(where)
+    except TidemarkError as problem:  # of a newer version: it is said, and nothing else is
+        return {"state": "ended", "error": problem.as_dict()}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -117,7 +122,7 @@ def alerts_of(where: Directory) -> list[dict[str, Any]]:
     """The alerts that stand; none when the file cannot be understood."""
     try:
         return directory.read_alerts(where)
-    except (OSError, ValueError):
+    except (OSError, ValueError, KeyError, TidemarkError):
         return []
 
 
@@ -126,7 +131,24 @@ def log_tail(where: Directory, lines: int = 40) -> str:
     try:
         with where.log.open("rb") as file:
             file.seek(max(file.seek(0, os.SEEK_END) - 16_384, 0))
-            return "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+            tail = "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+    know_secrets(where)
+    return Scrubber().clean(tail)
+
+
+def know_secrets(where: Directory) -> None:
+    """Let this process know the secrets of a pipeline, so that none of them is shown; a wrong spec leads to none."""
+    with suppress(TidemarkError):
+        settings.load(where.spec)
+
+
+def spec_text(where: Directory) -> str:
+    """The spec as it is shown, to operators as to viewers: without secrets. Empty when there is none."""
+    know_secrets(where)
+    try:
+        return clean_toml(where.spec.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
 

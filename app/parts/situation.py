@@ -4,7 +4,7 @@ import streamlit as st
 
 from app.parts import home, messages
 from app.view import words
-from app.view.health import Runner, away_line
+from app.view.health import Runner, away_line, troubles
 from engine import clock
 from engine.directory import Directory
 
@@ -17,6 +17,9 @@ def situation(where: Directory, runner: Runner) -> None:
             "What was committed is safe. The run goes on when the source answers; look at the source and at the way to it.",
             icon=":material/cloud_off:",
         )
+    if runner.alive:
+        for what, meaning, do in troubles(home.record_of(where) or {}):
+            messages.three_parts(what, meaning, do)
     if runner.state == "new":
         st.info(
             "This pipeline has never run. Start it with the button above; reading begins once Spark is up, "

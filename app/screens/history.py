@@ -1,5 +1,7 @@
 """Every run: when, for how long, how it ended, what it did."""
 
+import json
+
 import pandas as pd
 import streamlit as st
 
@@ -9,6 +11,7 @@ from app.view import compare, words
 from app.view.past import PastRun, past
 from engine import clock
 from engine.history import chunks, runs
+from engine.redaction import clean
 
 _COLUMNS = {
     **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
@@ -66,9 +69,14 @@ def page() -> None:
         st.caption(f"Choose up to {compare.MOST} runs in the first column to compare them.")
 
 
+def _spec_of(line: PastRun) -> str | None:
+    """The spec that a run began with, without secrets: an earlier version may have journalled more than is shown today."""
+    text = runs.spec_of(home.fresh(), line.pipeline, line.run)
+    return None if text is None else json.dumps(clean(json.loads(text)))
+
+
 def _compared(lines: list[PastRun]) -> None:
     """Runs side by side."""
-    cursor = home.fresh()
     reads = {line.run: home.ask(chunks.reads, line.pipeline, line.run, limit=20_000) for line in lines}
     st.subheader("Compared", anchor=False)
     left, right = st.columns(2, gap="medium")
@@ -87,7 +95,7 @@ def _compared(lines: list[PastRun]) -> None:
         else:
             st.caption("None of them read a chunk.")
         st.markdown("**Configured otherwise**")
-        found = compare.differences(lines, [runs.spec_of(cursor, line.pipeline, line.run) for line in lines])
+        found = compare.differences(lines, [_spec_of(line) for line in lines])
         if found:
             st.dataframe(pd.DataFrame(found), hide_index=True, key="differences", alt="Settings that differ")
         else:

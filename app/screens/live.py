@@ -71,7 +71,7 @@ def spec_section(where: Directory) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown(f"**Spec** :gray[{words.escape(str(where.spec))}]")
-        st.code(where.spec.read_text(encoding="utf-8"), language="toml")
+        st.code(home.spec_text(where), language="toml")
     with right:
         st.markdown("**Runner's log** :gray[its end]")
         tail = home.log_tail(where, 60) or "There is no log: the runner was started elsewhere, or never."

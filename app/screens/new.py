@@ -9,6 +9,7 @@ from app.parts.wizard import as_toml, connect, drafts, frame, launch, plan, pref
 from app.view import words
 from app.view.draft import STEPS, Draft
 from engine import clock
+from engine.errors import TidemarkError
 
 _PAGES: dict[str, Callable[[Draft], None]] = {
     "Connect": connect.page,
@@ -31,7 +32,11 @@ def page() -> None:
             _resume(kept)
             return
         identity = st.session_state.setdefault("fresh draft", drafts.new_id())
-    draft = drafts.load(identity)
+    try:
+        draft = drafts.load(identity)
+    except TidemarkError as problem:
+        messages.error(problem)
+        return
     step = st.query_params.get("step", draft.step)
     if step not in (*STEPS, _TOML):
         step = STEPS[0]

@@ -10,6 +10,15 @@ CLAIMS = ("email", "preferred_username", "sub")
 """By which a person is named, the first that the provider tells."""
 
 
+EVERYBODY = "TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR"
+"""The variable that says in plain words what a console without a login means. Only `1` says it."""
+
+
+def closed(address: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether a console without a login shows nothing: it listens on more than this machine, and nobody said that it should."""
+    return open_to_others(address) and environment.get(EVERYBODY) != "1"
+
+
 def open_to_others(address: str | None) -> bool:
     """Whether the console listens on more than this machine. address: Streamlit's `server.address`; None listens everywhere."""
     return address not in LOOPBACK

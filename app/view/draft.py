@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from engine import formats
 from engine.settings import NAME, NAME_RULE
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -84,6 +85,7 @@ class Draft:
     def as_dict(self) -> dict[str, Any]:
         """For the disk; `from_dict` is the inverse."""
         return {
+            formats.FIELD: formats.VERSIONS["draft"],
             "id": self.id,
             "changed": self.changed,
             "connection": self.connection,

@@ -13,7 +13,7 @@ from engine.history.log import Event
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
     "Alerts": ("alert.raised", "alert.cleared"),
-    "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked"),
+    "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "disk.freed", "helper.recovered"),
     "Commands": ("command.accepted", "command.refused", "command.done"),
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
@@ -258,6 +258,8 @@ _PLAIN: dict[str, Any] = {
         f"{words.count(b.get('rows'))} rows"
     ),
     "chunk.unparked": lambda b: f"Chunk {b.get('chunk')} is parked no more{_reason(b)}",
+    "disk.freed": lambda b: f"There is room on the disk again, after {words.plural(b.get('attempts') or 0, 'failure')}",
+    "helper.recovered": lambda b: f"{b.get('helper')} works again, after {words.plural(b.get('errors') or 0, 'error')}",
     "alert.cleared": lambda b: f"Alert is over: {b.get('message')}",
     "source.event": lambda b: (
         f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"

@@ -245,6 +245,22 @@ def source_layer(lag: Lag | None, stale: datetime | None) -> Layer:
     return Layer(title, "Safe", "green", (runway, position), tip)
 
 
+def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What, meaning and remedy of each thing that a living runner says is wrong beside the data: a full disk, a failing helper."""
+    found = []
+    if record.get("disk_full"):
+        meaning = "The pipeline waits. Nothing is lost; the lag grows."
+        found.append((str(record["disk_full"]), meaning, "Free space. It goes on by itself when there is room."))
+    helpers = record.get("helpers")
+    for helper in helpers if isinstance(helpers, list) else []:
+        since = words.date_time(_time(helper.get("since")))
+        meaning = f"The pipeline goes on. {words.plural(helper.get('errors') or 1, 'error')} since {since}."
+        found.append(
+            (str(helper.get("message")), meaning, "It tries again by itself; the events say when it works again.")
+        )
+    return found
+
+
 def alert_lines(alerts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Each alert that stands: since when, and what it says."""
     return [f"Alert since {words.date_time(_time(one.get('since')))}: {one.get('message')}" for one in alerts]

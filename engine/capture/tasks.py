@@ -32,12 +32,14 @@ from engine.capture.shape import AS_IT_IS, Shape
 from engine.decode.schema import Table, arrow_schema, same_columns
 from engine.errors import (
     DecodeError,
+    DiskFullError,
     PreflightError,
     SchemaChangedError,
     SourceChangedError,
     TableStoppedError,
     TidemarkError,
     TransientError,
+    is_disk_full,
 )
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
@@ -241,6 +243,12 @@ class _Log:
 def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
     """An error that is not ours: a fault of Tidemark's, no memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
+    if is_disk_full(error):
+        return DiskFullError(
+            f"Reading chunk {request.number} of {request.table.full_name} found no room: {error}",
+            detail=f"At {Path(place.filename).name}:{place.lineno} on {socket.gethostname()}. Nothing of it was published.",
+            hint=f"Free space in {request.folder}, or on the reader's own disk. It is read again when there is room.",
+        )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",
         detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",

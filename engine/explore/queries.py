@@ -168,7 +168,7 @@ def merged_seq(directory: Directory, root: Path, table: Table) -> int:
     """The `_tm_seq` through which the table's log is merged into its mirror, for `as_of_sql`; 0 before the first merge."""
     state = Ledger(directory.ledger).state
     assert state is not None
-    return DeltaTables(root, state.ledger, table).merged_seq()
+    return DeltaTables(root, state.owner, table).merged_seq()
 
 
 def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:

@@ -18,8 +18,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 import pyarrow as pa
 
-from engine import clock
+from engine import clock, formats
 from engine.directory import Directory
+from engine.errors import NewerFormatError
 from engine.history.rows import Row, rows_of
 from engine.history.schema import TABLES, UNIQUE, VERSION, create_statements
 from engine.history.tail import Slice, read_slice
@@ -51,7 +52,7 @@ class History:
     """The index; safe to use from several threads as long as each takes its own `cursor`."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open or create the index at `path`; in memory when it is None or belongs to another process."""
+        """Open or create the index at `path`; in memory when it is None, belongs to another process or is of a newer version."""
         self.in_memory: str | None = None if path else "no file was asked for"
         self._lock = threading.Lock()
         self._refreshed_s = float("-inf")
@@ -60,12 +61,20 @@ class History:
         self._asking = threading.Lock()
         self._answers: dict[Any, tuple[int, Any]] = {}
         self._connection = self._open(path)
-        tables = {str(row[0]) for row in self._connection.execute(_ALL_TABLES).fetchall()}
+        tables = self._tables()
+        newer = [int(name[8:]) for name in tables if name.startswith("version_") and int(name[8:]) > VERSION]
+        if newer:
+            self._connection.close()
+            self.in_memory = f"{path} is of version {max(newer)}, which a newer Tidemark made; it is left as it is"
+            self._connection, tables = duckdb.connect(":memory:"), set()
         if tables and f"version_{VERSION}" not in tables:
             for table in tables:
                 self._connection.execute(f'DROP TABLE "{table}"')
         for statement in create_statements():
             self._connection.execute(statement)
+
+    def _tables(self) -> set[str]:
+        return {str(row[0]) for row in self._connection.execute(_ALL_TABLES).fetchall()}
 
     def _open(self, path: Path | None) -> duckdb.DuckDBPyConnection:
         if path is not None:
@@ -118,6 +127,9 @@ class History:
                     except OSError as error:
                         unreadable.append(f"{path.name}: {error.strerror}")
                         continue
+                    except NewerFormatError as error:
+                        unreadable.append(error.message)
+                        continue
                     lines, malformed = lines + took, malformed + bad
             self._serial += bool(lines or malformed)
             self._refreshed_s = clock.monotonic_s()
@@ -141,6 +153,9 @@ class History:
             part = read_slice(path, read_to, last_seq)
             if part.offset == read_to:
                 break
+            for line in part.lines:
+                if line.event == "run.started":
+                    formats.check("journal", line.body, path)
             last_seq = part.lines[-1].seq if part.lines else last_seq
             self._append(cursor, pipeline, run, part, last_seq)
             read_to, lines, malformed = part.offset, lines + len(part.lines), malformed + part.malformed

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from engine import formats
 from engine.directory import write_atomically
 from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
@@ -75,7 +76,8 @@ class Ledger:
                 detail="Without it the committed state is not known; nothing was started.",
                 hint="Restore the file from a backup, or copy the tables again into a new destination.",
             ) from error
-        return record
+        formats.check(name.partition("-")[0], record, self._folder / name)
+        return formats.without(record)
 
     def epoch(self, number: int) -> Record:
         """The record of one epoch."""
@@ -101,7 +103,7 @@ class Ledger:
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         try:
             with temporary.open("x", encoding="utf-8") as file:
-                json.dump(record, file, ensure_ascii=False)
+                json.dump(formats.stamped("epoch", record), file, ensure_ascii=False)
                 file.flush()
                 os.fsync(file.fileno())
             os.link(temporary, path)
@@ -116,10 +118,9 @@ class Ledger:
         sync_folder(self._folder)
         self.state = state
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
-            with suppress(OSError):  # the epoch is committed; a full disk leaves the shortcut to a later one
-                write_atomically(
-                    self._folder / f"state-{state.epoch:08d}.json", json.dumps(state_to_dict(state), ensure_ascii=False)
-                )
+            full = formats.stamped("state", state_to_dict(state))
+            with suppress(OSError):  # a full disk: the epoch is committed, and those since the last full state are kept
+                write_atomically(self._folder / f"state-{state.epoch:08d}.json", json.dumps(full, ensure_ascii=False))
         return state
 
     def take_term(self, run: str, number: int) -> None:

@@ -11,9 +11,11 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from engine.directory import Directory, read_alerts, write_atomically
+from engine import clock
+from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.events import Journal
 from engine.run.alerts import Alert, Alerts, Notice
+from engine.run.helpers import Helpers
 from engine.run.webhook import Webhook
 from engine.settings import Spec, webhook
 
@@ -24,8 +26,8 @@ PATIENCE_S = 5.0
 class Alarm:
     """The alerts of one run."""
 
-    def __init__(self, spec: Spec, directory: Directory, journal: Journal) -> None:
-        self._spec, self._directory, self._journal = spec, directory, journal
+    def __init__(self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers) -> None:
+        self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._alerts = Alerts(spec.alerts, _standing(directory))
         self._lock = threading.RLock()  # what is told is heard again
         self._webhook: Webhook | None = None
@@ -35,12 +37,12 @@ class Alarm:
         """Post to the webhook from here on, if there is one. Raises SpecError when it is not known where that is."""
         url = webhook(self._spec.alerts)
         if url is not None:
-            self._webhook = Webhook(url, self._undelivered)
+            self._webhook = Webhook(url, self._undelivered, self._helpers)
 
     def hear(self, line: dict[str, Any]) -> None:
         """Take a line of the journal."""
         with self._lock:
-            notices = self._alerts.hear(line)
+            notices = self._alerts.hear(line, clock.monotonic_s())
             for notice in notices:
                 self._tell(notice)
             if notices:
@@ -70,7 +72,7 @@ class Alarm:
     def _keep(self) -> None:
         with suppress(OSError):  # a full disk: the alert is told all the same
             if standing := self._alerts.as_list():
-                write_atomically(self._directory.alerts, json.dumps(standing, ensure_ascii=False, indent=1))
+                write_atomically(self._directory.alerts, list_text("alerts", standing))
             else:
                 self._directory.alerts.unlink(missing_ok=True)
 
@@ -88,6 +90,6 @@ class Alarm:
 
 def _standing(directory: Directory) -> list[Alert]:
     """What an earlier run left; a file that says nothing sensible is as good as none."""
-    with suppress(ValueError, OSError, TypeError):
+    with suppress(ValueError, OSError, TypeError, KeyError):
         return [Alert(**record) for record in read_alerts(directory)]
     return []

@@ -1,9 +1,14 @@
-"""Which alerts stand, as the journal's events come and go. Pure: the time is that of the events.
+"""Which alerts stand, as the journal's events come and go. Pure: it is given the times.
+
+Those of the events are for people to read; what is decided is decided by seconds that no change of a clock moves.
 
     lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
     table_stopped             at once; cleared when the table streams again, or is removed
     chunk_parked              at once, for the first of a table; cleared when none of it is parked any more
     source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
+    disk_full                 at once; cleared when there is room, or by the next run that runs
+    helper_failed             at once, for the first thread beside the pipeline's own that met an error (`run.helpers`); cleared
+                              when all of them work again, or by the next run that runs
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -12,7 +17,7 @@ table. Alerts outlive a run (`directory.alerts`): a table that stopped yesterday
 again and again by a service, and fails each time, tells that once.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -64,31 +69,64 @@ class Alerts:
         """standing: what an earlier run left."""
         self._settings = settings
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
-        self._turning: dict[Name, str] = {}  # since when it is as it would not be with what stands
-        self._running_since: str | None = None
+        self._turning: dict[Name, tuple[str, float]] = {}  # since when it is as it would not be with what stands
+        self._running_since_s: float | None = None
+        self._told_s: dict[Name, float] = {}  # what was told in this run
+        self._now_s = 0.0
+        self._helpers: set[str] = set()  # those that do not work in this run
+        self._disk_full = False
 
     def as_list(self) -> list[dict[str, Any]]:
         """What stands, for the file; oldest first."""
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
-    def hear(self, line: Line) -> list[Notice]:
-        """What is to be told now."""
-        match line["event"]:
-            case "source.lag":
-                return [*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"])]
-            case "table.state":
-                return list(self._table(line))
-            case "chunk.parked":
-                return list(self._parked(line))
-            case "chunk.unparked" if not line["parked"]:
-                return list(
-                    self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
-                )
-            case "run.state":
-                self._running_since = line["ts"] if line["state"] == "running" else None
-            case "run.ended":
-                return list(self._ended(line))
-        return list(self._source(line))
+    def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
+        """What is to be told now. now_s: seconds that never run backwards, since whenever; without them the line's time counts."""
+        self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
+        heard = _HEARD.get(line["event"])
+        return list(heard(self, line)) if heard else []
+
+    def _lagged(self, line: Line) -> Iterator[Notice]:
+        yield from (*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"]))
+
+    def _unparked(self, line: Line) -> Iterator[Notice]:
+        if not line["parked"]:
+            yield from self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
+
+    def _moved(self, line: Line) -> Iterator[Notice]:
+        running = line["state"] == "running"
+        self._running_since_s = self._now_s if running else None
+        if running:
+            yield from (*self._helped("A later run is running."), *self._roomy("A later run is running."))
+
+    def _freed(self, line: Line) -> Iterator[Notice]:
+        self._disk_full = False
+        yield from self._roomy("There is room on the disk again.")
+
+    def _recovered(self, line: Line) -> Iterator[Notice]:
+        self._helpers.discard(line["helper"])
+        yield from self._helped("Everything beside the pipeline works again.")
+
+    def _erred(self, line: Line) -> Iterator[Notice]:
+        """A full disk, or a thread beside the pipeline's own; all other errors have events of their own."""
+        if line["error"] not in ("DiskFullError", "HelperError"):
+            return
+        if line["error"] == "DiskFullError":
+            self._disk_full, name = True, ("disk_full", None)
+        else:
+            self._helpers.add(line["helper"] or "")
+            name = ("helper_failed", None)
+        if name not in self.standing:
+            message = f"{line['message']} {line['detail'] or ''}".strip()
+            yield self._raise(Alert(*name, None, None, message, line["hint"] or "", line["ts"], line["ts"]))
+
+    def _helped(self, message: str) -> Iterator[Notice]:
+        if not self._helpers:
+            yield from self._clear(("helper_failed", None), message, None)
+
+    def _roomy(self, message: str) -> Iterator[Notice]:
+        if not self._disk_full:
+            yield from self._clear(("disk_full", None), message, None)
 
     def _measured(self, line: Line) -> Iterator[Notice]:
         at, limits = line["ts"], self._settings
@@ -121,8 +159,8 @@ class Alerts:
         if over == (name in self.standing):
             self._turning.pop(name, None)
             return
-        since = self._turning.setdefault(name, at)
-        if _seconds(since, at) < self._settings.for_s:
+        since, since_s = self._turning.setdefault(name, (at, self._now_s))
+        if self._now_s - since_s < self._settings.for_s:
             return
         if over:
             yield self._raise(Alert(kind, None, value, limit, *said, since, at))
@@ -183,7 +221,7 @@ class Alerts:
             yield from self._repeated(at, [name])
 
     def _ran(self, at: str) -> Iterator[Notice]:
-        if self._running_since is not None and _seconds(self._running_since, at) >= self._settings.for_s:
+        if self._running_since_s is not None and self._now_s - self._running_since_s >= self._settings.for_s:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
     def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
@@ -191,18 +229,41 @@ class Alerts:
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
-            if name not in self._turning and _seconds(alert.told, at) >= self._settings.repeat_s:
+            if name not in self._turning and self._silent_s(alert, at) >= self._settings.repeat_s:
                 yield self._raise(replace(alert, told=at, repeat=alert.repeat + 1))
 
+    def _silent_s(self, alert: Alert, at: str) -> float:
+        """Since it was told. What an earlier run told is known by wall clock alone: from its future, as good as just now."""
+        if alert.name not in self._told_s:
+            self._told_s[alert.name] = self._now_s - max(_seconds(alert.told, at), 0.0)
+        return self._now_s - self._told_s[alert.name]
+
     def _raise(self, alert: Alert) -> Notice:
-        self.standing[alert.name] = alert
+        self.standing[alert.name], self._told_s[alert.name] = alert, self._now_s
         self._turning.pop(alert.name, None)
         return "alert.raised", alert
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
         self._turning.pop(name, None)
+        self._told_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
             yield "alert.cleared", replace(alert, message=message, hint="", value=value)
+
+
+_HEARD: dict[str, Callable[[Alerts, Line], Iterable[Notice]]] = {
+    "source.lag": Alerts._lagged,  # noqa: SLF001 - the table of the class above
+    "table.state": Alerts._table,  # noqa: SLF001
+    "chunk.parked": Alerts._parked,  # noqa: SLF001
+    "chunk.unparked": Alerts._unparked,  # noqa: SLF001
+    "error": Alerts._erred,  # noqa: SLF001
+    "disk.freed": Alerts._freed,  # noqa: SLF001
+    "helper.recovered": Alerts._recovered,  # noqa: SLF001
+    "run.state": Alerts._moved,  # noqa: SLF001
+    "run.connected": Alerts._source,  # noqa: SLF001
+    "source.away": Alerts._source,  # noqa: SLF001
+    "source.back": Alerts._source,  # noqa: SLF001
+    "run.ended": Alerts._ended,  # noqa: SLF001
+}
 
 
 def _seconds(since: str, until: str) -> float:

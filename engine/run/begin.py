@@ -26,7 +26,16 @@ from engine.source.connect import Connection, Endpoint, Server, check_identity
 from engine.source.heads import read_head
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
-from engine.source.watermarks import server_time_s
+from engine.source.watermarks import WatermarkClass, server_time_s
+
+
+@dataclass(frozen=True)
+class Source:
+    """The source as the coordinator uses it."""
+
+    endpoint: Endpoint
+    server: Server
+    watermarks: WatermarkClass
 
 
 @dataclass(frozen=True)

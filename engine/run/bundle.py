@@ -1,13 +1,12 @@
 """A zip for whoever is to help: what a pipeline is, does and did; no secrets, and no values of rows unless they are wanted.
 
-Nothing in it leaves this machine by itself. Secrets are removed twice: by their values, which the spec's references lead to, and by
-what looks like one (`errors.redact`, addresses with a password). Values of rows are in bounds of chunks and in lists of keys.
+Nothing in it leaves this machine by itself. Secrets are removed by `engine.redaction`. Values of rows are in bounds of chunks and
+in lists of keys.
 """
 
 import json
 import os
 import platform
-import re
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,9 +16,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from engine import __version__, clock, settings
+from engine import __version__, clock, formats, settings
 from engine.directory import Directory
-from engine.errors import TidemarkError, redact
+from engine.errors import TidemarkError
+from engine.redaction import Scrubber
 from engine.run.shapes import as_read
 from engine.run.status import status
 from engine.settings import Spec
@@ -30,13 +30,8 @@ RUNS = 5
 """Journals of so many runs, the newest."""
 _JOURNAL_BYTES, _LOG_BYTES = 4 << 20, 1 << 20
 _PACKAGES = ("pyspark", "deltalake", "pyarrow", "numpy", "duckdb", "pymysql", "streamlit", "pydantic", "sqlglot")
-_TOKEN = "SPARK_CONNECT_AUTHENTICATE_TOKEN"  # noqa: S105 - the name of a variable
-_USERINFO = re.compile(r"(://[^\s/:@]+):[^\s/@]+@")
-_KEYED = re.compile(r"(?i)secret|password|token|key")
 _VALUES = frozenset({"lower", "upper", "min", "max", "keys", "range", "missing"})
 """Fields of journals and commands that hold values of rows. Of `chunk.planned` and `table.planned` also `chunks`."""
-_LONG = 4
-"""A secret that is shorter is replaced where it is a word, as replacing it everywhere would leave nothing to read."""
 
 README = """\
 Diagnostics of the pipeline {name}, made {at} by Tidemark {version}.
@@ -59,33 +54,12 @@ class Bundle:
         return {"file": str(self.file), "parts": [list(part) for part in self.parts], "removed": self.removed}
 
 
-class Scrubber:
-    """Removes secrets from texts, and counts them."""
-
-    def __init__(self, secrets: list[str]) -> None:
-        self.removed = 0
-        known = sorted({s for s in secrets if s}, key=len, reverse=True)
-        whole = [re.escape(s) if len(s) >= _LONG else rf"(?<!\w){re.escape(s)}(?!\w)" for s in known]
-        whole += [re.escape(json.dumps(s)[1:-1]) for s in known if json.dumps(s)[1:-1] != s]
-        self._known = re.compile("|".join(whole)) if whole else None
-
-    def clean(self, text: str) -> str:
-        """The text without secrets."""
-        if self._known is not None:
-            text, count = self._known.subn("***", text)
-            self.removed += count
-        text, count = _USERINFO.subn(r"\1:***@", text)
-        self.removed += count
-        cleaned = "\n".join(redact(line) for line in text.split("\n"))
-        self.removed += max(cleaned.count("***") - text.count("***"), 0)
-        return cleaned
-
-
 def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *, with_values: bool = False) -> Bundle:
     """Write the zip to `out`. with_values: keep bounds and keys. Raises TidemarkError when it cannot be written."""
-    scrubber = Scrubber(_secrets(spec))
+    settings.learn_secrets(spec)
+    scrubber = Scrubber()
     parts = []
-    for name, make in _parts(spec, spec_file, directory, with_values):
+    for name, make in _parts(spec, spec_file, directory, scrubber, with_values):
         try:
             parts.append((name, scrubber.clean(make())))
         except (TidemarkError, OSError, ValueError, KeyError) as error:  # a part that cannot be made says so itself
@@ -106,11 +80,11 @@ def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *
 
 
 def _parts(
-    spec: Spec, spec_file: Path, directory: Directory, with_values: bool
+    spec: Spec, spec_file: Path, directory: Directory, scrubber: Scrubber, with_values: bool
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     journals = sorted(directory.journals.glob("*.jsonl"))[-RUNS:]
     yield "versions.json", _versions
-    yield "spec.toml", partial(spec_file.read_text, encoding="utf-8")
+    yield "spec.toml", lambda: scrubber.toml(spec_file.read_text(encoding="utf-8"))
     yield "status.json", lambda: _json(status(directory, spec.name))
     yield "check.json", lambda: _json(_check(spec))
     for path in (directory.runner, directory.controls, directory.alerts):
@@ -124,28 +98,13 @@ def _parts(
         yield f"refused/{path.name}", partial(_command, path, with_values)
 
 
-def _secrets(spec: Spec) -> list[str]:
-    """The values that the spec's references lead to, and those of Spark's settings whose names say that they are secret."""
-    found = [os.environ.get(_TOKEN, "")]
-    found += [str(value) for name, value in spec.spark.conf.items() if _KEYED.search(name)]
-    references: list[Callable[[], str | None]] = [
-        partial(settings.password, spec.source),
-        partial(settings.mask_salt, spec),
-        partial(settings.webhook, spec.alerts),
-    ]
-    for read in references:
-        with suppress(TidemarkError):  # it leads nowhere: then nothing can hold it
-            found.append(read() or "")
-    return found
-
-
 def _versions() -> str:
     packages = {}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             packages[name] = version(name)
     system = {"python": platform.python_version(), "system": platform.platform(), "cores": os.cpu_count()}
-    return _json({"tidemark": __version__, **system, "packages": packages})
+    return _json({formats.FIELD: formats.VERSIONS["bundle"], "tidemark": __version__, **system, "packages": packages})
 
 
 def _check(spec: Spec) -> dict[str, Any]:

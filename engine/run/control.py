@@ -1,6 +1,7 @@
 """What the outside world may ask of a runner, and what it sees of it: signals, inbox, heartbeat.
 
-A thread of its own looks into the inbox and rewrites `runner.json`, so both go on while the coordinator waits for Spark.
+A thread of its own looks into the inbox and rewrites `runner.json`, so both go on while the coordinator waits for Spark. Nothing
+that it meets ends it (`run.helpers`): a file that cannot be read, or that makes its reader fail, is put into `inbox/refused`.
 """
 
 import json
@@ -8,19 +9,23 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine import clock
-from engine.directory import HEARTBEAT_S, VERBS, Directory, write_atomically
-from engine.errors import SpecError, TidemarkError
+from engine import clock, formats, processes
+from engine.directory import HEARTBEAT_S, VERBS, Directory, overwrite, write_atomically
+from engine.errors import NewerFormatError, SpecError, TidemarkError, is_disk_full
 from engine.events import Journal
 from engine.layout import folder_name
 from engine.ledger.state import State
+from engine.redaction import clean
 from engine.run.controls import Controls, load_controls, save_controls
+from engine.run.disk import Disk
+from engine.run.helpers import Helpers
 from engine.run.machine import IllegalEventError, after
 from engine.run.members import ADD, REMOVE, Change, change_from
 from engine.run.parking import Parking
@@ -34,21 +39,36 @@ _KEPT = 1000
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
-def _came(command: Path) -> tuple[int, str]:
-    """When it was put there; one that somebody took away meanwhile has no such time."""
+def _came(command: Path) -> tuple[bool, int, int, str]:
+    """Orders commands that are found at one look: by their own count; those without one, written by hand, last, by time."""
+    place, time = None, 0
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
+        time = command.stat().st_mtime_ns
+        place = json.loads(command.read_text(encoding="utf-8")).get("seq")
+    known = place if isinstance(place, int) else None
+    return known is None, known or 0, time, command.name
+
+
+def _file(path: Path) -> tuple[str, int]:
+    """A file by its name and inode: one that is put there under a name that was used before is another."""
     with suppress(OSError):
-        return command.stat().st_mtime_ns, command.name
-    return 0, command.name
+        return path.name, path.lstat().st_ino
+    return path.name, 0
 
 
 class Control:
     """State, phase and heartbeat of this runner; `state` changes by commands and signals.
 
-    Call `start` once the journal is open and `finish` at the end.
+    Call `start` once the journal is open and `finish` at the end. folders: where the run writes beside its own directory.
     """
 
     def __init__(
-        self, directory: Directory, journal: Journal, throttle: Throttle | None = None, name: str = ""
+        self,
+        directory: Directory,
+        journal: Journal,
+        throttle: Throttle | None = None,
+        name: str = "",
+        folders: Sequence[Path] = (),
     ) -> None:
         self._directory, self._journal, self._name = directory, journal, name
         self._spec_throttle = throttle or Throttle()
@@ -57,6 +77,8 @@ class Control:
         self.waiting_for = ""  # why no table is read now, in words
         self.away: dict[str, Any] | None = None  # the fields of `away.Outage` while the source is away
         self.parking = Parking(directory, journal)
+        self.disk = Disk([directory.root, *folders], journal, self._disk_full, self._disk_freed)
+        self.helpers = Helpers(journal, self.disk)
         # By table, what is being read of it for the longest time: {"chunks": numbers, "since": UTC text}.
         self.reading: Mapping[str, dict[str, Any]] = {}
         self._lock = threading.RLock()
@@ -68,16 +90,26 @@ class Control:
         self.committed: Callable[[], State] | None = None
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
-        self._started = clock.utc_text()
+        self._started, self._beats = clock.utc_text(), 0
+        self._arrived: dict[
+            tuple[str, int], int
+        ] = {}  # files of the inbox by name and inode, numbered as they were first seen
+        self._older: set[tuple[str, int]] = set()  # those that were there before this run could be seen
         self._open: list[tuple[str, str, float]] = []
         self._asked: list[Redump | Change] = []
+        self._places = count(1)
         self._files: dict[str, Path] = {}  # of open commands that change the state
         self._healing: set[str] = set()
+        self._put_by: dict[str, str] = {}  # answered commands whose files could not be moved: by name, the folder
+        self._listening: set[str] = set()  # listeners of the journal that failed
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
     def start(self) -> None:
         """Begin to look into the inbox and to show the heartbeat; SIGTERM and SIGINT become a stop."""
-        self._beat()
+        with self._lock:
+            self._inbox()
+            self._older = set(self._arrived)
+        self._show()
         self._thread.start()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -94,10 +126,23 @@ class Control:
         with self._lock:
             following = after(self.state, event)
             if following != self.state:
-                self.state = following
                 self._journal.write("run.state", state=following, reason=reason)
+                self.state = following
             self._wake.set()
-        self._beat()
+        self._show()
+
+    def _disk_full(self, reason: str) -> None:
+        """Nothing is begun until there is room. The state stays what operators made it; what is shown is a pause."""
+        if self.state == "running":
+            self._journal.write("run.state", state="paused", reason=reason)
+        self._wake.set()
+
+    def _disk_freed(self) -> None:
+        """There is room again; chunks may have been parked for the lack of it."""
+        self.parking.ask(None)
+        if self.state == "running":
+            self._journal.write("run.state", state="running", reason="there is room on the disk again")
+        self._wake.set()
 
     def overloaded(self, reason: str) -> None:
         """The source is in danger: everything pauses until somebody resumes it."""
@@ -124,7 +169,9 @@ class Control:
         found: set[str] = set()
         with self._lock:
             for path in self._inbox():
-                with suppress(OSError, ValueError, KeyError, TypeError):
+                with suppress(
+                    OSError, ValueError, KeyError, TypeError, RecursionError
+                ):  # the inbox's thread refuses it
                     command = json.loads(path.read_text(encoding="utf-8"))
                     found.update(command["arguments"]["tables"] if command["verb"] == ADD else ())
         return found
@@ -159,7 +206,7 @@ class Control:
         with self._lock:  # or its file, still in the inbox, is taken for another command
             took_s = self._close(asked)
             self._journal.write("command.done", id=asked.identity, verb=asked.verb, duration_s=took_s, result=result)
-            self._keep(asked.path, "done", asked.identity)
+            self._put_away(asked.path, "done", asked.identity)
 
     def refused(self, asked: Redump | Change, error: TidemarkError) -> None:
         """It was accepted, and cannot be carried out."""
@@ -178,7 +225,8 @@ class Control:
         """A table was removed: a pause of its own does not outlive it."""
         with self._lock:
             if table in self.controls.tables:
-                self._save(self.controls.paused({"tables": [table]}, pause=False))
+                with suppress(OSError):  # a full disk: a pause of a table that is not there harms nobody
+                    self._save(self.controls.paused({"tables": [table]}, pause=False))
 
     def done(self, verb: str) -> None:
         """The commands of this kind that were accepted have taken effect."""
@@ -218,54 +266,121 @@ class Control:
             self._thread.join()
         self._error = error
         self.state = after(self.state, "end")
-        self._beat()
+        self._show()
 
     def _attend(self) -> None:
         last = 0.0
         while not self._closing.wait(_INBOX_S):
-            if self._signal is not None and self.state not in ("stopping", "ended"):
-                self.event("stop", f"signal {signal.Signals(self._signal).name}")
-            self.look()
+            self._guarded("inbox", self._take)
             if clock.monotonic_s() - last >= HEARTBEAT_S:
                 last = clock.monotonic_s()
-                with suppress(OSError):  # a full disk: the heartbeat gets old, and that is said
-                    self._beat()
+                self._show()
+            self._hear_journal()
+
+    def _guarded(self, helper: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - nothing ends this thread: commands and heartbeat hang on it
+            self.helpers.failed(helper, error)
+        else:
+            self.helpers.fine(helper)
+
+    def _take(self) -> None:
+        if self._signal is not None and self.state not in ("stopping", "ended"):
+            self.event("stop", f"signal {signal.Signals(self._signal).name}")
+        self.look()
+
+    def _show(self) -> None:
+        """Rewrite `runner.json`. A full disk makes the heartbeat old, and that is said; it ends nobody."""
+        self._guarded("runner.json", self._beat)
+
+    def _hear_journal(self) -> None:
+        """What the journal could not do: it cannot say so itself, as whoever writes to it may hold any lock."""
+        self._journal.flush()
+        failures = dict(self._journal.failures)
+        self._listening |= failures.keys()
+        for name in list(self._listening):
+            if name in failures:
+                self.helpers.failed(name, failures[name])
+            else:
+                self.helpers.fine(name)
 
     def look(self) -> None:
-        """Take what is in the inbox."""
+        """Take what is in the inbox. What cannot be read is refused; what cannot be moved now may be so next time."""
         with self._lock:
             for path in self._inbox():
-                with suppress(OSError):  # a file that cannot be read or moved now may be so next time
+                try:
                     self._command(path)
+                except Exception as error:
+                    if is_disk_full(error):
+                        raise
+                    self._unreadable(path, error)
+
+    def _unreadable(self, path: Path, error: Exception) -> None:
+        """Refuse a file that cannot be taken, whatever the reason, unless somebody took it away."""
+        if not path.exists() and not path.is_symlink():
+            return
+        told = {"id": path.stem, "verb": None, "actor": None, "reason": None}
+        self._refuse(path, told, f"The file cannot be taken as a command: {type(error).__name__}: {error}.")
 
     def _inbox(self) -> list[Path]:
         """The commands that wait, in the order in which they came."""
-        return sorted(self._directory.inbox.glob("*.json"), key=_came)
+        found = {_file(path): path for path in self._directory.inbox.glob("*.json")}
+        self._arrived = {file: place for file, place in self._arrived.items() if file in found}
+        for path in sorted((found[file] for file in found.keys() - self._arrived.keys()), key=_came):
+            self._arrived[_file(path)] = next(self._places)
+        return sorted(found.values(), key=lambda path: self._arrived.get(_file(path), 0))
 
     def _command(self, path: Path) -> None:
+        if path.name in self._put_by:
+            self._put_away(path, self._put_by[path.name], path.stem)
+            return
         try:
             command = json.loads(path.read_text(encoding="utf-8"))
             identity, verb = str(command["id"]), str(command["verb"])
             told = {"id": identity, "verb": verb, "actor": command.get("actor"), "reason": command.get("reason")}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             told = {"id": path.stem, "verb": None, "actor": None, "reason": None}
             self._refuse(path, told, f"The file is not a command: {error!r}.")
             return
         arguments = command.get("arguments") or {}
-        if self._kept("done", identity).exists():
-            self._refuse(path, told, "It was carried out already.")
-        elif verb not in VERBS:
-            self._refuse(path, told, f"There is no command {verb!r}; there are {', '.join(VERBS)}.")
-        elif command.get("pipeline") not in (None, self._name):
-            self._refuse(path, told, f"It is meant for the pipeline {command['pipeline']}.")
+        if why := self._unfit(path, command, identity, verb):
+            self._refuse(path, told, why)
         elif verb in ("redump", ADD, REMOVE):
             self._ask(path, told, arguments)
         elif verb == "throttle" or (verb in ("pause", "resume") and arguments):
             self._set(path, told, arguments)
-        elif str(command.get("sent", "")) < self._started:
-            self._refuse(path, told, "It was sent before this run began.")
+        elif why := self._not_ours(path, command):
+            self._refuse(path, told, why)
         elif identity not in self._files:
             self._change(path, told)
+
+    def _unfit(self, path: Path, command: dict[str, Any], identity: str, verb: str) -> str:
+        """Why no run of this version takes a command; empty when one would."""
+        try:
+            formats.check("command", command, path)
+        except NewerFormatError as error:
+            return f"{error.message} {error.hint}"
+        if self._kept("done", identity).exists():
+            return "It was carried out already."
+        if verb not in VERBS:
+            return f"There is no command {verb!r}; there are {', '.join(VERBS)}."
+        if command.get("pipeline") not in (None, self._name):
+            return f"It is meant for the pipeline {command['pipeline']}."
+        return ""
+
+    def _not_ours(self, path: Path, command: dict[str, Any]) -> str:
+        """Why a stop, a pause or a resume is not for this run; empty when it is. No clock decides.
+
+        It names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
+        unless it lay in the inbox before this run could be seen.
+        """
+        if "run" in command:
+            meant = command["run"]
+            if meant == self._journal.run:
+                return ""
+            return f"It was sent before this run began: {f'it is for run {meant}' if meant else 'no run was there'}."
+        return "It was sent before this run began." if _file(path) in self._older else ""
 
     def _change(self, path: Path, told: dict[str, Any]) -> None:
         """What changes the state of this runner.
@@ -274,6 +389,12 @@ class Control:
         """
         identity, verb = str(told["id"]), str(told["verb"])
         with self._lock:
+            if verb == "resume" and self.disk.reason and self.state == "running":
+                self.disk.try_now()
+                self._journal.write("command.accepted", **told)
+                self._journal.write("command.done", id=identity, verb=verb, duration_s=0.0)
+                self._put_away(path, "done", identity)
+                return
             try:
                 after(self.state, _EVENT_OF[verb])
             except IllegalEventError as error:
@@ -293,14 +414,14 @@ class Control:
             return
         if controls is None:
             return
-        self._journal.write("command.accepted", **told)
         self._save(controls)
+        self._journal.write("command.accepted", **told)
         self.pace.settings = throttled(self._spec_throttle, controls.throttle)
         if told["verb"] == "resume":
             self.parking.ask(None if arguments.get("snapshot") else arguments["tables"])
             self._healing.update(arguments.get("tables") or ())
         self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
-        self._keep(path, "done", str(told["id"]))
+        self._put_away(path, "done", str(told["id"]))
 
     def _save(self, controls: Controls) -> None:
         save_controls(self._directory, controls)
@@ -347,8 +468,19 @@ class Control:
         self._asked.append(asked)
 
     def _refuse(self, path: Path, told: dict[str, Any], message: str) -> None:
-        self._keep(path, "refused", str(told["id"]))
+        self._put_away(path, "refused", str(told["id"]))
         self._journal.write("command.refused", **told, message=message)
+
+    def _put_away(self, path: Path, folder: str, identity: str) -> None:
+        """Move the file of an answered command; one that cannot be moved now is not taken again."""
+        try:
+            self._keep(path, folder, identity)
+        except OSError:
+            if path.name not in self._put_by and not (path.exists() or path.is_symlink()):
+                return
+            self._put_by[path.name] = folder
+        else:
+            self._put_by.pop(path.name, None)
 
     def _kept(self, folder: str, identity: str) -> Path:
         """Where a command is kept; its id may hold anything."""
@@ -363,20 +495,33 @@ class Control:
             old.unlink(missing_ok=True)
 
     def _beat(self) -> None:
+        self._beats += 1
         record = {
+            formats.FIELD: formats.VERSIONS["runner"],
             "run": self._journal.run,
             "pid": os.getpid(),
             "host": socket.gethostname(),
-            "state": self.state,
+            "state": "paused" if self.disk.reason and self.state == "running" else self.state,
             "phase": self.phase,
             "heartbeat": clock.utc_text(),
+            "beat": self._beats,
+            "process": processes.here(),
             "started": self._started,
             "spark_ui": self.spark_ui,
-            "waiting_for": self.waiting_for,
+            "waiting_for": self.disk.reason or self.waiting_for,
             "away": self.away,
+            "disk_full": self.disk.reason or None,
+            "helpers": self.helpers.as_list(),
             "reading": self.reading,
             "controls": asdict(self.controls),
             "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             "error": self._error,
         }
-        write_atomically(self._directory.runner, json.dumps(record, indent=1))
+        text = json.dumps(clean(record), indent=1)
+        try:
+            write_atomically(self._directory.runner, text)
+        except OSError as error:
+            if is_disk_full(error):
+                with suppress(OSError):  # else the heartbeat gets old
+                    overwrite(self._directory.runner, text)
+            raise

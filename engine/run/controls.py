@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from engine import formats
 from engine.directory import Directory, write_atomically
 from engine.errors import SpecError
 
@@ -30,13 +31,15 @@ class Controls:
 
 
 def load_controls(directory: Directory) -> Controls:
-    """What is set. Raises SpecError for a file that is none."""
+    """What is set. Raises SpecError for a file that is none, NewerFormatError for one of a newer version."""
     try:
         record = json.loads(directory.controls.read_text(encoding="utf-8"))
+        formats.check("controls", record, directory.controls)
+        record = formats.without(record)
         return Controls(**{**record, "tables": tuple(record["tables"])})
     except FileNotFoundError:
         return Controls()
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SpecError(
             f"{directory.controls} does not hold what operators have set: {error!r}.",
             detail="Nothing was started, as a pause or a limit would be forgotten.",
@@ -46,4 +49,4 @@ def load_controls(directory: Directory) -> Controls:
 
 def save_controls(directory: Directory, controls: Controls) -> None:
     """Keep what is set."""
-    write_atomically(directory.controls, json.dumps(asdict(controls), indent=1))
+    write_atomically(directory.controls, json.dumps(formats.stamped("controls", asdict(controls)), indent=1))

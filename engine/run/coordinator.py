@@ -11,7 +11,7 @@ Chunks are read by jobs of their own all the while: the log never waits for the 
 import math
 from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -25,9 +25,8 @@ from engine.capture.segment import gtids_at, read_stretch
 from engine.capture.shape import Shape
 from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
-from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, from_dict
+from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, from_dict, is_disk_full
 from engine.events import Journal
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import Record, State, TableState, following, nulled
@@ -39,13 +38,13 @@ from engine.plan.named import check_range
 from engine.plan.ordering import ServerOrder
 from engine.run.altering import Altered, Verdict, verdict
 from engine.run.away import EPOCHS, Away
-from engine.run.begin import check_source
+from engine.run.begin import Source, check_source
 from engine.run.carrying import carry_to
 from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
 from engine.run.delivery import Delivery
-from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.epoch import after, completed, cut, event, seen, table_records, up_to_alteration
 from engine.run.joining import Joining
 from engine.run.monitor import Committed
 from engine.run.progress import Progress
@@ -57,23 +56,14 @@ from engine.run.snapshot import Snapshot
 from engine.run.throttle import Health, hold
 from engine.settings import Spec
 from engine.source.ancestry import check_born, has_gtids, went_back
-from engine.source.connect import Connection, Endpoint, Server, break_off, open_connection, query
+from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
-from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
+from engine.source.watermarks import Candidate, server_time_s
 from engine.spark.session import Session
 
 _TICK_S = 0.02
 _PART_SEQ = 1 << 33
 """Sequence numbers set aside for one of several segments of an epoch: more images than a binlog file can hold."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """The source as the coordinator uses it."""
-
-    endpoint: Endpoint
-    server: Server
-    watermarks: WatermarkClass
 
 
 class Coordinator:
@@ -95,6 +85,7 @@ class Coordinator:
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._away = away
         self._connection: Connection = open_connection(source.endpoint)
+        self._mariadb = source.server.flavor == "mariadb"
         self._plans: dict[str, Plan] = {}
         self._tables: dict[str, Table] = {}
         self._gtids = self.position.gtids
@@ -202,14 +193,15 @@ class Coordinator:
         self._progress.resumed(self.state)
         self._progress.show(self.state)
         self._control.look()  # a goal is not reached while a command waits
-        self._health = Health(self._source.endpoint, self._control.pace, self._control.overloaded)
+        pace, helpers = self._control.pace, self._control.helpers
+        self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
         self._away.let_go = self._let_go
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
                     self._wind_up()
                     return self._reached(until, target)
-                if self._control.paused:
+                if self._control.paused or self._control.disk.holds():
                     self._pause()
                     continue
                 self._control.settle()
@@ -273,8 +265,10 @@ class Coordinator:
                 self._commit_epoch(current(self._connection, self._source.server))
         except SourceAwayError:
             return
-        except TransientError:
-            if not self._away.now:
+        except (TransientError, OSError) as error:
+            if is_disk_full(error):
+                self._control.disk.met("log", error)  # what was read and finds no room is read again by the next run
+            elif not self._away.now:
                 raise
 
     def _gather(self) -> None:
@@ -305,6 +299,8 @@ class Coordinator:
             self._gather()
             if clock.monotonic_s() >= due or self._control.state != "running":
                 break
+            if self._control.disk.holds():
+                return
             if (self._frozen or self._refreshes.waiting) and self._snapshot.idle:
                 break
             clock.sleep(_TICK_S)
@@ -324,7 +320,17 @@ class Coordinator:
             if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
                 self._commit_epoch(position, asked)
             self._away.epoch_done()
-        except (TransientError, LoginRefusedError) as error:
+            self._control.disk.worked("log")
+        except (TransientError, LoginRefusedError, OSError) as error:
+            self._failed(error)
+
+    def _failed(self, error: TransientError | LoginRefusedError | OSError) -> None:
+        """An epoch was not committed."""
+        if is_disk_full(error):
+            self._control.disk.met("log", error)
+        elif isinstance(error, OSError):
+            raise error
+        else:
             self._retry(error)
 
     def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
@@ -435,7 +441,7 @@ class Coordinator:
 
     def _settled(self, table: Table, start: Position) -> bool:
         """Whether no statement of the log from `start` to its present end concerns the table."""
-        end, mariadb = current(self._connection, self._source.server), self._source.server.flavor == "mariadb"
+        end, mariadb = current(self._connection, self._source.server), self._mariadb
         stretch = BinlogStretch({}, start, end, mariadb=mariadb, awaited=[table])
         for _ in read_stretch(self._source.endpoint, stretch, self._spec.first_server_id()):
             pass
@@ -499,7 +505,7 @@ class Coordinator:
         number, limits = finished.report["chunk"], finished.limits
         refresh, keys, shape = finished.refresh is not None, finished.keys, copying.shape
         request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0, shape, refresh, keys)
-        first, mariadb = self._spec.first_server_id(), self._source.server.flavor == "mariadb"
+        first, mariadb = self._spec.first_server_id(), self._mariadb
         return Carry(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
 
     def _refresh(self, finished: Finished, known: Position, first_seq: int) -> Refresh:
@@ -522,7 +528,7 @@ class Coordinator:
         refreshes = [self._refresh(finished, known, next_seq + n * _PART_SEQ) for n, finished in enumerate(again)]
         follows = tuple(self._follow(name, frozen, known) for name, t in self.state.tables.items() if not t.stopped)
         awaited = tuple(self._tables[name] for name, t in self.state.tables.items() if t.stopped)
-        mariadb = self._source.server.flavor == "mariadb"
+        mariadb = self._mariadb
         tasks = [
             Segment(
                 self._source.endpoint,
@@ -578,21 +584,14 @@ class Coordinator:
         for name, error in stopped.items():
             self._stop_table(name, error)
         logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
-        to, next_seq = self._after(known, end, reports).as_dict(), max([self.state.next_seq, *logs])
+        to, next_seq = (
+            after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
+            max([self.state.next_seq, *logs]),
+        )
         facts = seen(reports, self.state.largest)
         return completed(
             self.state, following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
         )
-
-    def _after(self, known: Position, end: Position, reports: Sequence[Report]) -> Position:
-        """The position that the epoch commits, with its GTID set where that is known."""
-        if end.order <= known.order:
-            return replace(known, gtids=self._gtids)
-        born = reports[-1]["births"].get(end.file)
-        if self._gtids is None:
-            return replace(end, born=born)
-        texts = [self._gtids, *(report["gtids"] for report in reports)]
-        return replace(end, gtids=joined(texts, mariadb=self._source.server.flavor == "mariadb"), born=born)
 
 
 def _high(finished: Finished) -> Position:

@@ -9,6 +9,7 @@ from contextlib import suppress
 import pymysql
 
 from engine.decode.schema import Table
+from engine.errors import TidemarkError, TransientError
 from engine.plan.chunks import Plan
 from engine.plan.coverage import Cut, Uncut
 from engine.plan.cutting import cut
@@ -56,9 +57,16 @@ class Cutter:
             if self._connection is None:
                 self._connection = open_connection(self._endpoint)
             return cut(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
-        except BaseException:
+        except TidemarkError:
             self._drop()
             raise
+        except Exception as error:
+            self._drop()
+            raise TransientError(
+                f"Cutting {table.full_name} into chunks failed: {type(error).__name__}: {error}",
+                detail="Nothing was published wrongly; what is cut already is read.",
+                hint="It is tried again. If it stays, report it with `python -m engine bundle SPEC`.",
+            ) from error
 
     def _drop(self) -> None:
         if self._connection is not None:

@@ -2,10 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from engine.capture.statements import Alteration, alteration_from_dict
 from engine.capture.tasks import Report
+from engine.decode.gtid import joined
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError, from_dict
 from engine.ledger.state import Record, State, apply
@@ -40,6 +42,16 @@ def cut(
             if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]
+
+
+def after(known: Position, end: Position, reports: Sequence[Report], gtids: str | None, *, mariadb: bool) -> Position:
+    """The position that an epoch commits, with its GTID set where that is known. gtids: the set at `known`."""
+    if end.order <= known.order:
+        return replace(known, gtids=gtids)
+    born = reports[-1]["births"].get(end.file)
+    if gtids is None:
+        return replace(end, born=born)
+    return replace(end, gtids=joined([gtids, *(report["gtids"] for report in reports)], mariadb=mariadb), born=born)
 
 
 def up_to_alteration(reports: Sequence[Report], end: Position) -> tuple[Sequence[Report], Position, Alteration | None]:

@@ -14,6 +14,7 @@ from engine.errors import SpecError
 from engine.events import Journal
 from engine.ledger.state import State
 from engine.run.counting import Seen
+from engine.run.helpers import Helpers
 from engine.run.metrics import families
 from engine.settings import Metrics
 
@@ -36,11 +37,16 @@ class Exporter(Collector):
     """
 
     def __init__(
-        self, pipeline: str, settings: Metrics, journal: Journal, standing: Iterable[Mapping[str, Any]] = ()
+        self,
+        pipeline: str,
+        settings: Metrics,
+        journal: Journal,
+        helpers: Helpers,
+        standing: Iterable[Mapping[str, Any]] = (),
     ) -> None:
         """standing: alerts that an earlier run left. Raises SpecError when the port cannot be had."""
         assert settings.port is not None
-        self._pipeline, self._seen, self._lock = pipeline, Seen(), threading.Lock()
+        self._pipeline, self._seen, self._lock, self._helpers = pipeline, Seen(), threading.Lock(), helpers
         for alert in standing:
             self._seen.raised(alert)
         self.state: Callable[[], State | None] = lambda: None
@@ -55,7 +61,8 @@ class Exporter(Collector):
                 detail="Nothing was started.",
                 hint="Give metrics.port and metrics.host an address that is free; each pipeline needs a port of its own.",
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
         self._thread.start()
         journal.listeners.append(self.hear)
 
@@ -73,8 +80,17 @@ class Exporter(Collector):
         """Nothing beforehand: no other collector is registered with which names could collide."""
         return ()
 
+    def _serve(self) -> None:
+        while not self._closing.is_set():
+            try:
+                self._server.serve_forever()
+            except Exception as error:  # noqa: BLE001 - metrics that cannot be had must be seen
+                self._helpers.failed("metrics", error)
+                self._closing.wait(1.0)
+
     def close(self) -> None:
         """Give the port back."""
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

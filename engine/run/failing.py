@@ -4,6 +4,8 @@
     the source was away   the reader could not connect right after: the table waits, for as long as the run does (`run.away`)
     the chunk itself      the reader could connect right after. That chunk alone waits; failed too often in a row, it is parked
                           (`run.parking`), and everything else goes on
+    a disk is full        nobody's: the pipeline waits until there is room (`run.disk`), and the chunks wait with it. It counts for
+                          no chunk and no table
     a worker was lost     with all that its group had read. Any of its chunks may be what killed it: they are read again in groups
                           of half as many, until one that fails is alone; then it is that chunk's own fault
 
@@ -17,6 +19,7 @@ from dataclasses import dataclass, field
 from engine import clock
 from engine.capture.tasks import Report
 from engine.errors import (
+    DiskFullError,
     LoginRefusedError,
     SchemaChangedError,
     SourceAwayError,
@@ -28,6 +31,7 @@ from engine.errors import (
 from engine.events import Journal
 from engine.run.away import REFUSED_S
 from engine.run.copying import Copying, Finished, Trial
+from engine.run.disk import RETRY_S, Disk
 from engine.run.parking import Parking
 
 ATTEMPTS = 8
@@ -53,8 +57,8 @@ class Batch:
 class Failing:
     """Judges failures. attempts: of a chunk, before it is parked. Used by one thread."""
 
-    def __init__(self, journal: Journal, parking: Parking, attempts: int) -> None:
-        self._journal, self._parking, self._attempts = journal, parking, attempts
+    def __init__(self, journal: Journal, parking: Parking, attempts: int, disk: Disk) -> None:
+        self._journal, self._parking, self._attempts, self._disk = journal, parking, attempts, disk
         self.log_read_s = 0.0
         self._refused_s = math.inf  # since when the login is refused
 
@@ -74,13 +78,16 @@ class Failing:
     def read(self, copying: Copying, number: int) -> None:
         """A chunk was read after all."""
         self._refused_s = math.inf
+        self._disk.worked("chunks")
         if copying.trials.pop(number, None) is not None and not copying.refresh:
             self._parking.free(copying.table.full_name, number, "it was read")
 
     def reported(self, copying: Copying, report: Report, unread: list[int], group: int, batch: Batch) -> set[int]:
         """A reader failed at one chunk and read no further. unread: of the table. Returns those that are not to be put back now."""
         error = from_dict(report["failure"])
-        if isinstance(error, TableStoppedError):
+        if isinstance(error, DiskFullError):
+            self._no_room(copying, unread, group, error)
+        elif isinstance(error, TableStoppedError):
             self._tell(copying, unread, group, error, None, copying.failures)
             batch.stop(copying, error)
         elif report.get("own") and not copying.refresh:
@@ -94,6 +101,9 @@ class Failing:
         self, copying: Copying, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
     ) -> set[int]:
         """A worker was lost with a group of `among` chunks. chunks: of the table. Returns those that are not to be put back now."""
+        if isinstance(error, DiskFullError):
+            self._no_room(copying, chunks, group, error)
+            return set()
         if copying.refresh:
             self.retry(copying, chunks, group, error, batch)
             return set()
@@ -104,6 +114,11 @@ class Failing:
             copying.trials.setdefault(number, Trial()).among = max(1, min(len(chunks), among // 2))
             copying.rest(number, clock.monotonic_s() + _pause_s(1))
         return set(chunks)
+
+    def _no_room(self, copying: Copying, chunks: list[int], group: int, error: DiskFullError) -> None:
+        """They are read again when there is room."""
+        self._disk.met("chunks", error)
+        self._tell(copying, chunks, group, error, RETRY_S, 1)
 
     def _own(self, copying: Copying, number: int, group: int, error: TidemarkError) -> set[int]:
         """A failure of the chunk itself."""

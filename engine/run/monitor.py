@@ -16,6 +16,7 @@ from engine import clock
 from engine.errors import SourceAwayError, TidemarkError
 from engine.events import Journal
 from engine.run.away import MONITOR, Away
+from engine.run.helpers import Helpers
 from engine.run.runway import Growth, following, runway_s
 from engine.source.connect import Connection, Endpoint, describe, open_connection
 from engine.source.heads import read_head
@@ -62,13 +63,19 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 
 
 class Monitor:
-    """Writes `source.lag` until it is closed, and reports a source that is away."""
+    """Writes `source.lag` until it is closed, and reports a source that is away; what else it meets is told by `helpers`."""
 
     def __init__(
-        self, endpoint: Endpoint, first_server_id: int, journal: Journal, committed: Callable[[], Committed], away: Away
+        self,
+        endpoint: Endpoint,
+        first_server_id: int,
+        journal: Journal,
+        committed: Callable[[], Committed],
+        away: Away,
+        helpers: Helpers,
     ) -> None:
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
-        self._first_server_id = first_server_id
+        self._first_server_id, self._helpers = first_server_id, helpers
         self._journal, self._committed, self._away = journal, committed, away
         self._growth = Growth()
         self._births: dict[str, int] = {}
@@ -91,10 +98,14 @@ class Monitor:
                 measured = self.measure(connection)
                 self._away.back(MONITOR)
                 self._journal.write("source.lag", **measured)
+                self._helpers.fine("monitor")
             except TidemarkError as error:
                 connection = None
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():
                     pause_s = self._away.failed(MONITOR, error)
+            except Exception as error:  # noqa: BLE001 - lag that is not measured must be seen
+                self._helpers.failed("monitor", error)
+                connection = None
             self._closing.wait(max(pause_s - (clock.monotonic_s() - began), 0.1))
         if connection is not None:
             connection.close()

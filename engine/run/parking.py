@@ -5,14 +5,13 @@ begins, once, and when an operator resumes its table, as often as any other. Wha
 run (`directory.parked`), for `status` and for the next run; the ledger knows no more than that these chunks are pending.
 """
 
-import json
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine import clock
-from engine.directory import Directory, read_parked, write_atomically
+from engine.directory import Directory, list_text, read_parked, write_atomically
 from engine.errors import ChunksParkedError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import TableState
@@ -48,7 +47,7 @@ class Parking:
         self._directory, self._journal = directory, journal
         self._chunks: dict[tuple[str, int], Parked] = {}
         self._asked: list[frozenset[str] | None] = []
-        with suppress(ValueError, OSError, TypeError):  # what cannot be read is tried like any other chunk
+        with suppress(ValueError, OSError, TypeError, KeyError):  # what cannot be read is tried like any other chunk
             self._chunks = {(p.table, p.chunk): p for p in (Parked(**record) for record in read_parked(directory))}
 
     def left(self, tables: Mapping[str, TableState]) -> list[Parked]:
@@ -118,6 +117,6 @@ class Parking:
         with suppress(OSError):  # a full disk: the journal has them, and the next run tries them like others
             if self._chunks:
                 kept = [asdict(parked) for parked in self._chunks.values()]
-                write_atomically(self._directory.parked, json.dumps(kept, ensure_ascii=False, indent=1))
+                write_atomically(self._directory.parked, list_text("parked", kept))
             else:
                 self._directory.parked.unlink(missing_ok=True)

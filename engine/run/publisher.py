@@ -20,11 +20,19 @@ from engine.capture.carry import moving
 from engine.capture.files import DataFile
 from engine.capture.shape import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import DestinationError, PipelineHeldError, SpecError, TableStoppedError, TidemarkError
+from engine.errors import (
+    DestinationError,
+    PipelineHeldError,
+    SpecError,
+    TableStoppedError,
+    TidemarkError,
+    is_disk_full,
+)
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
+from engine.run.disk import Disk
 from engine.sink.delta import KINDS, Applied, DeltaTables, Guard, Step, unguarded
 
 _QUEUE_EPOCHS = 64
@@ -74,14 +82,22 @@ class _Target:
 class Publisher:
     """Applies epochs. `submit` hands one over; `finish` waits until all are applied and merged.
 
-    guard: asked before anything is written (`sink.fence`). Errors of the thread are raised by the next call.
+    guard: asked before anything is written (`sink.fence`). disk: whether there is room; the publisher waits for it, unless the run
+    is stopping. Errors of the thread are raised by the next call.
     """
 
     def __init__(
-        self, root: Path, ledger: Ledger, journal: Journal, merge_interval_s: float, guard: Guard = unguarded
+        self,
+        root: Path,
+        ledger: Ledger,
+        journal: Journal,
+        merge_interval_s: float,
+        guard: Guard = unguarded,
+        disk: Disk | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
-        self.guard = guard
+        self.guard, self._disk, self._stopping = guard, disk or Disk((), journal), stopping
         self._targets: dict[str, _Target] = {}
         self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
@@ -121,20 +137,22 @@ class Publisher:
         return found
 
     def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
+        if is_disk_full(error):
+            raise error  # no table's fault
         known = error if isinstance(error, TableStoppedError) else _failed(name, error)
         target = self._targets[name]
         target.error, target.lacking = known, [*target.lacking, *lacking]
         self._failures[name] = known
 
     def _tried(self, action: Callable[[], None]) -> None:
-        """Carry something out; an error that may pass is tried again a few times."""
+        """Carry something out; a full disk is waited for, another error that may pass is tried again a few times."""
         for attempt in range(_TRIES):
             try:
-                action()
+                self._disk.through("destination", action, self._stopping)
             except TidemarkError:
                 raise
-            except Exception:
-                if attempt == _TRIES - 1:
+            except Exception as error:
+                if attempt == _TRIES - 1 or is_disk_full(error):
                     raise
                 clock.sleep(_RETRY_S * 2**attempt)
             else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine import formats
 from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
 from engine.errors import SpecError
@@ -161,14 +162,27 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
 
 def _events(journals: Path, table: str) -> Iterable[dict[str, Any]]:
     """When the table was planned, and the chunks of it that were read, in all journals, oldest first."""
-    marks = ('"table.planned"', '"chunk.finished"')
+    marks = ('"run.started"', '"table.planned"', '"chunk.finished"')
     for journal in sorted(journals.glob("*.jsonl")):
-        with journal.open(encoding="utf-8") as lines:
+        with journal.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if any(mark in line for mark in marks) and line.endswith("\n"):
-                    event = json.loads(line)
-                    if event.get("table") == table and f'"{event["event"]}"' in marks:
-                        yield event
+                if (event := _parsed(line, marks)) is None:
+                    continue
+                if event["event"] == "run.started":
+                    formats.check("journal", event, journal)
+                elif event.get("table") == table:
+                    yield event
+
+
+def _parsed(line: str, marks: tuple[str, ...]) -> dict[str, Any] | None:
+    """A line that is whole and of one of these kinds; None for others, and for one that a full disk tore."""
+    if not line.endswith("\n") or not any(mark in line for mark in marks):
+        return None
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return event if isinstance(event, dict) and f'"{event.get("event")}"' in marks else None
 
 
 def _wrong(message: str, hint: str = "") -> SpecError:

@@ -5,8 +5,6 @@ checked, find or make the first epoch, bring the destination up to the ledger, r
 """
 
 import os
-import re
-import secrets
 import socket
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,11 +12,11 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from engine import __version__, clock
+from engine import __version__, formats
 from engine.decode.schema import Table
-from engine.directory import Directory, directory_of, read_alerts
+from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
     LoginRefusedError,
     SourceAwayError,
@@ -37,9 +35,9 @@ from engine.plan.chunks import plan_from_dict
 from engine.run.alarm import Alarm
 from engine.run.anew import anew, in_new_shapes
 from engine.run.away import EPOCHS, Away
-from engine.run.begin import check_source, check_tables, first_epoch
+from engine.run.begin import Source, check_source, check_tables, first_epoch
 from engine.run.control import Control
-from engine.run.coordinator import Coordinator, Source
+from engine.run.coordinator import Coordinator
 from engine.run.copying import planned_chunks
 from engine.run.follow import followed, told
 from engine.run.joining import drop_removed
@@ -60,6 +58,7 @@ from engine.source.watermarks import watermark_class
 if TYPE_CHECKING:
     from engine.run.exporter import Exporter
 
+T = TypeVar("T")
 Listener = Callable[[dict[str, Any]], None]
 UNTIL = ("snapshot", "caught-up")
 _MOST_CHANGES = 10
@@ -81,7 +80,7 @@ def run_pipeline(
     directory = directory_of(spec_file, spec.name)
     with held(directory, standby=standby is not None, said=standby):
         _link_spec(spec_file, directory)
-        run = f"{clock.utc_now():%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        run = new_run(directory)
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
@@ -109,8 +108,8 @@ class _Run:
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
-        self._control = Control(directory, journal, spec.throttle, spec.name)
-        self._alarm = Alarm(spec, directory, journal)
+        self._control = Control(directory, journal, spec.throttle, spec.name, [spec.sink.path])
+        self._alarm = Alarm(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run)
         self._away = Away(journal, partial(setattr, self._control, "away"))
         self._sessions = Sessions(self._start_spark, self._control, journal)
@@ -125,7 +124,8 @@ class _Run:
             pid=os.getpid(),
             version=__version__,
             until=self._until,
-            spec=_without_secrets(self._spec.model_dump(mode="json")),
+            spec=self._spec.model_dump(mode="json"),  # the journal redacts it
+            format=formats.VERSIONS["journal"],
         )
         self._control.start()
         try:
@@ -163,17 +163,11 @@ class _Run:
             endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source = self._begin(ledger, endpoint, preflight)
-            drop_removed(
-                self._spec, ledger, self._journal.run, self._possession.guard
-            )  # what a runner that was killed may have left
-            state, guard = _committed(ledger), self._possession.guard
-            publisher = Publisher(self._spec.sink.path, ledger, self._journal, self._spec.sink.merge_interval_s, guard)
-            publisher.open_tables(state)
-            delete_unpublished(
-                publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger
-            )
-            publisher.recover()
+            source = self._room("ledger", partial(self._begin, ledger, endpoint, preflight))
+            # What a runner that was killed may have left.
+            drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
+            state = _committed(ledger)
+            publisher = self._room("destination", partial(self._publisher, ledger, state))
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
@@ -196,6 +190,27 @@ class _Run:
                 self._control.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
+    def _room(self, name: str, step: Callable[[], T]) -> T:
+        """What a step of the start returns; it waits while a disk is full, until a stop is asked for."""
+        return self._control.disk.through(name, step, lambda: self._control.stopping)
+
+    def _publisher(self, ledger: Ledger, state: State) -> Publisher:
+        """A publisher that has brought the destination up to the ledger. May be called again when it failed."""
+        guard, disk = self._possession.guard, self._control.disk
+        publisher = Publisher(
+            self._spec.sink.path,
+            ledger,
+            self._journal,
+            self._spec.sink.merge_interval_s,
+            guard,
+            disk,
+            lambda: self._control.stopping,
+        )
+        publisher.open_tables(state)
+        delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
+        publisher.recover()
+        return publisher
+
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
         """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
         if self._spec.metrics.port is None:
@@ -203,7 +218,8 @@ class _Run:
         from engine.run.exporter import Exporter
 
         standing = read_alerts(self._directory)
-        return stack.enter_context(closing(Exporter(self._spec.name, self._spec.metrics, self._journal, standing)))
+        exporter = Exporter(self._spec.name, self._spec.metrics, self._journal, self._control.helpers, standing)
+        return stack.enter_context(closing(exporter))
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
@@ -242,7 +258,9 @@ class _Run:
             self._spec, source, session, ledger, publisher, self._control, self._journal, self._away
         )
         first = self._spec.first_server_id()
-        with closing(Monitor(source.endpoint, first, self._journal, coordinator.committed, self._away)):
+        with closing(
+            Monitor(source.endpoint, first, self._journal, coordinator.committed, self._away, self._control.helpers)
+        ):
             return coordinator.run(self._until)
 
     def _changed(self, ledger: Ledger, publisher: Publisher) -> Source | None:
@@ -422,12 +440,6 @@ class _Run:
 def _committed(ledger: Ledger) -> State:
     assert ledger.state is not None
     return ledger.state
-
-
-def _without_secrets(spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec as the journal may show it: settings of Spark may hold keys to a store."""
-    conf = {k: "***" if re.search(r"(?i)secret|password|token|key", k) else v for k, v in spec["spark"]["conf"].items()}
-    return {**spec, "spark": {**spec["spark"], "conf": conf}}
 
 
 def _server(told: dict[str, Any]) -> dict[str, Any]:

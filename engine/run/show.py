@@ -75,6 +75,8 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
     "source.followed": lambda e: (
         f"the source is {e['to_identity']} now: {e['from_position']} of {e['from_identity']} is {e['to_position']} there"
     ),
+    "disk.freed": lambda e: f"there is room on the disk again, after {e['duration_s']:.0f} s",
+    "helper.recovered": lambda e: f"{e['helper']} works again, after {e['errors']} errors",
     "command.refused": lambda e: f"refused {e['verb']}: {e['message']}",
 }
 

@@ -66,7 +66,7 @@ class Snapshot:
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
-        self._failing = Failing(journal, control.parking, attempts)
+        self._failing = Failing(journal, control.parking, attempts, control.disk)
 
     def _readers(self) -> int:
         """Groups that are read at once; it may be changed at any time."""
@@ -152,7 +152,7 @@ class Snapshot:
             stopped = any(paused(copying.table.full_name) for copying in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
-            held = hold() if ready else still
+            held = (hold() if ready else still) or ("the disk is full" if self._control.disk.holds() else "")
             self._control.waiting_for = held
             if held or not ready:
                 return

@@ -5,12 +5,12 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import clock
-from engine.directory import Directory, read_alerts, read_parked, read_runner
+from engine import clock, processes
+from engine.directory import Directory, find_runner, read_alerts, read_parked
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.run.lock import standbys
@@ -24,9 +24,10 @@ _FRESH = timedelta(seconds=10)
 def status(directory: Directory, name: str) -> dict[str, Any]:
     """The fields of `status --json` (DESIGN 4)."""
     state = Ledger(directory.ledger).state
-    runner = read_runner(directory)
+    runner = find_runner(directory)
+    now = _now(runner)
     lag = last_event(directory, "source.lag") or {}
-    live = runner is not None and runner["alive"] and lag.get("ts", "") >= clock.utc_text(clock.utc_now() - _FRESH)
+    live = runner is not None and runner["alive"] and lag.get("ts", "") >= clock.utc_text(now - _FRESH)
     position = f"{state.position['file']}:{state.position['offset']}" if state else None
     return {
         "pipeline": name,
@@ -40,6 +41,8 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "epoch": state.epoch if state else None,
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
         "error": runner["error"] if runner else None,
+        "disk_full": runner.get("disk_full") if runner and runner["alive"] else None,
+        "helpers": runner.get("helpers", []) if runner and runner["alive"] else [],
         "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
         "away": runner.get("away") if runner and runner["alive"] else None,
         "controls": runner.get("controls") if runner else None,
@@ -47,19 +50,27 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "alerts": read_alerts(directory),
         "term": state.term if state else None,
         "standby": standbys(directory),
-        "log": _log(directory, state, lag if live else {}),
-        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}),
+        "log": _log(directory, state, lag if live else {}, now),
+        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now),
     }
 
 
-def _log(directory: Directory, state: State | None, lag: dict[str, Any]) -> dict[str, Any]:
+def _now(runner: dict[str, Any] | None) -> datetime:
+    """The present instant by the clock of the runner's machine, which stamps the journal; by this one's without a runner."""
+    if runner is None or not runner["alive"]:
+        return clock.utc_now()
+    same = processes.age_s(runner.get("process") or {})
+    return clock.parse_utc(runner["heartbeat"]) + timedelta(seconds=same or 0.0)
+
+
+def _log(directory: Directory, state: State | None, lag: dict[str, Any], now: datetime) -> dict[str, Any]:
     """What the log is like.
 
     unknown_events: passed over since the pipeline began, as this version does not know them; should be 0. changes_per_s: by kind
     and by table, over the last minute; None when there is nothing of it.
     """
-    since = clock.utc_text(clock.utc_now() - _MINUTE)
-    epochs = [e for e in recent_events(directory, "epoch.committed") if e["ts"] >= since]
+    since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _FRESH)
+    epochs = [e for e in recent_events(directory, "epoch.committed") if since <= e["ts"] <= until]
     kinds, tables = Counter[str](), Counter[str]()
     for epoch in epochs:
         kinds.update(epoch["kinds"])
@@ -91,9 +102,11 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
     return "streaming" if state.copied else "snapshot"
 
 
-def _tables(directory: Directory, state: State | None, runner: dict[str, Any]) -> list[dict[str, Any]]:
+def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
     """parked: chunks that failed too often. reading: what has been read for the longest time, and for how long."""
-    reading = {name: {**told, "seconds": _age_s(told["since"])} for name, told in runner.get("reading", {}).items()}
+    reading = {
+        name: {**told, "seconds": _age_s(told["since"], now)} for name, told in runner.get("reading", {}).items()
+    }
     return [
         {
             "table": name,
@@ -128,8 +141,8 @@ def _parked(directory: Directory, name: str, table: TableState) -> list[dict[str
     return [{field: parked[field] for field in names} for parked in told]
 
 
-def _age_s(since: str) -> float:
-    return round((clock.utc_now() - clock.parse_utc(since)).total_seconds(), 1)
+def _age_s(since: str, now: datetime) -> float:
+    return round(max((now - clock.parse_utc(since)).total_seconds(), 0.0), 1)
 
 
 def last_event(directory: Directory, event: str) -> dict[str, Any] | None:

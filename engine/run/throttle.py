@@ -13,6 +13,7 @@ from datetime import datetime
 
 from engine import clock
 from engine.errors import TidemarkError
+from engine.run.helpers import Helpers
 from engine.settings import Throttle, within_hours
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 
@@ -95,11 +96,12 @@ class Health:
     source that cannot be asked is not this thread's to report; a replica that cannot be asked is a reason to wait.
     """
 
-    def __init__(self, endpoint: Endpoint, pace: Pace, critical: Callable[[str], None]) -> None:
-        self._endpoint, self._pace, self._critical = endpoint, pace, critical
+    def __init__(self, endpoint: Endpoint, pace: Pace, critical: Callable[[str], None], helpers: Helpers) -> None:
+        self._endpoint, self._pace, self._critical, self._helpers = endpoint, pace, critical, helpers
         self.reason = ""
         self._connections: dict[str, Connection] = {}
         self._was_critical = False
+        self._lag_reason, self._lag_at_s = "", 0.0
         self._hold = Hold()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
@@ -110,19 +112,29 @@ class Health:
         self._thread.join(timeout=5)
 
     def _watch(self) -> None:
-        lag, lag_at_s, pause_s = "", 0.0, _INTERVAL_S
+        pause_s = _INTERVAL_S
         while not self._closing.wait(pause_s):
-            settings = self._pace.settings
-            if not (settings.max_load or settings.critical_load or settings.replicas):
-                self.reason, self._was_critical = "", False
-                continue
-            load, now_s = self._load(settings), clock.monotonic_s()
-            if now_s - lag_at_s >= _SLOW_INTERVAL_S:
-                lag, lag_at_s = self._lag(settings), now_s
-            self.reason = self._hold.after(load, settings, now_s) or lag
-            pause_s = _INTERVAL_S if load is not None else _SLOW_INTERVAL_S
+            try:
+                pause_s = self._look()
+            except Exception as error:  # noqa: BLE001 - what stands, stands on until the source can be asked again
+                self._helpers.failed("health", error)
+                pause_s = _SLOW_INTERVAL_S
+            else:
+                self._helpers.fine("health")
         for name in list(self._connections):
             self._forget(name)
+
+    def _look(self) -> float:
+        """Ask once; in how many seconds to ask again."""
+        settings = self._pace.settings
+        if not (settings.max_load or settings.critical_load or settings.replicas):
+            self.reason, self._was_critical = "", False
+            return _INTERVAL_S
+        load, now_s = self._load(settings), clock.monotonic_s()
+        if now_s - self._lag_at_s >= _SLOW_INTERVAL_S:
+            self._lag_reason, self._lag_at_s = self._lag(settings), now_s
+        self.reason = self._hold.after(load, settings, now_s) or self._lag_reason
+        return _INTERVAL_S if load is not None else _SLOW_INTERVAL_S
 
     def _load(self, settings: Throttle) -> str | None:
         """What is too much; None when the source cannot be asked."""

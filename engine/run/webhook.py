@@ -23,6 +23,7 @@ from urllib.request import (
 )
 
 from engine import __version__
+from engine.run.helpers import Helpers
 
 MOST_WAITING = 256
 _TIMEOUT_S = 10.0
@@ -39,9 +40,14 @@ class Webhook:
     """
 
     def __init__(
-        self, url: str, failed: Callable[[str, float | None], None], *, first_retry_s: float = _FIRST_RETRY_S
+        self,
+        url: str,
+        failed: Callable[[str, float | None], None],
+        helpers: Helpers,
+        *,
+        first_retry_s: float = _FIRST_RETRY_S,
     ) -> None:
-        self._url, self._failed, self._first_retry_s = url, failed, first_retry_s
+        self._url, self._failed, self._helpers, self._first_retry_s = url, failed, helpers, first_retry_s
         self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MOST_WAITING)
         self._something, self._closing, self._gone = threading.Event(), threading.Event(), threading.Event()
         self._down = False
@@ -71,7 +77,12 @@ class Webhook:
                 self._something.wait()
                 self._something.clear()
                 continue
-            self._deliver(json.dumps(message, ensure_ascii=False).encode())
+            try:
+                self._deliver(json.dumps(message, ensure_ascii=False).encode())
+            except Exception as error:  # noqa: BLE001 - one alert that cannot be posted does not keep the others
+                self._helpers.failed("webhook", error)
+            else:
+                self._helpers.fine("webhook")
 
     def _deliver(self, body: bytes) -> None:
         """Until it is taken, refused for good, or nobody waits any more."""

@@ -219,10 +219,6 @@ class DeltaTables:
         files = files_of(self._load(self.changes), self.changes)
         return max((file.high.get("_tm_seq", 0) for file in files), default=0)
 
-    def merged_seq(self) -> int:
-        """The `_tm_seq` through which the log is merged into the mirror. A stand-in: 0 has all of the log count as unmerged."""
-        return 0
-
     def _app(self, kind: str) -> str:
         # Terms count on over a change of the lineage: they tell runners apart, not epochs.
         owner = self._owner.ledger if kind == TERM else self._owner.application

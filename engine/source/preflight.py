@@ -300,6 +300,25 @@ def _folder(table: Table) -> Check:
     return Check(f"{table.full_name}: name", outcome, "names for folders", fault or table.full_name, why, fix)
 
 
+def _tls(context: Context) -> Check:
+    """How the connection is protected; `preferred` and `required` as `source.connect` has them, by PyMySQL's rules."""
+    setting, why = context.source.tls, "Rows and the login travel between the source and the readers."
+    expected = 'tls = "verify", or a source on this machine'
+    rows = query(context.connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+    cipher = str(rows[0]["Value"]) if rows else ""
+    now = f"{setting}; this connection is {'encrypted' if cipher else 'not encrypted'}"
+    if setting == "verify" or context.source.host in _LOCAL:
+        return Check("tls", "ok", expected, now, why)
+    meaning = {
+        "off": "Nothing protects them: whoever sees the network reads them.",
+        "preferred": "It protects against no active attacker: whoever stands between can answer without TLS, or as the server.",
+        "required": "It protects against no active attacker: the server's certificate is not verified.",
+    }[setting]
+    fix = 'Set source.tls = "verify", with source.tls_ca when the certificate is not of a public authority.'
+    return Check("tls", "warn", expected, now, f"{why} {meaning}", fix)
+
+
+_LOCAL = ("127.0.0.1", "::1", "localhost")
 _IMAGES = "Changes are copied from complete row images."
 _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _version,
@@ -311,5 +330,6 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _replication,
     _server_ids,
     _watermarks,
+    _tls,
 ]
 _TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _own_columns, _engine, _folder]

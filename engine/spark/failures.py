@@ -3,10 +3,17 @@
 import re
 from collections.abc import Callable, Sequence
 
-from engine.errors import PreflightError, SparkLostError, TidemarkError, TransientError
+from engine.errors import DiskFullError, PreflightError, SparkLostError, TidemarkError, TransientError
 
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor")
 _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
+    (
+        r"(?P<sign>No space left on device|Disk quota exceeded)",
+        DiskFullError,
+        "A task {where} found a disk full ({sign}).",
+        "Nothing of it is published; it is tried again when there is room.",
+        "Free space in the destination and in the workers' own folders (spark.local.dir).",
+    ),
     (
         r"different(?: minor)? version:? (?P<there>\d+\.\d+)\S* than that in driver:? (?P<here>\d+\.\d+)",
         PreflightError,

@@ -7,7 +7,7 @@ driver is elsewhere; there is no SparkContext, and a job has no description but 
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from engine import redaction
 from engine.errors import SpecError
 from engine.settings import Spark
 
@@ -35,6 +36,7 @@ _LOCAL_CONF = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "12
 _CLUSTER_CONF = {
     "spark.task.maxFailures": "8",  # executors that are lost one after the other are not the task's fault
 }
+_REDACTION = "spark.redaction.regex"
 PYTHON = "spark.pyspark.python"
 """Spark's own name for the workers' interpreter; spark-submit alone reads it, so we do."""
 
@@ -79,8 +81,10 @@ class _Classic:
             # Workers are forked from a daemon that takes the driver's environment.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.own_python = local and python == sys.executable
+        conf = redacting({**_CONF, **(_LOCAL_CONF if local else _CLUSTER_CONF), **settings.conf})
+        _start_driver({key: value for key, value in conf.items() if not redaction.holds_secret(key, value)})
         builder = SparkSession.builder.appName(f"Tidemark {name}").master(retrying(settings.master))
-        for key, value in {**_CONF, **(_LOCAL_CONF if local else _CLUSTER_CONF), **settings.conf}.items():
+        for key, value in conf.items():
             builder = builder.config(key, value)
         self.spark = builder.getOrCreate()
         self.spark.sparkContext.setLogLevel("WARN")
@@ -126,6 +130,26 @@ def _forget_driver() -> None:
     session._instantiatedSession = session._activeSession = None  # noqa: SLF001
     os.environ.pop("PYSPARK_GATEWAY_PORT", None)  # it was given one that is gone
     os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+
+
+def redacting(conf: Mapping[str, str]) -> dict[str, str]:
+    """Settings with which Spark's own pages and logs hide what we hide, beside what the settings themselves name."""
+    ours = f"{redaction.HIDDEN}|{redaction.USERINFO}"
+    own = conf.get(_REDACTION)
+    return {**conf, _REDACTION: f"(?:{own})|(?i:{ours.removeprefix('(?i)')})" if own else ours}
+
+
+def _start_driver(conf: Mapping[str, str]) -> None:
+    """Start the JVM, whose command line, for every user of this machine to read, holds all that pyspark knows at that moment.
+
+    So secrets are no part of it: they go to the running JVM through its socket, with the session.
+    """
+    from pyspark import SparkConf, SparkContext
+
+    plain = SparkConf(loadDefaults=False)
+    for key, value in conf.items():
+        plain.set(key, value)
+    SparkContext._ensure_initialized(conf=plain)  # noqa: SLF001 - pyspark starts it so, and has no public way
 
 
 class _Connect:

@@ -14,6 +14,7 @@ from engine.errors import SpecError
 from engine.events import Journal
 from engine.run.away import Away
 from engine.run.begin import first_epoch
+from engine.run.helpers import Helpers
 from engine.run.monitor import Committed, Monitor
 from engine.settings import parse
 from engine.source.connect import describe
@@ -118,11 +119,13 @@ def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_
     end = written.end()
     journal = Journal(tmp_path / "run.jsonl", "run")
     for position, least, most in ((old, 900, 997), (end, 1000, 1000), (Position("x-bin.000000", 4), 0, 0)):
-        monitor = Monitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), Away(journal, print))
+        away, helpers = Away(journal, print), Helpers(journal)
+        monitor = Monitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), away, helpers)
         with closing(monitor), closing(written.connection()) as connection:
             assert least <= monitor.measure(connection)["runway_s"] <= most
     written.server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
-    monitor = Monitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), Away(journal, print))
+    away, helpers = Away(journal, print), Helpers(journal)
+    monitor = Monitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), away, helpers)
     with closing(monitor), closing(written.connection()) as connection:
         assert monitor.measure(connection)["runway_s"] is None
     journal.close()

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from app.view.access import EVERYBODY, closed
+
 ROOT = Path(__file__).parents[2]
 CUT = "# Tests and tools only"
 
@@ -73,3 +75,17 @@ def test_test_tools_stay_out() -> None:
     runtime, tools = requirements.split(CUT)
     assert "pyspark==" in runtime
     assert "pytest==" in tools
+
+
+def test_nobody_is_an_operator_by_default() -> None:
+    """The image opens no door: its address is everywhere, and only a flag that the operator sets says that this is meant."""
+    text = (ROOT / "Dockerfile").read_text()
+    environment = " ".join(arguments("ENV"))
+    assert "STREAMLIT_SERVER_ADDRESS=0.0.0.0" in environment
+    assert EVERYBODY not in environment
+    assert closed("0.0.0.0", {"STREAMLIT_SERVER_ADDRESS": "0.0.0.0"})  # noqa: S104 - what the image listens on
+    head = text[: text.index("FROM ")]
+    assert f"-e {EVERYBODY}=1 makes an operator of everybody" in head
+    first, *_ = [line for line in head.splitlines() if "docker run" in line]
+    assert EVERYBODY not in first
+    assert "127.0.0.1:8501:8501" in first

@@ -17,8 +17,9 @@ import streamlit as st
 
 from app.parts import home
 from app.view.draft import Draft, first_spec, from_dict
-from engine import clock
+from engine import clock, formats
 from engine.directory import write_atomically
+from engine.errors import NewerFormatError
 
 _ID = re.compile(r"[0-9a-f]{8}")
 CONNECTION_KEYS = ("host", "port", "user", "password_env", "password_file", "tls", "tls_ca", "connect_timeout_s")
@@ -40,19 +41,25 @@ def new_id() -> str:
 
 
 def load(identity: str) -> Draft:
-    """The draft of that id; a new one when there is none, or it cannot be understood."""
+    """The draft of that id; a new one when there is none, or it cannot be understood. Raises NewerFormatError."""
     if not _ID.fullmatch(identity):
         identity = new_id()
+    path = folder() / f"{identity}.json"
     try:
-        return from_dict(json.loads((folder() / f"{identity}.json").read_text(encoding="utf-8")))
+        record = json.loads(path.read_text(encoding="utf-8"))
+        formats.check("draft", record, path)
+        return from_dict(record)
     except (OSError, ValueError, KeyError, TypeError):
         return Draft(identity, first_spec())
 
 
 def kept() -> list[Draft]:
-    """All drafts on disk, the one changed last first."""
-    names = [path.stem for path in folder().glob("*.json") if _ID.fullmatch(path.stem)]
-    return sorted((draft for draft in map(load, names) if draft.changed), key=lambda d: d.changed, reverse=True)
+    """All drafts on disk that this version reads, the one changed last first."""
+    found = []
+    for path in folder().glob("*.json"):
+        with suppress(NewerFormatError):
+            found += [load(path.stem)] if _ID.fullmatch(path.stem) else []
+    return sorted((draft for draft in found if draft.changed), key=lambda d: d.changed, reverse=True)
 
 
 def change(identity: str, how: Callable[[Draft], Draft]) -> Draft:
@@ -81,12 +88,14 @@ def _connections_file() -> Path:
 def connections() -> dict[str, dict[str, Any]]:
     """Saved connections by name: the keys of a spec's source that say where it is and how to log in."""
     try:
-        found = json.loads(_connections_file().read_text(encoding="utf-8"))
+        record = json.loads(_connections_file().read_text(encoding="utf-8"))
+        formats.check("connections", record, _connections_file())
+        found = record["connections"] if formats.version_of(record) else record
         return {
             str(name): {key: told[key] for key in CONNECTION_KEYS if key in told}
             for name, told in sorted(found.items())
         }
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError, KeyError, NewerFormatError):
         return {}
 
 
@@ -101,5 +110,9 @@ def forget_connection(name: str) -> None:
 
 
 def _write(found: Mapping[str, Any]) -> None:
+    """Raises NewerFormatError where this would overwrite what a newer version wrote."""
     home.home().mkdir(parents=True, exist_ok=True)
-    write_atomically(_connections_file(), json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    with suppress(OSError, ValueError):
+        formats.check("connections", json.loads(_connections_file().read_text(encoding="utf-8")), _connections_file())
+    record = formats.stamped("connections", {"connections": dict(found)})
+    write_atomically(_connections_file(), json.dumps(record, indent=1, ensure_ascii=False) + "\n")

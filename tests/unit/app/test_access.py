@@ -1,6 +1,6 @@
 """Who may do what."""
 
-from app.view.access import OPERATOR, STRANGER, VIEWER, name_of, open_to_others, role_of
+from app.view.access import EVERYBODY, OPERATOR, STRANGER, VIEWER, closed, name_of, open_to_others, role_of
 
 ROLES = {"operators": ["Ada@example.com", "ops-*"], "viewers": "*@example.com"}
 
@@ -27,3 +27,13 @@ def test_an_address_that_was_not_verified_names_nobody() -> None:
     assert name_of({"email": "ada@example.com", "sub": "1"}) == "ada@example.com"
     assert name_of({"email": "ada@example.com", "email_verified": False, "sub": "1"}) == "1"
     assert name_of({}) == ""
+
+
+def test_without_a_login_the_door_is_closed_to_others() -> None:
+    """In a container too, unless one flag says in plain words what that means; nothing but 1 says it."""
+    everywhere = "0.0.0.0"  # noqa: S104 - what is asked about
+    assert not closed("127.0.0.1", {})
+    assert closed(everywhere, {})
+    assert closed(everywhere, {"TIDEMARK_CONSOLE_IN_CONTAINER": "1"})
+    assert not closed(everywhere, {EVERYBODY: "1"})
+    assert all(closed(None, {EVERYBODY: value}) for value in ("", "0", "false", "no", "true"))

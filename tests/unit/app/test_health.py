@@ -12,6 +12,7 @@ from app.view.health import (
     runner_of,
     source_layer,
     stale_since,
+    troubles,
 )
 from app.view.looks import HEX, PIPELINE
 from engine.clock import utc_text
@@ -169,3 +170,14 @@ def test_a_source_that_is_away_is_said_with_its_next_try_and_its_end() -> None:
     for broken in (None, "", 5, {}, {"since": 7}):
         assert runner_of(record("running", 1, alive=True) | {"away": broken}, None).away is None
     assert runner_of(record("running", 99, alive=False) | {"away": told}, None).away is None
+
+
+def test_a_full_disk_and_a_helper_that_fails_are_said() -> None:
+    """What, what it means, what to do; nothing of a runner of an earlier version."""
+    failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
+    (disk, helper) = troubles({"disk_full": "disk full (ledger: No space)", "helpers": [failing]})
+    assert disk[0] == "disk full (ledger: No space)"
+    assert "Nothing is lost" in disk[1]
+    assert helper[0] == "It broke."
+    assert "3 errors since" in helper[1]
+    assert troubles({}) == []

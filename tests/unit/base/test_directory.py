@@ -2,15 +2,35 @@
 
 import json
 import os
+import subprocess
+import sys
 import threading
+import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine import clock
-from engine.directory import VERBS, Directory, directory_of, read_runner, send_command, write_atomically
+from engine import clock, processes
+from engine.directory import (
+    HEARTBEAT_STALE_S,
+    VERBS,
+    Directory,
+    directory_of,
+    find_runner,
+    new_run,
+    overwrite,
+    read_runner,
+    send_command,
+    write_atomically,
+)
 from engine.events import EVENTS, Journal
+
+ROOT = Path(__file__).parents[3]
+HERE = (
+    "import json, sys; from engine import processes; print(json.dumps(processes.here()), flush=True); sys.stdin.read()"
+)
 
 
 def test_a_spec_called_pipeline_lives_in_its_directory() -> None:
@@ -104,3 +124,77 @@ def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
     journal.close()
     lines = (tmp_path / "r.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["seq"] for line in lines] == list(range(1, 201))
+
+
+def _written(directory: Directory, **fields: Any) -> None:
+    record = {"run": "r", "state": "running", "pid": os.getpid(), "heartbeat": clock.utc_text(), "beat": 1, **fields}
+    write_atomically(directory.runner, json.dumps(record))
+
+
+@pytest.mark.parametrize("hours", [-2, 0, 2])
+def test_a_process_of_this_machine_is_alive_by_itself(tmp_path: Path, hours: int) -> None:
+    """Not by any time: a clock that was set makes it neither dead nor, once it is killed, alive."""
+    directory = Directory(tmp_path)
+    child = subprocess.Popen([sys.executable, "-c", HERE], stdout=subprocess.PIPE, stdin=subprocess.PIPE, cwd=ROOT)
+    assert child.stdout
+    process = json.loads(child.stdout.readline())
+    heartbeat = clock.utc_text(clock.utc_now() + timedelta(hours=hours))
+    _written(directory, pid=child.pid, process=process, heartbeat=heartbeat)
+    found = read_runner(directory)
+    assert found is not None
+    assert found["alive"]
+    assert found["heartbeat_age_s"] < 5
+    child.kill()
+    deadline = time.monotonic() + 5
+    while processes.lives(child.pid, process) and time.monotonic() < deadline:
+        time.sleep(0.01)  # it is a zombie from here on
+    found = read_runner(directory)
+    assert found is not None
+    assert not found["alive"]
+    child.communicate()
+    assert processes.lives(os.getpid(), process) is False, "a pid that was given again is another process"
+
+
+def test_a_runner_elsewhere_is_alive_while_its_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its clock may differ by hours; one look cannot tell then, two can."""
+    directory, elsewhere = Directory(tmp_path), {**processes.here(), "boot": "another"}
+    heartbeat = clock.utc_text(clock.utc_now() + timedelta(hours=3))
+    _written(directory, process=elsewhere, heartbeat=heartbeat)
+    assert (read_runner(directory) or {})["alive"] is False
+    monkeypatch.setattr(clock, "sleep", lambda _: _written(directory, process=elsewhere, heartbeat=heartbeat, beat=3))
+    assert (find_runner(directory) or {})["alive"] is True
+    assert (read_runner(directory) or {})["alive"] is True
+    monkeypatch.setattr(clock, "monotonic_s", lambda: time.monotonic() + HEARTBEAT_STALE_S)
+    assert (read_runner(directory) or {})["alive"] is False, "it beat no more"
+
+
+def test_a_runner_elsewhere_that_is_gone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second look that sees the same beat."""
+    directory, elsewhere = Directory(tmp_path), {**processes.here(), "boot": "another"}
+    _written(directory, process=elsewhere, heartbeat=clock.utc_text(clock.utc_now() - timedelta(minutes=5)))
+    monkeypatch.setattr(clock, "sleep", lambda _: None)
+    assert (find_runner(directory) or {})["alive"] is False
+
+
+def test_runs_sort_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though the clock is set back between them; so do their journals, and the lines of these."""
+    directory, real, runs, times = Directory(tmp_path), clock.utc_now, [], []
+    for hours in (0, -1, -5, 1):
+        monkeypatch.setattr(clock, "utc_now", lambda hours=hours: real() + timedelta(hours=hours))
+        runs.append(new_run(directory))
+        journal = Journal(directory.journal(runs[-1]), runs[-1])
+        times += [journal.write("run.state", state="running")["ts"] for _ in range(2)]
+        journal.close()
+    assert runs == sorted(runs)
+    assert times == sorted(times)
+
+
+def test_what_overwrites_stays_whole(tmp_path: Path) -> None:
+    """A shorter text is filled up with blanks; a longer one than the file has room for is refused."""
+    path = tmp_path / "runner.json"
+    write_atomically(path, json.dumps({"a": "x" * 100}))
+    overwrite(path, json.dumps({"a": 1}))
+    assert json.loads(path.read_text()) == {"a": 1}
+    with pytest.raises(OSError, match="No space"):
+        overwrite(path, json.dumps({"a": "x" * 100_000}))
+    assert json.loads(path.read_text()) == {"a": 1}

@@ -1,10 +1,21 @@
 """Errors say three things, keep no secret, and cross processes whole."""
 
+import errno
 import pickle
 
+import pymysql
 import pytest
 
-from engine.errors import ERRORS, DecodeError, TidemarkError, TransientError, from_dict, redact
+from engine.errors import (
+    ERRORS,
+    DecodeError,
+    DiskFullError,
+    TidemarkError,
+    TransientError,
+    from_dict,
+    is_disk_full,
+)
+from engine.redaction import redact
 
 CODES = {
     "SpecError": 2,
@@ -66,3 +77,43 @@ def test_secrets_are_removed_when_an_error_is_made(text: str) -> None:
 def test_talk_about_secrets_is_left_alone(text: str) -> None:
     """Only what follows = or : is a value."""
     assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+        OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"),
+        Exception("Generic LocalFileSystem error: Unable to copy data to file: No space left on device (os error 28)"),
+        DiskFullError("The disk is full."),
+    ],
+    ids=["errno", "quota", "arrow", "deltalake", "ours"],
+)
+def test_a_full_disk_is_recognised_wherever_it_comes_from(error: Exception) -> None:
+    """Itself, as a cause, and as what was being handled."""
+    assert is_disk_full(error)
+    outer = TidemarkError("Publishing failed.")
+    outer.__cause__ = error
+    assert is_disk_full(outer)
+    handled = ValueError("later")
+    handled.__context__ = error
+    assert is_disk_full(handled)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        OSError(errno.EACCES, "Permission denied"),
+        ValueError("28 rows"),
+        TransientError("The server says: No space left on device"),
+        pymysql.err.OperationalError(3, "Error writing file '/tmp/MY' (OS errno 28 - No space left on device)"),
+    ],
+)
+def test_a_full_disk_of_the_source_is_not_ours(error: Exception | None) -> None:
+    """Nor is anything else; a cycle of causes ends."""
+    assert not is_disk_full(error)
+    if error is not None:
+        error.__context__ = error
+        assert not is_disk_full(error)

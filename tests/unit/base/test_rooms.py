@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BASE = {"durable", "errors", "events", "settings", "directory", "clock", "layout"}
+BASE = {"errors", "events", "settings", "directory", "clock", "layout", "linefile", "redaction", "formats", "processes"}
+BASE |= {"durable"}
 ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
     "decode": set(),

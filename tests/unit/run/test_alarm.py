@@ -10,6 +10,7 @@ from engine.directory import Directory, read_alerts
 from engine.errors import SpecError
 from engine.events import Journal
 from engine.run.alarm import Alarm
+from engine.run.helpers import Helpers
 from engine.run.show import line as shown
 from engine.settings import Spec, parse
 from tests.receiver import Receiver
@@ -37,7 +38,7 @@ def alarm(folder: Path, spec: Spec) -> tuple[Journal, Alarm]:
     """Of one run."""
     directory = Directory(folder)
     journal = Journal(directory.journal("r"), "r")
-    return journal, Alarm(spec, directory, journal)
+    return journal, Alarm(spec, directory, journal, Helpers(journal))
 
 
 def test_an_alert_is_told_everywhere(

@@ -9,7 +9,8 @@ import pytest
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.events import Journal
-from engine.run.bundle import Scrubber, write_bundle
+from engine.redaction import Scrubber
+from engine.run.bundle import write_bundle
 from engine.settings import load
 
 SPEC = """

@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine import clock
 from engine.decode.schema import Table
 from engine.directory import Directory, read_runner, send_command
 from engine.errors import SpecError
@@ -64,7 +66,8 @@ def _wait(found: Callable[[], Any]) -> None:
 def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Path) -> None:
     """A stop that nobody took does not end the next run; a folder in the inbox does not end the heartbeat."""
     _wait(lambda: _events(tmp_path, "command.refused"))
-    assert _events(tmp_path, "command.refused")[0]["message"] == "It was sent before this run began."
+    told = "It was sent before this run began: no run was there."
+    assert _events(tmp_path, "command.refused")[0]["message"] == told
     assert control.state == "running"
     send_command(Directory(tmp_path), "pause", reason="now")
     _wait(lambda: (read_runner(Directory(tmp_path)) or {})["state"] == "paused")
@@ -222,3 +225,78 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
     looked.join()
     assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
     assert not control.asked
+
+
+@pytest.mark.parametrize("step_s", [-7200.0, 7200.0], ids=["back", "forth"])
+@pytest.mark.parametrize("verb", ["stop", "pause"])
+def test_a_clock_that_is_set_decides_nothing(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float, verb: str
+) -> None:
+    """A command is for the run that its sender saw, whatever either clock says; the runner is alive all the while."""
+    _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
+    real = clock.utc_now
+    monkeypatch.setattr(clock, "utc_now", lambda: real() + timedelta(seconds=step_s))
+    directory = Directory(tmp_path)
+    found = read_runner(directory)
+    assert found is not None
+    assert found["alive"]
+    assert 0 <= found["heartbeat_age_s"] < 5
+    send_command(directory, verb)
+    _wait(lambda: control.paused or control.stopping)
+    assert len(_events(tmp_path, "command.refused")) == 2
+    times = [event["ts"] for event in map(json.loads, (tmp_path / "journal" / "r.jsonl").read_text().splitlines())]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({}, True),
+        ({"run": "r"}, True),
+        ({"run": "another"}, False),
+        ({"run": None}, False),
+        ({"sent": "1970-01-01T00:00:00.000000Z"}, True),
+        ({"sent": "2999-01-01T00:00:00.000000Z", "run": "another"}, False),
+    ],
+)
+def test_the_run_that_was_meant_decides(
+    control: Control, tmp_path: Path, fields: dict[str, Any], *, taken: bool
+) -> None:
+    """One that names no run, written by hand or by an earlier version, is for the run that lives when it comes."""
+    _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
+    command = {"id": "by-hand", "verb": "pause", **fields}
+    (tmp_path / "inbox" / "by-hand.json").write_text(json.dumps(command))
+    _wait(lambda: control.paused or len(_events(tmp_path, "command.refused")) == 3)
+    assert control.paused is taken
+
+
+def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
+    """Though its file and its `sent` are from the future; the same name that is written again later is another command."""
+    directory, journal = Directory(tmp_path), Journal(tmp_path / "journal" / "r.jsonl", "r")
+    directory.inbox.mkdir()
+    path = directory.inbox / "c.json"
+    path.write_text(json.dumps({"id": "old", "verb": "pause", "sent": "2999-01-01T00:00:00.000000Z"}))
+    os.utime(path, (2**32, 2**32))
+    made = Control(directory, journal)
+    made.start()
+    try:
+        made.event("started")
+        _wait(lambda: _answers(tmp_path, "old"))
+        assert not made.paused
+        path.write_text(json.dumps({"id": "new", "verb": "pause"}))
+        _wait(lambda: made.paused)
+    finally:
+        made.finish(None)
+
+
+def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
+    """By their count, though the times of their files run backwards."""
+    directory, journal = Directory(tmp_path), Journal(tmp_path / "journal" / "r.jsonl", "r")
+    sent = [send_command(directory, "throttle", arguments={"readers": n}) for n in range(1, 7)]
+    for n, identity in enumerate(sent):
+        os.utime(directory.inbox / f"{identity}.json", (1_000_000 - n, 1_000_000 - n))
+    control = Control(directory, journal)
+    control.look()
+    assert [event["id"] for event in _events(tmp_path, "command.accepted")] == sent
+    assert control.controls.throttle == {"readers": 6}
+    journal.close()

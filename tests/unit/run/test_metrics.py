@@ -16,6 +16,7 @@ from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
 from engine.run.counting import Seen
 from engine.run.exporter import Exporter
+from engine.run.helpers import Helpers
 from engine.run.metrics import families
 from engine.settings import Metrics
 
@@ -174,7 +175,7 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     """By whoever asks for nothing else; every family has help, and its unit at the end of its name."""
     journal = Journal(tmp_path / "j.jsonl", "r")
     port = _free_port()
-    exporter = Exporter("shop", Metrics(port=port), journal, [{"kind": "run_failed", "table": None}])
+    exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), [{"kind": "run_failed", "table": None}])
     exporter.state = lambda: STATE
     journal.write("run.state", state="running")
     for told in (epoch(), finished(1)):
@@ -194,11 +195,11 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     assert all(name in text for name in relatives)
     for settings in (Metrics(port=port), Metrics(port=port, host="no.such.host.invalid")):
         with pytest.raises(SpecError, match=f"cannot be served on .*:{port}") as raised:
-            Exporter("other", settings, journal)
+            Exporter("other", settings, journal, Helpers(journal))
         assert raised.value.exit_code == 2
     exporter.close()
     journal.close()
-    Exporter("other", Metrics(port=port), journal).close()
+    Exporter("other", Metrics(port=port), journal, Helpers(journal)).close()
 
 
 def _free_port() -> int:

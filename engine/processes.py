@@ -1,0 +1,71 @@
+"""Whether the process that wrote a file is alive, and how old the file is, whatever was done to the clocks meanwhile.
+
+Four facts of Linux decide; none of them is wall clock time:
+
+    boot       /proc/sys/kernel/random/boot_id: the same for all processes, and containers, of a machine since it was started
+    namespace  /proc/self/ns/pid: within one of them a pid names one process
+    ticks      the process's start in ticks since boot (/proc/<pid>/stat, field 22; psutil's `create_time` is computed from the wall
+               clock, and moves with it): a pid that was given again has another
+    monotonic  CLOCK_MONOTONIC, which all processes of one boot share
+
+Where a file was written on another machine, or where there is no /proc, none of this is known: the caller has the wall clock alone.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from engine import clock
+
+_STATE, _STARTED = 0, 19
+"""Fields of /proc/<pid>/stat after the command's name, which may hold anything."""
+
+
+def here() -> dict[str, Any]:
+    """Of this process and this instant: boot, namespace, ticks (None where unknown) and monotonic_s."""
+    found = _stat(os.getpid())
+    return {
+        "boot": _boot(),
+        "namespace": _namespace(),
+        "ticks": int(found[_STARTED]) if found else None,
+        "monotonic_s": round(clock.monotonic_s(), 3),
+    }
+
+
+def age_s(written: Mapping[str, Any]) -> float | None:
+    """Seconds since `here` gave this, by no wall clock; None when that was on another machine, or before a restart of this one."""
+    boot = _boot()
+    if boot is None or written.get("boot") != boot or not isinstance(written.get("monotonic_s"), int | float):
+        return None
+    return float(clock.monotonic_s() - written["monotonic_s"])
+
+
+def lives(pid: int, written: Mapping[str, Any]) -> bool | None:
+    """Whether the process `pid`, of which `here` gave this, is alive; None when that cannot be seen from here."""
+    if _boot() is None or written.get("boot") != _boot() or written.get("namespace") != _namespace():
+        return None
+    if written.get("ticks") is None:
+        return None
+    found = _stat(pid)
+    return found is not None and found[_STATE] not in ("Z", "X") and int(found[_STARTED]) == written["ticks"]
+
+
+def _boot() -> str | None:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return None
+
+
+def _namespace() -> str | None:
+    with suppress(OSError):
+        return str(Path("/proc/self/ns/pid").readlink())
+    return None
+
+
+def _stat(pid: int) -> list[str] | None:
+    with suppress(OSError, ValueError):
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return text[text.rindex(")") + 1 :].split()
+    return None

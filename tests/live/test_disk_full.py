@@ -1,0 +1,92 @@
+"""A full disk pauses the pipeline, which says so and goes on by itself when there is room; nothing is lost, nothing is parked."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+from engine.directory import Directory, read_runner
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.live.pipeline import Pipeline
+from tests.mounts import Small, mounted
+from tests.servers import Server
+
+MB = 1 << 20
+
+
+def _create(server: Server, database: str) -> None:
+    """4 MB in chunks of 200 kB that no compression makes smaller."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT, noise VARBINARY(1000))")
+    for first in range(0, 4000, 1000):
+        rows = ", ".join(f"({n}, 0, RANDOM_BYTES(1000))" for n in range(first, first + 1000))
+        server.execute(f"INSERT INTO {database}.t VALUES {rows}")
+
+
+def test_a_full_disk_is_waited_for(
+    server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
+) -> None:
+    """First that of the readers' files while the copy runs, then that of the pipeline's own folder while changes come."""
+    _create(server, database)
+    with ExitStack() as disks:
+        mirror = disks.enter_context(mounted(tmp_path / "lake" / database / "t", 16 * MB))
+        disks.enter_context(mounted(mirror.folder / "_delta_log", 4 * MB))  # the publisher's commits find room
+        home = disks.enter_context(mounted(tmp_path / "shop", 6 * MB))
+        pipeline = new_pipeline(server, database, chunk_rows=200, poll=0.2, merge=60.0, snapshot="chunk_attempts = 2")
+        mirror.fill(but=100_000)  # less than a chunk
+        runner = pipeline.start()
+        try:
+            _seen_and_over(pipeline, runner, mirror)
+            pipeline.wait_for(lambda: _streams(pipeline), runner)
+            assert not pipeline.events("chunk.parked")
+
+            home.fill()
+            for n in range(20):
+                server.execute(f"UPDATE {database}.t SET v = {n} WHERE id % 20 = {n}")
+            _seen_and_over(pipeline, runner, home)
+            server.execute(f"DELETE FROM {database}.t WHERE id = 7")
+            pipeline.finish(runner)
+            _check_journal(pipeline)
+            assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+        finally:
+            pipeline.kill()
+
+
+def _streams(pipeline: Pipeline) -> bool:
+    return any(event["state"] == "streaming" for event in pipeline.events("table.state"))
+
+
+def _seen_and_over(pipeline: Pipeline, runner: "Popen[bytes]", disk: Small) -> None:
+    """It is a pause with its reason, in status, on the terminal and as an alert; the ballast goes, and it is over."""
+    freed = len(pipeline.events("disk.freed"))
+    pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
+    status = pipeline.status()
+    assert status["state"] == "paused"
+    assert status["waiting_for"].startswith("disk full (")
+    shown = pipeline.command("status").stdout
+    assert "goes on by itself when there is room" in " ".join(shown.split())
+    raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]
+    assert raised[-1]["kind"] == "disk_full"
+    assert "paused (disk full (" in pipeline.output
+    disk.free()
+    pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)
+    pipeline.wait_for(lambda: _shown(pipeline)["state"] == "running", runner)
+    assert _shown(pipeline)["disk_full"] is None
+
+
+def _shown(pipeline: Pipeline) -> dict[str, Any]:
+    return read_runner(Directory(pipeline.home)) or {"disk_full": None, "state": ""}
+
+
+def _check_journal(pipeline: Pipeline) -> None:
+    """Whole, though its disk was full; each episode is told once."""
+    events = pipeline.events()
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    states = [event["state"] for event in pipeline.events("run.state")]
+    assert states == ["running", "paused", "running", "paused", "running", "stopping"]
+    alerts = [(event["event"], event["kind"]) for event in pipeline.events("alert.raised", "alert.cleared")]
+    assert alerts == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")] * 2
+    assert [event["error"] for event in pipeline.events("error")] == ["DiskFullError"] * 2
+    assert not list(pipeline.home.glob(".*")), "something half written was left"
+    assert not list((pipeline.home / "ledger").glob(".*"))

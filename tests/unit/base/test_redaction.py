@@ -1,0 +1,92 @@
+"""Redaction: known values and what looks like one are gone from texts; what is data stays as it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine import redaction
+from engine.events import Journal
+from engine.redaction import Known, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
+from engine.settings import Spark
+from engine.spark.kinds import redacting
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.anything",
+        "spark.ssl.keyStorePassword",
+        "spark.executorEnv.SERVICE",
+        "spark.hadoop.fs.azure.sas.c.a",
+        "spark.authenticate.secret",
+        "mask_salt",
+    ],
+)
+def test_settings_that_may_hold_a_secret_are_hidden(name: str) -> None:
+    """By name, in the spec as in Spark's pages."""
+    assert hidden(name)
+    assert clean({"spark": {"conf": {name: "hunter2"}}}) == {"spark": {"conf": {name: "***"}}}
+    assert clean_toml(f'"{name}" = "hunter2"') == f'"{name}" = "***"'
+
+
+def test_a_reference_is_no_secret() -> None:
+    """Nor is the column by which a table is cut."""
+    text = 'password_env = "P"\nmask_salt_file = "salt"\nwebhook_env = "W"\nkey = "id"\nchunk_key = { "d.t" = "id" }\n'
+    assert clean_toml(text) == text
+
+
+def test_known_values_are_found_as_others_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As JSON, as part of an address, line by line; a short one only as a word."""
+    monkeypatch.setattr(redaction, "_KNOWN", Known())
+    redaction.learn(
+        'a "q"/b', "https://h.example/T0/abcdefghij?t=0123456789", "first line\nsecond line", "xy", None, ""
+    )
+    for text in (json.dumps('a "q"/b'), "a%20%22q%22%2Fb", "abcdefghij", "0123456789", "second line", "(xy)"):
+        assert "***" in redact(text), text
+    assert redact("proxy, about") == "proxy, about"
+
+
+def test_data_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds are looked up in the journal again: one that looks like a secret, or is one, is still a bound."""
+    monkeypatch.setattr(redaction, "_KNOWN", Known(["hunter2"]))
+    line = clean_line({"lower": "hunter2", "upper": "token=x", "table": "d.hunter2", "message": "hunter2, token=x"})
+    assert line == {"lower": "hunter2", "upper": "token=x", "table": "d.hunter2", "message": "***, token=***"}
+    journal = Journal(tmp_path / "r.jsonl", "r")
+    journal.write("error", message="login with hunter2", detail="me:p4ss@h, mysql://me:p4ss@h/x", hint="")
+    journal.write("chunk.planned", table="d.t", chunks=[[0, "hunter2", None]], complete=True)
+    journal.close()
+    text = (tmp_path / "r.jsonl").read_text()
+    assert "login with ***" in text
+    assert "mysql://me:***@h/x" in text
+    assert '[0, "hunter2", null]' in text
+
+
+def test_what_is_removed_is_counted() -> None:
+    """By all ways in."""
+    scrubber = Scrubber(["hunter2"])
+    assert scrubber.clean("hunter2 and password=x\nhunter2") == "*** and password=***\n***"
+    assert scrubber.removed == 3
+
+
+def test_secrets_do_not_stand_in_the_list_of_processes() -> None:
+    """What is given to Spark's JVM with its start is refused when it holds one; all else goes to it later."""
+    with pytest.raises(ValueError, match=r"list of processes"):
+        Spark(conf={"spark.driver.extraJavaOptions": "-Djavax.net.ssl.keyStorePassword=hunter2"})
+    assert Spark(conf={"spark.driver.extraJavaOptions": "-Xss4m"})
+    assert holds_secret("spark.hadoop.fs.s3a.secret.key", "hunter2")
+    assert holds_secret("spark.hadoop.proxy", "http://me:hunter2@proxy/")
+    assert not holds_secret("spark.authenticate.secretBitLength", "256")
+    assert not holds_secret("spark.driver.memory", "1g")
+
+
+def test_sparks_own_redaction_covers_ours() -> None:
+    """Beside what the spec names."""
+    import re
+
+    for conf in ({}, {"spark.redaction.regex": "mine"}):
+        regex = redacting(conf)["spark.redaction.regex"]
+        hits = ("spark.hadoop.fs.s3a.x", "spark.executorEnv.A", "PASSWORD", "http://me:x@h/")
+        assert all(re.search(regex, text) for text in hits)
+        assert bool(re.search(regex, "of mine")) is bool(conf)
