@@ -339,9 +339,12 @@ class DeltaTables:
                 files, self._steps(steps), clear=copies and kind == "replace", copies=copies, merges=merges
             )
             changed = schema != schema_of(delta)
+            transactions = self._transactions(steps, chunks if copies else None, merge if merges else None)
+            if copies and kind == "replace":  # the new copy stands for all that the log has, also for what it never got
+                transactions[self._app(SEQ)] = self.largest_seq()
             return Actions(
                 "MERGE" if kind == "merge" else "WRITE",
-                self._transactions(steps, chunks if copies else None, merge if merges else None),
+                transactions,
                 files.added,
                 files.removed,
                 metadata_of(delta, schema) if changed else None,

@@ -18,6 +18,7 @@ from engine.run import helpers as helping
 from engine.run.alerts import Alerts
 from engine.run.control import Control
 from engine.run.disk import Disk
+from engine.run.away import Away
 from engine.run.helpers import Helpers
 from engine.run.monitor import Monitor
 from engine.run.throttle import Health, Pace
@@ -93,7 +94,8 @@ def test_the_monitor_survives_whatever_it_meets(journal: Journal) -> None:
     def committed() -> Any:
         raise ZeroDivisionError
 
-    with closing(Monitor(ENDPOINT, 1, journal, committed, helpers)) as monitor:
+    away = Away(journal, lambda _: None)
+    with closing(Monitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
         monitor.measure = committed  # type: ignore[method-assign]
         _wait(lambda: monitor._thread.is_alive() or True)
         import engine.run.monitor as module
