@@ -4,6 +4,7 @@ import json
 import urllib.request
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from streamlit.testing.v1 import AppTest
 from app.parts import access
 from app.view.access import OPERATOR, VIEWER
 from engine.directory import Directory, read_runner
+from engine.settings import Source
+from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.preflight import Context, _tls
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import ROOT, Pipeline
-from tests.servers import Server
+from tests.servers import PASSWORD, USER, Server
 from tests.servers.users import GRANTS, create_user
 
 ENVIRONMENT = {
@@ -138,7 +142,7 @@ def _check_console(pipeline: Pipeline, home: Path, monkeypatch: pytest.MonkeyPat
     for role in ROLES:
         monkeypatch.setattr(access, "role", lambda role=role: role)
         for screen in screens:
-            sections = ("Overview", "Events", "Plan", "Spec") if screen.name == "live.py" else ("",)
+            sections = ("Events", "Spec") if screen.name == "live.py" else ("",)
             for section in sections:
                 text = _shown(screen, section)
                 _check(f"{screen.name} {section} for a {role}", text)
@@ -162,3 +166,25 @@ def _texts(block: Any) -> Iterator[str]:
         yield str(child.proto)
         if hasattr(child, "children"):
             yield from _texts(child)
+
+
+@pytest.mark.parametrize(
+    ("tls", "host", "outcome", "said"),
+    [
+        ("preferred", "db.example.com", "warn", "It protects against no active attacker"),
+        ("required", "db.example.com", "warn", "It protects against no active attacker"),
+        ("off", "db.example.com", "warn", "Nothing protects them"),
+        ("verify", "db.example.com", "ok", ""),
+        ("preferred", "127.0.0.1", "ok", ""),
+    ],
+)
+def test_check_says_what_tls_protects_against(server: Server, tls: str, host: str, outcome: str, said: str) -> None:
+    """Encryption that nobody verified is a warning, with what to set; a source on this machine needs none."""
+    source = Source(host=host, user=USER, tables=("d.*",), tls=tls)
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        check = _tls(Context(endpoint, source, 1, connection, describe(connection), {}))
+    assert check.outcome == outcome
+    assert said in check.why
+    assert check.actual.startswith(tls)
+    assert ("source.tls" in check.fix) == (outcome == "warn")
