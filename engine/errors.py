@@ -7,6 +7,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── SpecError                     2   the spec or the arguments are wrong
     ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
     ├── SourceLostError               4   the source can no longer be followed
+    │   └── BinlogDamagedError        4   an event of the binlog is not what the server wrote
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
     ├── LedgerError                   1   the committed state cannot be read
@@ -79,6 +80,10 @@ class SourceLostError(TidemarkError):
     exit_code = 4
 
 
+class BinlogDamagedError(SourceLostError):
+    """An event's checksum, its size or its compressed content is wrong, also when it is read again."""
+
+
 class PipelineHeldError(TidemarkError):
     """Another runner holds this pipeline."""
 
@@ -134,6 +139,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         SpecError,
         PreflightError,
         SourceLostError,
+        BinlogDamagedError,
         PipelineHeldError,
         DifferenceError,
         LedgerError,

@@ -137,7 +137,7 @@ class BinlogStretch:
         if not self._follows:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
-        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), again=self._once_more):
             self.census.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
@@ -171,6 +171,17 @@ class BinlogStretch:
                 raise error.at(self._opened) from error
             self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
+
+    def _once_more(self, damaged: Run, n: int) -> bytes | None:
+        """The body of an event that cannot be unpacked, read from the server again."""
+        end = Position(damaged.file, int(damaged.offset[n]))
+        start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
+        self.census.read_twice()
+        for run in self.log.read(start, end) if self.log is not None else ():
+            for at in np.flatnonzero((run.offset == end.offset) & (run.headers.kind == damaged.headers.kind[n])):
+                if run.file == end.file and run.headers.end_position[at]:
+                    return run.body(int(at))
+        return None
 
     def _names_captured(self, run: Run) -> bool:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
@@ -274,7 +285,7 @@ class BinlogStretch:
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
         if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
-            for plain in unfolded(run, rows[folded]):
+            for plain in unfolded(run, rows[folded], again=self._once_more):
                 yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}

@@ -36,12 +36,14 @@ def read_stretch(endpoint: Endpoint, stretch: Stretch[Found_co], first_server_id
     between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
-    reads_again: Any = stretch
-    if isinstance(reads_again, BinlogStretch) and reads_again.log is None:
-        reads_again.log = BinaryLog(endpoint, first_server_id)
+    whole: Any = stretch
+    followed = whole if isinstance(whole, BinlogStretch) else None
+    if followed is not None and followed.log is None:
+        followed.log = BinaryLog(endpoint, first_server_id)
+    healed = followed.census.read_twice if followed is not None else lambda: None
     while not stretch.done:
         before = stretch.position
-        with closing(runs_from(endpoint, before, first_server_id)) as runs:
+        with closing(runs_from(endpoint, before, first_server_id, healed)) as runs:
             for run in runs:
                 yield from stretch.feed(run)
                 if _done(stretch):

@@ -213,6 +213,7 @@ class Segment:
             "transactions": seen.count,
             "bytes": stretch.census.bytes,
             "events": stretch.census.events,
+            "damaged": stretch.census.damaged,
             "unknown": dict(stretch.census.unknown),
             "largest": stretch.census.largest,
             "last_ts": seen.last_ts,

@@ -173,5 +173,6 @@ def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float,
         "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
         "events": _summed(reports, "events"),
         "unknown": _summed(reports, "unknown"),
+        "damaged": sum(r.get("damaged", 0) for r in reports),
         "largest": largest(reports),
     }

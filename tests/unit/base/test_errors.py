@@ -6,7 +6,14 @@ import pytest
 
 from engine.errors import ERRORS, DecodeError, TidemarkError, TransientError, from_dict, redact
 
-CODES = {"SpecError": 2, "PreflightError": 3, "SourceLostError": 4, "PipelineHeldError": 5, "DifferenceError": 6}
+CODES = {
+    "SpecError": 2,
+    "PreflightError": 3,
+    "SourceLostError": 4,
+    "BinlogDamagedError": 4,
+    "PipelineHeldError": 5,
+    "DifferenceError": 6,
+}
 
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
