@@ -70,7 +70,17 @@ def is_sound(event: Bytes) -> bool:
 
 
 def is_sound_description(event: Bytes) -> bool:
-    """As `is_sound`, for a file's FORMAT_DESCRIPTION event, which may say that the file is being written."""
+    """As `is_sound`, for a file's FORMAT_DESCRIPTION event, which may say that the file is being written.
+
+    For a dump that begins within a file the server changes the event, and where the file has no checksums (algorithm 0) it leaves
+    the event's own as it was. It passes then, unless the algorithm's byte itself is what was changed.
+    """
+    if len(event) < _HEADER + CHECKSUM + 1:
+        return False
     cleared = np.array(event)
     cleared[17] &= ~np.uint8(_IN_USE)
-    return is_sound(event) or is_sound(cleared)
+    if is_sound(event) or is_sound(cleared):
+        return True
+    begins_within, algorithm = not event[13:17].any(), event[-CHECKSUM - 1]
+    cleared[-CHECKSUM - 1] = 1
+    return bool(begins_within and algorithm == 0 and not is_sound(cleared))

@@ -116,6 +116,20 @@ def test_without_checksums_only_sizes_are_compared() -> None:
         followed(log, [log.payloads[0], flipped(log.payloads[1], 30 * 8)])
 
 
+def test_a_description_that_the_server_changed_passes_in_a_file_without_checksums() -> None:
+    """For a dump that begins within a file its position is cleared; a changed algorithm is found all the same."""
+    plain, summed = (log_of([b"abc"], checksum=checksum) for checksum in (False, True))
+    changed = bytearray(plain.payloads[1])
+    changed[14:18] = bytes(4)
+    assert sum(len(run.headers) for run in followed(plain, [plain.payloads[0], bytes(changed), plain.payloads[2]])) == 3
+    event = bytearray(summed.payloads[1][1:-4])
+    event[13:17] = bytes(4)
+    whole = b"\0" + event + zlib.crc32(event).to_bytes(4, "little")
+    assert sum(len(run.headers) for run in followed(summed, [summed.payloads[0], whole, summed.payloads[2]])) == 3
+    with pytest.raises(BinlogDamagedError):
+        followed(summed, [summed.payloads[0], flipped(whole, (len(event) - 1) * 8), summed.payloads[2]])
+
+
 def test_a_file_with_checksums_may_follow_one_without() -> None:
     """Each description says what comes behind it; the rotation between them has what the old file has."""
     first, second = Binlog("bin.000009", checksum=False), Binlog("bin.000010")
