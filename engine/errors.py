@@ -7,7 +7,8 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── SpecError                     2   the spec or the arguments are wrong
     ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
     ├── SourceLostError               4   the source can no longer be followed
-    │   └── BinlogDamagedError        4   an event of the binlog is not what the server wrote
+    │   ├── BinlogDamagedError        4   an event of the binlog is not what the server wrote
+    │   └── AnonymousRefusedError     4   gtid_mode is ON, and the log to be read holds transactions without a GTID
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
     ├── LedgerError                   1   the committed state cannot be read
@@ -84,6 +85,10 @@ class BinlogDamagedError(SourceLostError):
     """An event's checksum, its size or its compressed content is wrong, also when it is read again."""
 
 
+class AnonymousRefusedError(SourceLostError):
+    """The server does not send this part of the binlog while gtid_mode is ON; with ON_PERMISSIVE it does."""
+
+
 class PipelineHeldError(TidemarkError):
     """Another runner holds this pipeline."""
 
@@ -140,6 +145,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         PreflightError,
         SourceLostError,
         BinlogDamagedError,
+        AnonymousRefusedError,
         PipelineHeldError,
         DifferenceError,
         LedgerError,

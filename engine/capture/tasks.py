@@ -207,6 +207,8 @@ class Segment:
             "altered": stretch.altered.as_dict() if stretch.altered else None,
             "defined": stretch.defined,
             "gtids": str(seen.gtids),
+            "anonymous": seen.anonymous,
+            "complete": seen.complete,
             "births": seen.births,
             "tables": reports,
             "stopped": {name: error.as_dict() for name, error in stretch.stopped.items()},

@@ -21,11 +21,10 @@ from engine.capture.carry import Carry, moving
 from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
 from engine.capture.refresh import Refresh
-from engine.capture.segment import gtids_at, read_stretch
+from engine.capture.segment import read_stretch
 from engine.capture.shape import Shape
 from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
-from engine.decode.gtid import joined
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import TidemarkError, TransientError, from_dict
 from engine.events import Journal
@@ -44,6 +43,7 @@ from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.gtids import known_gtids, require_gtids
 from engine.run.joining import Joining
 from engine.run.monitor import Committed
 from engine.run.publisher import Publisher
@@ -53,7 +53,7 @@ from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
 from engine.run.throttle import Health, hold
 from engine.settings import Spec
-from engine.source.ancestry import check_born, has_gtids, went_back
+from engine.source.ancestry import check_born, went_back
 from engine.source.connect import Connection, Endpoint, Server, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, WatermarkClass, server_time_s
@@ -93,10 +93,9 @@ class Coordinator:
         self._connection: Connection = open_connection(source.endpoint)
         self._plans: dict[str, Plan] = {}
         self._tables: dict[str, Table] = {}
-        self._gtids = self.position.gtids
-        if self._gtids is None and has_gtids(self._connection, source.server):  # it had none when the pipeline began
-            mariadb = source.server.flavor == "mariadb"
-            self._gtids = gtids_at(source.endpoint, self.position, spec.first_server_id(), mariadb=mariadb)
+        self._gtids = known_gtids(
+            self._connection, source.endpoint, source.server, self.position, spec.first_server_id()
+        )
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
         self._frozen: list[Finished] = []
@@ -194,7 +193,7 @@ class Coordinator:
         What is parked does not keep a run from its goal: who runs it looks at `Control.parking`.
         """
         target = current(self._connection, self._source.server)
-        self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
         self._show_resumed()
         self._show_progress()
         self._control.look()  # a goal is not reached while a command waits
@@ -397,8 +396,8 @@ class Coordinator:
         self._refreshes.begun(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
-        self._gtids = self.position.gtids
-        self._candidate = Candidate(self.position, seen_s)
+        self._gtids = self._gtids.behind(reports, mariadb=self._source.server.flavor == "mariadb")
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
         self._journal.write(
             "epoch.committed", **event(record, len(frozen), reports, read_s, clock.monotonic_s() - began)
         )
@@ -406,6 +405,7 @@ class Coordinator:
             if columns := nulled(change):
                 self._journal.write("table.nulled", table=name, columns=columns)
         self._show_progress()
+        require_gtids(self._connection, self._source.watermarks, reports)
 
     def _settled(self, table: Table, start: Position) -> bool:
         """Whether no statement of the log from `start` to its present end concerns the table."""
@@ -563,12 +563,9 @@ class Coordinator:
     def _after(self, known: Position, end: Position, reports: Sequence[Report]) -> Position:
         """The position that the epoch commits, with its GTID set where that is known."""
         if end.order <= known.order:
-            return replace(known, gtids=self._gtids)
-        born = reports[-1]["births"].get(end.file)
-        if self._gtids is None:
-            return replace(end, born=born)
-        texts = [self._gtids, *(report["gtids"] for report in reports)]
-        return replace(end, gtids=joined(texts, mariadb=self._source.server.flavor == "mariadb"), born=born)
+            return replace(known, gtids=self._gtids.committed)
+        gtids = self._gtids.behind(reports, mariadb=self._source.server.flavor == "mariadb")
+        return replace(end, gtids=gtids.committed, born=reports[-1]["births"].get(end.file))
 
 
 def _high(finished: Finished) -> Position:

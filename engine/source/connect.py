@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from engine.errors import (
+    AnonymousRefusedError,
     PreflightError,
     SchemaChangedError,
     SourceChangedError,
@@ -101,6 +102,12 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
     ),
     (
         (_DUMP_FAILED,),
+        "anonymous transaction",
+        AnonymousRefusedError,
+        "Set gtid_mode = ON_PERMISSIVE, run the pipeline until it has caught up, and set it ON then.",
+    ),
+    (
+        (_DUMP_FAILED,),
         "max_allowed_packet",
         SourceLostError,
         "Raise max_allowed_packet on the server to its largest value (1G), then start again.",
@@ -120,6 +127,11 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
         hint = "Check source.host and source.port, and that the server runs and can be reached from here."
     lost = "What was committed stays right; changes since then cannot be read from here any more."
     detail = lost if kind is SourceLostError else "What is committed stays as it is."
+    if kind is AnonymousRefusedError:
+        detail = (
+            "With gtid_mode = ON the server does not send transactions without a GTID, which its binlog holds. "
+            + detail
+        )
     return kind(f"{doing} failed: {text} (error {number}).", detail=detail, hint=hint)
 
 
