@@ -8,7 +8,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
     ├── SourceLostError               4   the source can no longer be followed
     │   ├── BinlogDamagedError        4   an event of the binlog is not what the server wrote
-    │   └── AnonymousRefusedError     4   gtid_mode is ON, and the log to be read holds transactions without a GTID
+    │   └── GtidModeError             4   the server does not send this part of the log under its gtid_mode
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
     ├── LedgerError                   1   the committed state cannot be read
@@ -85,8 +85,8 @@ class BinlogDamagedError(SourceLostError):
     """An event's checksum, its size or its compressed content is wrong, also when it is read again."""
 
 
-class AnonymousRefusedError(SourceLostError):
-    """The server does not send this part of the binlog while gtid_mode is ON; with ON_PERMISSIVE it does."""
+class GtidModeError(SourceLostError):
+    """Under its gtid_mode (ON, OFF) the server does not send this part of the binlog; under ON_PERMISSIVE it does."""
 
 
 class PipelineHeldError(TidemarkError):
@@ -145,7 +145,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         PreflightError,
         SourceLostError,
         BinlogDamagedError,
-        AnonymousRefusedError,
+        GtidModeError,
         PipelineHeldError,
         DifferenceError,
         LedgerError,

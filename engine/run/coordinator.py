@@ -51,6 +51,7 @@ from engine.run.redumps import Redump
 from engine.run.refreshing import Refreshes
 from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
+from engine.run.statement_reach import tables_reached
 from engine.run.throttle import Health, hold
 from engine.settings import Spec
 from engine.source.ancestry import check_born, went_back
@@ -415,10 +416,16 @@ class Coordinator:
             pass
         return stretch.altered is None
 
+    def _concerned(self, alteration: Alteration, end: Position) -> Collection[str]:
+        source, first = self._source, self._spec.first_server_id()
+        return tables_reached(alteration, self._connection, source.endpoint, source.server, end, first)
+
     def _judge(self, alteration: Alteration | None, asked: Collection[str], end: Position) -> None:
         """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
         self._verdicts = {}  # an attempt that broke off may have left some
-        statements: dict[str, str | None] = dict.fromkeys(alteration.tables, alteration.statement) if alteration else {}
+        statements: dict[str, str | None] = {}
+        if alteration is not None:
+            statements |= dict.fromkeys(self._concerned(alteration, end), alteration.statement)
         statements |= dict.fromkeys(asked)
         for name, statement in statements.items():
             known = self.state.tables[name]

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.capture.segment import before
 from engine.decode.gtid import joined
-from engine.errors import AnonymousRefusedError
+from engine.errors import GtidModeError
 from engine.source.ancestry import has_gtids
 from engine.source.connect import Connection, Endpoint, Server, query
 from engine.source.positions import Position
@@ -53,7 +53,7 @@ def known_gtids(
         return KnownGtids(None, whole=False)
     try:
         found = before(endpoint, position, first_server_id, mariadb=server.flavor == "mariadb")
-    except AnonymousRefusedError:  # of the position's file, before it; the head of the next file tells them
+    except GtidModeError:  # of the position's file, before it; the head of the next file tells them
         return KnownGtids(None, whole=False)
     return KnownGtids(found.gtids, whole=found.count > 0 and not found.anonymous)
 

@@ -91,8 +91,8 @@ def test_a_reader_takes_no_low_watermark_under_a_lowered_mode(source: Server, st
 
 def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: PipelineFactory) -> None:
     """Lowered to OFF in steps while chunks are read: exit code 4; the next run copies on without GTIDs and ends equal."""
-    pipeline = new_pipeline(source, "d", chunk_rows=200, snapshot="max_rows_per_s = 2000")
-    with Writer(source) as writer:
+    pipeline = new_pipeline(source, "d", chunk_rows=200, more="[throttle]\nmax_rows_per_s = 2000\n")
+    with Writer(source):
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.epochs()) > 2, runner)
         for step in DOWN:
@@ -100,6 +100,10 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
             time.sleep(0.3)
         told = await_end(pipeline, runner)
         assert "gtid_mode was lowered to" in told
+        refused = pipeline.command("run")
+        assert refused.returncode == 4, refused.stdout
+        assert "Set gtid_mode = OFF_PERMISSIVE" in " ".join(refused.stderr.split())
+        set_mode(source, "OFF_PERMISSIVE")
         before_end = pipeline.epochs()[-1]
         runner = pipeline.start()
         pipeline.wait_for(lambda: pipeline.epochs()[-1]["epoch"] > before_end["epoch"] + 2, runner)
@@ -107,9 +111,9 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
         pipeline.stop(runner)
     classes = [e["source"]["watermark_class"] for e in pipeline.events("run.connected")]
     assert classes[0] == "gtid" != classes[1]
-    pipeline.spec.write_text(pipeline.spec.read_text().replace("max_rows_per_s = 2000", ""))
+    pipeline.spec.write_text(pipeline.spec.read_text().replace("max_rows_per_s = 2000", "max_rows_per_s = 0"))
     pipeline.run("caught-up")
-    set_mode(source, *UP)
+    set_mode(source, *UP[1:])
     source.execute("INSERT INTO d.t VALUES (-1, 1)")
     pipeline.run("caught-up")
     assert pipeline.events("run.connected")[-1]["source"]["watermark_class"] == "gtid"

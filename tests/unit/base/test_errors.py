@@ -11,7 +11,7 @@ CODES = {
     "PreflightError": 3,
     "SourceLostError": 4,
     "BinlogDamagedError": 4,
-    "AnonymousRefusedError": 4,
+    "GtidModeError": 4,
     "PipelineHeldError": 5,
     "DifferenceError": 6,
 }
