@@ -85,8 +85,8 @@ def gtid_mode_lowered(mode: str) -> SourceLostError:
         detail="It may write transactions without a GTID, which are in no GTID set: that a set was executed no longer shows what a "
         "read sees, so nothing more was read or published. What is published is right up to the committed position. The ledger "
         "keeps no GTIDs of positions behind such transactions, so the run cannot move to another server from there.",
-        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it goes on from the committed position by "
-        "another class of watermarks (BACKUP_ADMIN makes that one exact). Set it ON, or OFF, when the run has caught up: with ON "
+        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it goes on from the committed position "
+        "by another class of watermarks (BACKUP_ADMIN makes that one exact). Set it ON, or OFF, when the run has caught up: with ON "
         "the server does not send transactions without a GTID, with OFF none that has one.",
     )
 
