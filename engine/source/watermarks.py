@@ -86,8 +86,8 @@ def gtid_mode_lowered(mode: str) -> SourceLostError:
         "read sees, so nothing more was read or published. What is published is right up to the committed position. The ledger "
         "keeps no GTIDs of positions behind such transactions, so the run cannot move to another server from there.",
         hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it goes on from the committed position "
-        "by another class of watermarks (BACKUP_ADMIN makes that one exact). Set it ON, or OFF, when the run has caught up: with ON "
-        "the server does not send transactions without a GTID, with OFF none that has one.",
+        "by another class of watermarks (BACKUP_ADMIN makes that one exact). Set it ON, or OFF, when the run has caught up: "
+        "with ON the server sends no transaction without a GTID, with OFF none with one.",
     )
 
 

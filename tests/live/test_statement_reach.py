@@ -95,6 +95,7 @@ def test_only_what_a_write_reaches_is_copied_again(source: Server, new_pipeline:
         pipeline.wait_for(partial(reached, pipeline, seen, expected), runner, 60)
         assert again(pipeline, seen) == expected, name
     pipeline.finish(runner)
+    pipeline.run("caught-up")
     equal(source, pipeline)
     assert SECRET not in json.dumps(pipeline.events())
     assert not [t for t in pipeline.status()["tables"] if t["state"] == "stopped"]
