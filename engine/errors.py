@@ -8,6 +8,8 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
     │   └── LoginRefusedError         3   the source refuses the login
     ├── SourceLostError               4   the source can no longer be followed
+    │   ├── BinlogDamagedError        4   an event of the binlog is not what the server wrote
+    │   └── GtidModeError             4   the server does not send this part of the log under its gtid_mode
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
     ├── MismatchError                 7   ledger and destination do not belong together
@@ -109,6 +111,14 @@ class SourceLostError(TidemarkError):
     exit_code = 4
 
 
+class BinlogDamagedError(SourceLostError):
+    """An event's checksum, its size or its compressed content is wrong, also when it is read again."""
+
+
+class GtidModeError(SourceLostError):
+    """Under its gtid_mode (ON, OFF) the server does not send this part of the binlog; under ON_PERMISSIVE it does."""
+
+
 class PipelineHeldError(TidemarkError):
     """Another runner holds this pipeline."""
 
@@ -195,6 +205,8 @@ ERRORS: dict[str, type[TidemarkError]] = {
         PreflightError,
         LoginRefusedError,
         SourceLostError,
+        BinlogDamagedError,
+        GtidModeError,
         PipelineHeldError,
         DifferenceError,
         MismatchError,

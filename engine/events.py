@@ -104,6 +104,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     ),
     "chunk.unparked": ("table", "chunk", "reason", "parked"),
     # The log. `events`: of every table, by type; `unknown`: those passed over that this version does not know;
+    # `damaged`: how often an event came damaged and was read again;
     # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null without.
     # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `table_kinds`: {table: [changes of +I, -U, +U, -D]};
     # `timings`: {"read", "commit"}; `chunks`: published with it.
@@ -122,6 +123,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "reader",
         "events",
         "unknown",
+        "damaged",
         "largest",
     ),
     # `kind`: "append", "merge", or "replace" where a new copy took the place of the old one; `through_epoch`: what the destination

@@ -3,16 +3,21 @@
 A MariaDB that is killed while it writes leaves a file that ends within an event, and goes on in the next one. Its dump of such a
 file ends with an error, at which its own replicas stop. What stands there is a transaction that was rolled back when the server
 started again, so what follows it is in the next file. (MySQL cuts the file off when it starts.)
+
+An event that comes damaged is asked for once more: what was damaged on its way comes right then, and the events go on where they
+stopped. What is damaged again at the same place is so in the file.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import dropwhile
 
 import numpy as np
 
+from engine.decode.events import Kind
 from engine.decode.stream import Run
-from engine.errors import SourceLostError, TransientError
+from engine.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, file_number
 from engine.source.replication import read_runs
@@ -21,16 +26,27 @@ _TORN = "truncated in the middle of event"
 """MariaDB's text for LOG_READ_TRUNC, sql/sql_repl.cc; the number of the error is that of all errors of a dump."""
 
 
-def runs_from(endpoint: Endpoint, start: Position, first_server_id: int) -> Generator[Run, None, None]:
-    """The events from a position to the log's present end, over torn ends of files; each run valid until the next."""
-    place = start
+def runs_from(
+    endpoint: Endpoint, start: Position, first_server_id: int, healed: Callable[[], None] = lambda: None
+) -> Generator[Run, None, None]:
+    """The events from a position to the log's present end, over torn ends of files; each run valid until the next.
+
+    healed: called when an event came damaged and is asked for once more. Raises BinlogDamagedError when that does not help.
+    """
+    place, damaged = start, None
     while True:
         connection = open_connection(endpoint)
         try:
-            for run in read_runs(connection, place.file, place.offset, first_server_id, endpoint.silence_s):
+            runs = read_runs(connection, place.file, place.offset, first_server_id, endpoint.silence_s)
+            for run in runs if damaged is None else dropwhile(_opens_a_dump, runs):
                 yield run
                 place = Position(run.file, int(run.offset[-1]))
-            return  # noqa: TRY300 - what follows is for a file that has no proper end
+            return  # noqa: TRY300 - what follows is for a file that has no proper end, and for damage
+        except BinlogDamagedError:
+            if damaged == place:
+                raise
+            damaged = place
+            healed()
         except SourceLostError as error:
             files = list(binary_logs(endpoint)) if _TORN in error.message else []
             if place.file not in files[:-1]:
@@ -38,6 +54,11 @@ def runs_from(endpoint: Endpoint, start: Position, first_server_id: int) -> Gene
             place = Position(files[files.index(place.file) + 1], FIRST_OFFSET)
         finally:
             connection._force_close()  # noqa: SLF001 - the server may still be sending; a polite end would wait for it
+
+
+def _opens_a_dump(run: Run) -> bool:
+    """Whether the run is one of the artificial events that open a dump; table maps in front of them still hold."""
+    return run.headers.kind[0] in (Kind.ROTATE, Kind.FORMAT_DESCRIPTION) and run.headers.end_position[0] == 0
 
 
 def binary_logs(endpoint: Endpoint) -> dict[str, int]:

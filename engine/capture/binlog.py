@@ -21,6 +21,7 @@ from engine.capture.changes import FACTS, Changes
 from engine.capture.outcomes import Judged, Log, Outcomes, Prepared
 from engine.capture.statements import Alteration, concerned, creates, meaningful, without_values, writes
 from engine.capture.transactions import Facts, Transactions
+from engine.capture.written import UNKNOWN, written_by
 from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images
@@ -137,7 +138,7 @@ class BinlogStretch:
         if not self._follows:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
-        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), again=self._once_more):
             self.census.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
@@ -172,6 +173,17 @@ class BinlogStretch:
             self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
+    def _once_more(self, damaged: Run, n: int) -> bytes | None:
+        """The body of an event that cannot be unpacked, read from the server again."""
+        end = Position(damaged.file, int(damaged.offset[n]))
+        start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
+        self.census.read_twice()
+        for run in self.log.read(start, end) if self.log is not None else ():
+            for at in np.flatnonzero((run.offset == end.offset) & (run.headers.kind == damaged.headers.kind[n])):
+                if run.file == end.file and run.headers.end_position[at]:
+                    return run.body(int(at))
+        return None
+
     def _names_captured(self, run: Run) -> bool:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
         _, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
@@ -182,12 +194,18 @@ class BinlogStretch:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # table ids begin anew when the server restarts
         for part in self._parts(run):
-            altered = self._statements(part) if self.altered is None else -1
+            if self.altered is None:
+                altered = self._statements(part)
+            else:
+                altered = -1
+                if self.altered.written is not None:  # its transaction may hold more of them
+                    self._statements(self._up_to_next(part, altered))
             whole = part
             if altered is not None and self.altered is not None:
                 whole = self._up_to_next(part, altered)
-                # Rows that a statement brings with it (CREATE OR REPLACE TABLE … SELECT) are another table's already.
-                self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
+                if self.altered.written is None:
+                    # Rows that a statement brings with it (CREATE OR REPLACE TABLE … SELECT) are another table's already.
+                    self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
             if len(whole.headers):
                 facts = self.transactions.of(whole)
                 self._fact = facts.at(np.array([-1]))
@@ -253,28 +271,45 @@ class BinlogStretch:
         self._maps = {n: None if m and m.table == table else m for n, m in self._maps.items()}
 
     def _statements(self, run: Run) -> int | None:
-        """Look at the statements of a run; the number of the event that altered tables, None when none did."""
+        """Look at the statements of a run; the number of the event that altered tables, None when none did.
+
+        All writes of one transaction are taken together: a part of a run has statements of one alone (`_parts`).
+        """
+        wrote: int | None = None
         for n, database, statement in meaningful(run):
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue
             self.defined = True
             if writes(statement):
-                for table in list(self._tables.values()):
-                    self._stop(table, _written(table, statement, run, n))
+                wrote = n if wrote is None else wrote
+                self._wrote(run, n, database, statement)
             else:
                 tables = [*([] if creates(statement) else self._tables.values()), *self._awaited]
                 names = tuple(t.full_name for t in tables if concerned(statement, database, t))
-                if names:
+                if names and self.altered is not None:
+                    self.altered = replace(self.altered, written=UNKNOWN)  # among writes, in one transaction
+                elif names:
                     self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
                     return n
-        return None
+        return wrote
+
+    def _wrote(self, run: Run, n: int, database: str, statement: str) -> None:
+        """A write that is logged as a statement; which tables it reaches the catalogue tells (`run.statement_reach`)."""
+        if not self._tables:
+            return
+        written = written_by(statement, database)
+        if self.altered is not None and self.altered.written is not None:
+            self.altered = replace(self.altered, written=self.altered.written | written)
+        elif self.altered is None:
+            names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[n]}"
+            self.altered = Alteration(names, database, without_values(statement), at, written)
 
     def _changes(self, run: Run, number: int, facts: Facts) -> Iterator[tuple[Table, str, Changes]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
         if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
-            for plain in unfolded(run, rows[folded]):
+            for plain in unfolded(run, rows[folded], again=self._once_more):
                 yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
@@ -335,12 +370,4 @@ def _undone(table: Table, run: Run) -> DecodeError:
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "
         "nothing of the stretch was published for the table.",
         hint="Copy the table again: python -m engine redump.",
-    )
-
-
-def _written(table: Table, statement: str, run: Run, event: int) -> TableStoppedError:
-    return TableStoppedError(
-        f"{table.full_name}: a write at {run.file}:{run.offset[event]} is logged as a statement: {without_values(statement)}",
-        detail="It may have changed any row of any table; what is published is right up to that position.",
-        hint="Let all sessions write with binlog_format = ROW, then copy the table again: python -m engine redump.",
     )

@@ -17,16 +17,21 @@ _ARTIFICIAL = 0x20
 class Census:
     """Counts the events of a stretch, run by run.
 
-    bytes: of the events as they are logged. unknown: events that this version does not know and may pass over, by type.
+    bytes: of the events as they are logged. damaged: how often an event came damaged and was asked for once more.
+    unknown: events that this version does not know and may pass over, by type.
     """
 
     def __init__(self, *, mariadb: bool) -> None:
-        self.bytes = 0
+        self.bytes, self.damaged = 0, 0
         self.unknown: Counter[str] = Counter()
         self._mariadb = mariadb
         self._kinds = np.zeros(256, np.int64)
         self._open: dict[str, Any] | None = None
         self._largest: dict[str, Any] | None = None
+
+    def read_twice(self) -> None:
+        """An event came damaged; it is asked for once more."""
+        self.damaged += 1
 
     @property
     def events(self) -> dict[str, int]:

@@ -10,12 +10,14 @@ is ours. That order shows in the numbers, which must ascend; where they do not, 
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.capture.again import runs_from
 from engine.capture.segment import read_stretch
 from engine.capture.transactions import NUMBER, SOURCE, TS, Transactions
 from engine.decode.events import BEGINS, Kind
@@ -23,10 +25,9 @@ from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet
 from engine.decode.gtid_events import GtidList, read_tagged_gtid
 from engine.decode.stream import Run
-from engine.source.connect import Endpoint, open_connection
+from engine.source.connect import Endpoint
 from engine.source.heads import Head, read_head
 from engine.source.positions import FIRST_OFFSET, Position, file_number
-from engine.source.replication import read_runs
 
 _COMMIT_US = 42
 """Where the commit time of a GTID event's body stands: seven bytes, the highest bit of which means something else."""
@@ -246,12 +247,9 @@ class Binlog:
 
     def is_between(self, position: Position) -> bool:
         """Whether a transaction may begin at this offset of a file that exists: an event ends there, and none is open."""
-        connection = open_connection(self.endpoint)
-        last = FIRST_OFFSET
-        try:
-            for run in read_runs(
-                connection, position.file, FIRST_OFFSET, self.first_server_id, self.endpoint.silence_s
-            ):
+        last, start = FIRST_OFFSET, Position(position.file, FIRST_OFFSET)
+        with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
+            for run in runs:
                 if run.file != position.file:
                     break
                 real = run.headers.end_position != 0
@@ -261,8 +259,6 @@ class Binlog:
                     n = int(at[0])
                     return int(begin[n]) == position.offset and int(run.headers.kind[n]) in _OUTSIDE
                 last = int(run.offset[-1])
-        finally:
-            connection._force_close()  # noqa: SLF001 - the server is still sending
         return last == position.offset
 
 

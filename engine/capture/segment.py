@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from engine import clock
@@ -36,17 +37,19 @@ def read_stretch(endpoint: Endpoint, stretch: Stretch[Found_co], first_server_id
     between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
-    reads_again: Any = stretch
-    if isinstance(reads_again, BinlogStretch) and reads_again.log is None:
-        reads_again.log = BinaryLog(endpoint, first_server_id)
+    whole: Any = stretch
+    followed = whole if isinstance(whole, BinlogStretch) else None
+    if followed is not None and followed.log is None:
+        followed.log = BinaryLog(endpoint, first_server_id)
+    healed = followed.census.read_twice if followed is not None else lambda: None
     while not stretch.done:
-        before = stretch.position
-        with closing(runs_from(endpoint, before, first_server_id)) as runs:
+        place = stretch.position
+        with closing(runs_from(endpoint, place, first_server_id, healed)) as runs:
             for run in runs:
                 yield from stretch.feed(run)
                 if _done(stretch):
                     break
-        if stretch.position != before:
+        if stretch.position != place:
             deadline = clock.monotonic_s() + _PATIENCE_S
         elif clock.monotonic_s() > deadline:
             raise TransientError(
@@ -63,8 +66,22 @@ def _done(stretch: Stretch[object]) -> bool:
     return stretch.done
 
 
+@dataclass(frozen=True)
+class Before:
+    """The GTIDs of all transactions before a position, and what its file holds up to it: transactions, and those without GTID."""
+
+    gtids: str
+    count: int
+    anonymous: int
+
+
 def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int, *, mariadb: bool = False) -> str:
-    """The GTIDs of all transactions before a position, found in the binlog itself: MySQL's set, MariaDB's position.
+    """The GTIDs of all transactions before a position: MySQL's set, MariaDB's position."""
+    return before(endpoint, position, first_server_id, mariadb=mariadb).gtids
+
+
+def before(endpoint: Endpoint, position: Position, first_server_id: int, *, mariadb: bool) -> Before:
+    """What lies before a position, found in the binlog itself.
 
     `@@gtid_executed` may lag what the binlog holds, and the set that `SHOW BINARY LOG STATUS` shows beside a position
     is no better. So the position's file is read up to it once: what its head says of earlier files, and its own GTID events.
@@ -72,4 +89,5 @@ def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int, *, ma
     stretch = BinlogStretch({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
     for _ in read_stretch(endpoint, stretch, first_server_id):
         pass
-    return str(stretch.transactions.gtids)
+    seen = stretch.transactions
+    return Before(str(seen.gtids), seen.count, seen.anonymous)

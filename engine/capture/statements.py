@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.capture.written import Written, written_from_dict
 from engine.decode.events import Kind, read_query
 from engine.decode.framing import words
 from engine.decode.schema import Table
@@ -55,16 +56,18 @@ _SHOWN = 200
 
 @dataclass(frozen=True)
 class Alteration:
-    """A statement after which captured tables may not be what they were: a DDL, or TRUNCATE.
+    """A statement after which captured tables may not be what they were: a DDL, TRUNCATE, or a write that is logged as text.
 
     tables: full names of those that it may concern. database: the default one that it ran in. statement: empty when none was
-    seen and a table map alone says so. at: `file:offset`.
+    seen and a table map alone says so; of a write, only what comes before its first value. at: `file:offset`. written: what a write
+    writes to itself; None for another statement.
     """
 
     tables: tuple[str, ...]
     database: str
     statement: str
     at: str
+    written: Written | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """For a report; `alteration_from_dict` is the inverse."""
@@ -73,7 +76,8 @@ class Alteration:
 
 def alteration_from_dict(record: dict[str, Any]) -> Alteration:
     """The inverse of `Alteration.as_dict`."""
-    return Alteration(**{**record, "tables": tuple(record["tables"])})
+    written = written_from_dict(record["written"]) if record.get("written") else None
+    return Alteration(**{**record, "tables": tuple(record["tables"]), "written": written})
 
 
 def creates(statement: str) -> bool:

@@ -42,15 +42,18 @@ class Facts:
 class Transactions:
     """Follows the transactions of one stretch from run to run.
 
-    count, bytes: how many transactions and how many bytes of events were seen. last_ts: when the last event was written, seconds
-    since 1970. gtids: of what was seen and of what the files seen begin with. births: of each file seen the time that its
+    count, anonymous, bytes: how many transactions, how many of them without a GTID, and how many bytes of events were seen.
+    last_ts: when the last event was written, seconds
+    since 1970. gtids: of what was seen and of what the files seen begin with.
+    complete: a file's head was among it, so that they are all GTIDs of the log. births: of each file seen the time that its
     FORMAT_DESCRIPTION event has, which tells two files of one name apart. sources: see above.
     """
 
     def __init__(self, *, mariadb: bool) -> None:
         self._mariadb = mariadb
-        self.count, self.bytes, self.last_ts = 0, 0, 0
+        self.count, self.anonymous, self.bytes, self.last_ts = 0, 0, 0, 0
         self.gtids: Gtids = GtidPosition() if mariadb else GtidSet()
+        self.complete = False
         self.births: dict[str, int] = {}
         self.sources: list[str] = [""]
         self._known: dict[tuple[int, int] | str, int] = {}
@@ -79,10 +82,10 @@ class Transactions:
         for n in np.flatnonzero(among(kind, _HEADS)).tolist():
             if kind[n] == Kind.FORMAT_DESCRIPTION:
                 self.births[run.file] = int(run.headers.timestamp[n])
-            elif kind[n] == Kind.PREVIOUS_GTIDS:
-                self._add(read_previous_gtids(run.body(n)))
             else:
-                self._add(read_gtid_list(run.body(n)).position)
+                body, mysql = run.body(n), kind[n] == Kind.PREVIOUS_GTIDS
+                self._add(read_previous_gtids(body) if mysql else read_gtid_list(body).position)
+                self.complete = True
 
     def _add(self, gtids: Gtids) -> None:
         self.gtids = united(self.gtids, gtids)
@@ -104,6 +107,7 @@ class Transactions:
         for n in np.flatnonzero(run.headers.kind[begins] == Kind.GTID_TAGGED).tolist():
             tagged = read_tagged_gtid(run.body(int(begins[n])))
             table[n, SOURCE], table[n, NUMBER], named[n] = self._source(tagged.source), tagged.number, True
+        self.anonymous += int((~named).sum())
         self._add(gtid_set_of(self.sources, table[named, SOURCE], table[named, NUMBER]))
 
     def _sources(self, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:

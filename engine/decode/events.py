@@ -18,13 +18,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from engine.decode.checksums import CHECKSUM
 from engine.decode.framing import Bytes, Offsets, broken, words
 from engine.decode.tablemap import describe_columns, packed_integer
 from engine.decode.types.base import Mapped
 from engine.errors import SourceLostError
 
 HEADER = 19
-CHECKSUM = 4
 
 
 class Kind(IntEnum):
@@ -139,6 +139,14 @@ class Headers:
         return Headers(
             **{field.name: np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Headers)}
         )
+
+
+def sound_sizes(buffer: Bytes, start: Offsets, end: Offsets) -> int:
+    """How many events, up to the first other one, are long enough for a header and have the size that it states."""
+    long = (end - start) >= 1 + HEADER
+    size = words(buffer, "<u4")[np.where(long, start, 0) + 10]
+    wrong = np.flatnonzero(~long | (size != end - start - 1))
+    return int(wrong[0]) if len(wrong) else len(start)
 
 
 def read_headers(buffer: Bytes, start: Offsets, end: Offsets) -> Headers:

@@ -1,29 +1,33 @@
-"""Where a replication stream stands: file, offset and checksum, kept while blocks of packets pass.
+"""Where a replication stream stands: file, offset and checksum, kept while blocks of packets pass; each event is verified.
 
 The server opens a dump with an artificial ROTATE (which file this is) and the file's FORMAT_DESCRIPTION (which
 checksum); at a file's end a real ROTATE is followed by an artificial one that names the next file. Artificial events
 have end position 0 and do not move the offset. Others state their end position in 32 bits, which run over in files of
 more than 4 GiB; MariaDB does not send all events of a file (annotations), so sizes need not add up to positions, but
 they never overlap.
+
+A FORMAT_DESCRIPTION always has a checksum, and says whether the events behind it have one. The first artificial ROTATE comes before
+it: one without a right checksum must name the file that was asked for, or, at a file's end, one that can follow it. A damaged
+event ends the stream (BinlogDamagedError); those in front of it are handed out first, so that the stream stands right before it.
 """
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engine.decode.checksums import CHECKSUM, first_damaged, is_sound, is_sound_description
 from engine.decode.events import (
-    CHECKSUM,
     HEADER,
     Headers,
     Kind,
     checksum_bytes,
     read_headers,
     read_rotate,
+    sound_sizes,
 )
 from engine.decode.framing import Bytes, Offsets
-from engine.errors import SourceLostError
+from engine.errors import BinlogDamagedError, SourceLostError
 
 _LOW_BITS = 0xFFFFFFFF
 
@@ -57,17 +61,59 @@ class StreamPosition:
         self._checksum = CHECKSUM
 
     def runs(self, buffer: Bytes, start: Offsets, end: Offsets) -> Iterator[Run]:
-        """Split the events of a block where the file changes. Raises SourceLostError when positions do not add up."""
-        headers = read_headers(buffer, start, end)
+        """Split the events of a block where the file changes; packet headers between events are overwritten.
+
+        Raises BinlogDamagedError for an event that is not what the server wrote, SourceLostError when positions do not add up.
+        """
+        sized = len(start)
+        try:
+            headers = read_headers(buffer, start, end)
+        except SourceLostError:
+            sized = sound_sizes(buffer, start, end)
+            headers = read_headers(buffer, start[:sized], end[:sized])
         marks = np.flatnonzero((headers.kind == Kind.ROTATE) | (headers.kind == Kind.FORMAT_DESCRIPTION))
         begin = 0
         for mark in [*marks.tolist(), len(headers)]:
             if mark > begin:
-                yield self._run(buffer, headers, begin, mark)
+                sound = self._sound(buffer, headers, begin, mark)
+                if sound > begin:
+                    yield self._run(buffer, headers, begin, sound)
+                if sound < mark:
+                    raise self._damaged("its checksum is wrong")
             if mark < len(headers):
+                if not self._opens(buffer, headers, mark):
+                    raise self._damaged("its checksum is wrong")
                 yield self._run(buffer, headers, mark, mark + 1)
                 self._follow(buffer, headers, mark)
             begin = mark + 1
+        if sized < len(start):
+            raise self._damaged("its size is not that of its packet")
+
+    def _sound(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> int:
+        """The number of the first event from `begin` on that is damaged; `end` when none is."""
+        if not self._checksum:
+            return end
+        found = first_damaged(buffer, headers.body[begin:end] - HEADER - 1, headers.end[begin:end])
+        return end if found is None else begin + found
+
+    def _opens(self, buffer: Bytes, headers: Headers, mark: int) -> bool:
+        """Whether a FORMAT_DESCRIPTION or ROTATE is what the server wrote."""
+        event = buffer[headers.body[mark] - HEADER : headers.end[mark]]
+        if headers.kind[mark] == Kind.FORMAT_DESCRIPTION:
+            return is_sound_description(event)
+        if headers.end_position[mark] == 0:
+            return is_sound(event) or _follows(self.file, bytes(event[HEADER + 8 :]))
+        return not self._checksum or is_sound(event)
+
+    def _damaged(self, seen: str) -> BinlogDamagedError:
+        return BinlogDamagedError(
+            f"The binlog event at {self.file}:{self.offset} is damaged: {seen}.",
+            detail="It was read again from the server and came damaged again. Nothing of it was used; what is published is right "
+            "up to the transaction in front of it. What it changed cannot be known.",
+            hint="Check the file on the source: mysqlbinlog --verify-binlog-checksum, and the disk below it. If a replica has it "
+            "whole, point the spec at that server and the run follows it by GTID. Otherwise copy the tables again: "
+            "python -m engine redump SPEC --all",
+        )
 
     def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> Run:
         part = headers.slice(begin, end)
@@ -101,5 +147,13 @@ class StreamPosition:
             self._checksum = checksum_bytes(event[HEADER:])
         elif headers.end_position[mark] == 0:
             # The first one comes before the format description, so its own bytes must tell whether it has a checksum.
-            checksum = CHECKSUM if zlib.crc32(event[:-CHECKSUM]) == int.from_bytes(event[-CHECKSUM:], "little") else 0
+            checksum = CHECKSUM if is_sound(np.frombuffer(event, np.uint8)) else 0
             self.file, self.offset = read_rotate(event[HEADER : len(event) - checksum])
+
+
+def _follows(file: str, following: bytes) -> bool:
+    """Whether a name is the file's own or can be that of the file behind it; with four bytes more behind it, it is neither."""
+    base, _, number = file.rpartition(".")
+    following_base, _, following_number = following.decode("utf-8", "replace").rpartition(".")
+    longer = len(following_number) - len(number)
+    return base == following_base and following_number.isdecimal() and longer in (0, 1)

@@ -10,10 +10,13 @@
 
 What an event stands for lies where the event lies: it has its position. A run that would become larger than `MOST` comes in
 several, so that a payload of a few megabytes that unpacks to many gigabytes needs no more memory than another.
+
+Content that cannot be unpacked is read from the server once more. zlib's data ends with a checksum of what it stands for. zstd's,
+as MySQL writes it, has none: the sizes of the frame, of the payload and of the events in it are compared instead.
 """
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,8 +26,10 @@ from engine.decode.events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Head
 from engine.decode.framing import PADDING, Bytes, Offsets, words
 from engine.decode.stream import Run
 from engine.decode.tablemap import packed_integer
-from engine.errors import SourceLostError
+from engine.errors import BinlogDamagedError
 
+Again = Callable[[Run, int], bytes | None]
+"""The body of event `n` of a run, read from the server once more; None when it cannot be had."""
 MOST = 16 << 20
 """Bytes that a run may have more after unfolding; a single event may be larger."""
 STATEMENTS = (Kind.TRANSACTION_PAYLOAD, Kind.MARIA_QUERY_COMPRESSED, Kind.EXECUTE_LOAD_QUERY)
@@ -45,17 +50,17 @@ class Unfolded:
     source: Offsets
 
 
-def unfolded(run: Run, chosen: Offsets, most: int = MOST) -> Iterator[Unfolded]:
+def unfolded(run: Run, chosen: Offsets, most: int = MOST, again: Again | None = None) -> Iterator[Unfolded]:
     """The run with its events `chosen` replaced by what they stand for, as one run or, where that gets large, as several.
 
-    Raises SourceLostError for an event that is not what its type says.
+    again: reads an event once more that cannot be unpacked. Raises BinlogDamagedError when that does not help.
     """
     if not len(chosen):
         yield Unfolded(run, np.arange(len(run.headers)))
         return
     begin, held, size = 0, list[tuple[int, Bytes]](), 0
     for n in chosen.tolist():
-        for content in _contents(run, n):
+        for content in _contents(run, n, again):
             if size and size + len(content) > most:
                 yield _merged(run, begin, n, held)
                 begin, held, size = n, [], 0
@@ -64,32 +69,52 @@ def unfolded(run: Run, chosen: Offsets, most: int = MOST) -> Iterator[Unfolded]:
     yield _merged(run, begin, len(run.headers), held)
 
 
-def _contents(run: Run, n: int) -> Iterator[Bytes]:
+def _contents(run: Run, n: int, again: Again | None = None) -> Iterator[Bytes]:
     """Whole events without checksums in pieces, at least one, though it may be empty."""
+    given, body = 0, run.buffer[run.headers.body[n] : run.headers.end[n]]
+    while True:
+        passed = 0
+        try:
+            for content in _unfolded(run, n, body):
+                passed += 1
+                if passed > given:  # pieces that were given before the damage was met are not given twice
+                    given += 1
+                    yield content
+            return  # noqa: TRY300 - what follows is for content that is damaged
+        except (IndexError, ValueError, OSError, zlib.error) as error:
+            other = again(run, n) if again else None
+            if other is None:
+                raise _cannot_be_unpacked(run, n, error) from error
+            again, body = None, np.frombuffer(other, np.uint8)
+
+
+def _unfolded(run: Run, n: int, body: Bytes) -> Iterator[Bytes]:
     kind = run.headers.kind[n]
-    try:
-        if kind == Kind.TRANSACTION_PAYLOAD:
-            yield from _payload(run.buffer[run.headers.body[n] : run.headers.end[n]])
-        else:
-            body = run.body(n)
-            if kind == Kind.EXECUTE_LOAD_QUERY:
-                kind, body = Kind.QUERY, body[:_QUERY_HEAD] + body[_QUERY_HEAD + _LOAD_HEAD :]
-            elif kind == Kind.MARIA_QUERY_COMPRESSED:
-                kind, body = Kind.QUERY, _unpacked(body, _statement_at(body))
-            else:
-                kind = ROWS_COMPRESSED[Kind(kind)]
-                body = _unpacked(body, _images_at(body, kind))
-            at = int(run.headers.body[n]) - HEADER
-            head = bytearray(run.buffer[at : at + HEADER])
-            head[4] = kind
-            head[9:13] = (HEADER + len(body)).to_bytes(4, "little")
-            yield np.frombuffer(bytes(head) + body, np.uint8)
-    except (IndexError, ValueError, OSError, zlib.error) as error:
-        raise SourceLostError(
-            f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {error}.",
-            detail="It may carry changes of the captured tables; nothing of it was used.",
-            hint=_HINT,
-        ) from error
+    if kind == Kind.TRANSACTION_PAYLOAD:
+        yield from _payload(body)
+        return
+    packed = bytes(body)
+    if kind == Kind.EXECUTE_LOAD_QUERY:
+        kind, plain = Kind.QUERY, packed[:_QUERY_HEAD] + packed[_QUERY_HEAD + _LOAD_HEAD :]
+    elif kind == Kind.MARIA_QUERY_COMPRESSED:
+        kind, plain = Kind.QUERY, _unpacked(packed, _statement_at(packed))
+    else:
+        kind = ROWS_COMPRESSED[Kind(kind)]
+        plain = _unpacked(packed, _images_at(packed, kind))
+    at = int(run.headers.body[n]) - HEADER
+    head = bytearray(run.buffer[at : at + HEADER])
+    head[4] = kind
+    head[9:13] = (HEADER + len(plain)).to_bytes(4, "little")
+    yield np.frombuffer(bytes(head) + plain, np.uint8)
+
+
+def _cannot_be_unpacked(run: Run, n: int, why: object) -> BinlogDamagedError:
+    return BinlogDamagedError(
+        f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {why}.",
+        detail="It may carry changes of the captured tables; nothing of it was used. What is published is right up to the "
+        "transaction in front of it.",
+        hint=_HINT,
+    )
 
 
 def _payload(event: Bytes) -> Iterator[Bytes]:
@@ -171,7 +196,10 @@ def _unpacked(body: bytes, at: int) -> bytes:
     length = int.from_bytes(body[at + 1 : at + 1 + (first & 7)], "big")
     if not first & 0x80 or first & 0x70:
         raise ValueError(f"it is packed in a way that is not known, {first:#x}")
-    content = zlib.decompress(body[at + 1 + (first & 7) :], bufsize=max(length, 1))
+    stream = zlib.decompressobj()
+    content = stream.decompress(body[at + 1 + (first & 7) :])
+    if not stream.eof or stream.unused_data:
+        raise ValueError("it ends too early or too late")
     if len(content) != length:
         raise ValueError(f"it holds {len(content)} bytes instead of {length}")
     return body[:at] + content
@@ -203,11 +231,7 @@ def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> U
         try:
             starts = _starts(content)
         except ValueError as error:
-            raise SourceLostError(
-                f"An event at {run.file}:{run.offset[a]} holds what are no events: {error}.",
-                detail="They may carry changes of the captured tables; nothing of them was used.",
-                hint=_HINT,
-            ) from error
+            raise _cannot_be_unpacked(run, a, error) from error
         headers.append(_headers(buffer, starts + base, np.append(starts, len(content))[1:] + base))
         sources.append(np.full(len(starts), a))
         base += len(content)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from engine import clock
 from engine.capture.search import Binlog, NoPlaceError
-from engine.capture.segment import gtids_at
+from engine.capture.segment import before
 from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
@@ -96,7 +96,10 @@ def unfit_record(table: Table, error: TidemarkError) -> Record:
 def anchored(position: Position, spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:
     """The position with what proves later that the server still has the history before it: GTIDs, and when the file began."""
     first, mariadb = spec.first_server_id(), server.flavor == "mariadb"
-    gtids = gtids_at(endpoint, position, first, mariadb=mariadb) if has_gtids(connection, server) else None
+    gtids = None
+    if has_gtids(connection, server):
+        found = before(endpoint, position, first, mariadb=mariadb)
+        gtids = None if found.anonymous else found.gtids  # a set without them would be believed of another server
     return replace(position, gtids=gtids, born=read_head(endpoint, position.file, first).born)
 
 

@@ -10,7 +10,7 @@ Chunks are read by jobs of their own all the while: the log never waits for the 
 
 import math
 from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from engine.capture.carry import Carry, moving
 from engine.capture.chunk import ChunkRequest
 from engine.capture.emission import progress_of
 from engine.capture.refresh import Refresh
-from engine.capture.segment import gtids_at, read_stretch
+from engine.capture.segment import read_stretch
 from engine.capture.shape import Shape
 from engine.capture.statements import Alteration
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
@@ -34,8 +34,6 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
-from engine.plan.named import check_range
-from engine.plan.ordering import ServerOrder
 from engine.run.altering import Altered, Verdict, verdict
 from engine.run.away import EPOCHS, Away
 from engine.run.begin import Source, check_source
@@ -44,18 +42,20 @@ from engine.run.control import Control
 from engine.run.copying import Copying, Finished, planned_chunks
 from engine.run.cutter import Cutter
 from engine.run.delivery import Delivery
-from engine.run.epoch import after, completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.joining import Joining
 from engine.run.monitor import Committed
 from engine.run.progress import Progress
 from engine.run.publisher import Publisher
-from engine.run.redumps import Redump
+from engine.run.redumps import Redump, check_ranges
 from engine.run.refreshing import Refreshes
 from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
+from engine.run.statement_reach import tables_reached
 from engine.run.throttle import Health, hold
 from engine.settings import Spec
-from engine.source.ancestry import check_born, has_gtids, went_back
+from engine.source.ancestry import check_born, went_back
 from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s
@@ -88,10 +88,9 @@ class Coordinator:
         self._mariadb = source.server.flavor == "mariadb"
         self._plans: dict[str, Plan] = {}
         self._tables: dict[str, Table] = {}
-        self._gtids = self.position.gtids
-        if self._gtids is None and has_gtids(self._connection, source.server):  # it had none when the pipeline began
-            mariadb = source.server.flavor == "mariadb"
-            self._gtids = gtids_at(source.endpoint, self.position, spec.first_server_id(), mariadb=mariadb)
+        self._gtids = known_gtids(
+            self._connection, source.endpoint, source.server, self.position, spec.first_server_id()
+        )
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
         self._frozen: list[Finished] = []
@@ -152,11 +151,7 @@ class Coordinator:
         return self._copying(self._tables[name], self._plans[name], coverage, command, keys)
 
     def _check_ranges(self, name: str, redump: Redump) -> None:
-        table, key = self._tables[name], self._plans[name].key(self._tables[name])
-        with closing(ServerOrder(self._source.endpoint)) as order:
-            for limits in redump.ranges:
-                assert key is not None
-                check_range(table, key, limits, order)
+        check_ranges(self._source.endpoint, redump, self._tables[name], self._plans[name])
 
     def _mirror(self, name: str) -> Path:
         return mirror_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
@@ -189,7 +184,7 @@ class Coordinator:
         What is parked does not keep a run from its goal: who runs it looks at `Control.parking`.
         """
         target = current(self._connection, self._source.server)
-        self._candidate = Candidate(replace(self.position, gtids=self._gtids), server_time_s(self._connection))
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
         self._progress.resumed(self.state)
         self._progress.show(self.state)
         self._control.look()  # a goal is not reached while a command waits
@@ -429,8 +424,8 @@ class Coordinator:
         self._refreshes.begun(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
-        self._gtids = self.position.gtids
-        self._candidate = Candidate(self.position, seen_s)
+        self._gtids = self._gtids.behind(reports, mariadb=self._mariadb)
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
         self._journal.write(
             "epoch.committed", **event(record, len(frozen), reports, read_s, clock.monotonic_s() - began)
         )
@@ -438,6 +433,7 @@ class Coordinator:
             if columns := nulled(change):
                 self._journal.write("table.nulled", table=name, columns=columns)
         self._progress.show(self.state)
+        require_gtids(self._connection, self._source.watermarks, reports)
 
     def _settled(self, table: Table, start: Position) -> bool:
         """Whether no statement of the log from `start` to its present end concerns the table."""
@@ -447,10 +443,16 @@ class Coordinator:
             pass
         return stretch.altered is None
 
+    def _concerned(self, alteration: Alteration, end: Position) -> Collection[str]:
+        source, first = self._source, self._spec.first_server_id()
+        return tables_reached(alteration, self._connection, source.endpoint, source.server, end, first)
+
     def _judge(self, alteration: Alteration | None, asked: Collection[str], end: Position) -> None:
         """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
         self._verdicts = {}  # an attempt that broke off may have left some
-        statements: dict[str, str | None] = dict.fromkeys(alteration.tables, alteration.statement) if alteration else {}
+        statements: dict[str, str | None] = {}
+        if alteration is not None:
+            statements |= dict.fromkeys(self._concerned(alteration, end), alteration.statement)
         statements |= dict.fromkeys(asked)
         for name, statement in statements.items():
             known = self.state.tables[name]
@@ -585,7 +587,7 @@ class Coordinator:
             self._stop_table(name, error)
         logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
         to, next_seq = (
-            after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
+            position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
             max([self.state.next_seq, *logs]),
         )
         facts = seen(reports, self.state.largest)

@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from engine.capture.statements import Alteration, alteration_from_dict
 from engine.capture.tasks import Report
-from engine.decode.gtid import joined
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError, from_dict
 from engine.ledger.state import Record, State, apply
@@ -42,16 +40,6 @@ def cut(
             if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]
-
-
-def after(known: Position, end: Position, reports: Sequence[Report], gtids: str | None, *, mariadb: bool) -> Position:
-    """The position that an epoch commits, with its GTID set where that is known. gtids: the set at `known`."""
-    if end.order <= known.order:
-        return replace(known, gtids=gtids)
-    born = reports[-1]["births"].get(end.file)
-    if gtids is None:
-        return replace(end, born=born)
-    return replace(end, gtids=joined([gtids, *(report["gtids"] for report in reports)], mariadb=mariadb), born=born)
 
 
 def up_to_alteration(reports: Sequence[Report], end: Position) -> tuple[Sequence[Report], Position, Alteration | None]:
@@ -185,5 +173,6 @@ def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float,
         "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
         "events": _summed(reports, "events"),
         "unknown": _summed(reports, "unknown"),
+        "damaged": sum(r.get("damaged", 0) for r in reports),
         "largest": largest(reports),
     }

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.plan.keys import Bound
-from engine.plan.named import check_keys
+from engine.plan.named import check_keys, check_range
+from engine.plan.ordering import ServerOrder
+from engine.source.connect import Endpoint
 
 _MOST_KEYS = 1_000_000
 
@@ -52,6 +55,15 @@ def check(directory: Directory, arguments: dict[str, Any]) -> None:
     """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""
     state = Ledger(directory.ledger).state
     redump_from("", directory.inbox, arguments, state.tables if state else {}, directory.journals)
+
+
+def check_ranges(endpoint: Endpoint, redump: Redump, table: Table, plan: Plan) -> None:
+    """Raises SpecError for a range that the server does not take for one of the table's chunk key."""
+    key = plan.key(table)
+    with closing(ServerOrder(endpoint)) as order:
+        for limits in redump.ranges:
+            assert key is not None
+            check_range(table, key, limits, order)
 
 
 def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None, keys: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from engine.errors import (
+    GtidModeError,
     LoginRefusedError,
     PreflightError,
     SchemaChangedError,
@@ -134,6 +135,18 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
     ),
     (
         (_DUMP_FAILED,),
+        "anonymous transaction",
+        GtidModeError,
+        "Set gtid_mode = ON_PERMISSIVE, run the pipeline until it has caught up, and set it ON then.",
+    ),
+    (
+        (_DUMP_FAILED,),
+        "GTID-transaction",
+        GtidModeError,
+        "Set gtid_mode = OFF_PERMISSIVE, run the pipeline until it has caught up, and set it OFF then.",
+    ),
+    (
+        (_DUMP_FAILED,),
         "max_allowed_packet",
         SourceLostError,
         "Raise max_allowed_packet on the server to its largest value (1G), then start again.",
@@ -153,6 +166,11 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
         hint = "Check source.host and source.port, and that the server runs and can be reached from here."
     lost = "What was committed stays right; changes since then cannot be read from here any more."
     detail = lost if kind is SourceLostError else "What is committed stays as it is."
+    if kind is GtidModeError:
+        detail = (
+            "With gtid_mode = ON the server sends no transaction without a GTID, with OFF none with one; the log holds such. "
+            "What is published is right up to the committed position, and nothing is lost."
+        )
     return kind(f"{doing} failed: {text} (error {number}).", detail=detail, hint=hint)
 
 

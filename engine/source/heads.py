@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from engine.decode.events import Kind
 from engine.decode.gtid import GtidSet
 from engine.decode.gtid_events import GtidList, read_gtid_list, read_previous_gtids
-from engine.errors import TransientError
+from engine.errors import BinlogDamagedError, TransientError
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET
 from engine.source.replication import read_runs
@@ -21,7 +21,17 @@ class Head:
 
 
 def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
-    """The head of a file that the server has. Raises SourceLostError when it has not, TransientError when a dump breaks off."""
+    """The head of a file that the server has. Raises SourceLostError when it has not, TransientError when a dump breaks off.
+
+    Damaged events are asked for once more; BinlogDamagedError when they come damaged again.
+    """
+    try:
+        return _read_head(endpoint, file, first_server_id)
+    except BinlogDamagedError:
+        return _read_head(endpoint, file, first_server_id)
+
+
+def _read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
     connection = open_connection(endpoint)
     born: int | None = None
     try:

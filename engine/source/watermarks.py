@@ -17,6 +17,10 @@ classes, best first:
     gtid         MySQL with GTIDs: a *settled* position, one whose GTID set is contained in `@@gtid_executed`, which MySQL updates
                  after the engine commit. Candidates are positions whose set the engine knows because it decoded the binlog up
                  to them: the end of the last epoch, and this reader's own last high watermark after its backfill.
+                 `gtid_mode` is read with each check. While it is not ON, transactions without a GTID are in no set, and a
+                 set that is contained says nothing of them. While it is ON none of them is in a commit: the server
+                 refuses to set it ON before the last one is visible (ER_CANT_SET_GTID_MODE, MySQL manual, "Changing the
+                 GTID mode online"). So what is contained, with the mode ON afterwards, is visible in whole.
     log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`, read under the same locks.
     aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so.
 """
@@ -28,7 +32,7 @@ from typing import Literal
 
 from engine import clock
 from engine.decode.schema import Table
-from engine.errors import TidemarkError, TransientError
+from engine.errors import SourceLostError, TidemarkError, TransientError
 from engine.source.connect import Connection, Server, query
 from engine.source.positions import Position, current
 
@@ -38,7 +42,7 @@ Step = Callable[[str], None]
 
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 _LOG_STATUS = "SELECT LOCAL AS log FROM performance_schema.log_status"
-_SETTLED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS settled"
+_SETTLED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS settled, @@global.gtid_mode AS mode"
 _SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
 _PATIENCE_S = 60.0
 _POLL_S = 0.002
@@ -74,6 +78,19 @@ def server_time_s(connection: Connection) -> float:
     return float(query(connection, _SERVER_TIME)[0]["now_s"])
 
 
+def gtid_mode_lowered(mode: str) -> SourceLostError:
+    """The verdict on a server that is followed by GTID and may write transactions without one."""
+    return SourceLostError(
+        f"The source's gtid_mode was lowered to {mode} while the run followed it by GTID.",
+        detail="It may write transactions without a GTID, which are in no GTID set: that a set was executed no longer shows what a "
+        "read sees, so nothing more was read or published. What is published is right up to the committed position. The ledger "
+        "keeps no GTIDs of positions behind such transactions, so the run cannot move to another server from there.",
+        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it goes on from the committed position "
+        "by another class of watermarks (BACKUP_ADMIN makes that one exact). Set it ON, or OFF, when the run has caught up: "
+        "with ON the server sends no transaction without a GTID, with OFF none with one.",
+    )
+
+
 def candidate_now(connection: Connection, server: Server) -> Candidate:
     """The end of the binlog now, to be a low watermark of the class "aged" later."""
     return Candidate(current(connection, server), server_time_s(connection))
@@ -95,7 +112,10 @@ class Watermarks:
         self._candidates = sorted([*self._candidates, candidate], key=lambda c: c.position.order)[-64:]
 
     def low(self, step: Step = no_step) -> Position:
-        """A low watermark; a SELECT on this connection may start now. Raises TransientError when none settles in a minute."""
+        """A low watermark; a SELECT on this connection may start now. Raises TransientError when none settles in a minute.
+
+        Raises SourceLostError when the class is gtid and the server may write transactions without a GTID.
+        """
         step("before_low")
         take = {"snapshot": self._snapshot, "gtid": self._settled, "log_status": self._log_status, "aged": self._aged}
         position = take[self.kind]()
@@ -133,7 +153,12 @@ class Watermarks:
         def settled(candidate: Candidate) -> bool:
             # An unknown set proves nothing; the empty one, of a server without transactions, is settled.
             gtids = candidate.position.gtids
-            return gtids is not None and bool(query(self._connection, _SETTLED, (gtids,))[0]["settled"])
+            if gtids is None:
+                return False
+            (row,) = query(self._connection, _SETTLED, (gtids,))
+            if row["mode"] != "ON":
+                raise gtid_mode_lowered(row["mode"])
+            return bool(row["settled"])
 
         return self._newest(settled)
 

@@ -13,6 +13,7 @@ import pytest
 from engine.capture.binlog import BinlogStretch
 from engine.capture.changes import Changes
 from engine.capture.segment import read_stretch
+from engine.capture.written import Written
 from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
@@ -301,7 +302,7 @@ def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server
         list(found)
 
 
-def test_a_load_that_is_logged_as_a_statement_stops_the_tables(source: Source, tmp_path: Path) -> None:
+def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: Path) -> None:
     """Its file's blocks are passed over, its statement is not."""
     begin = source.at()
     lines = tmp_path / "lines"
@@ -317,7 +318,9 @@ def test_a_load_that_is_logged_as_a_statement_stops_the_tables(source: Source, t
     stretch, found = source.read(begin, source.at(), "i")
     assert [row for _, _, changes in found for row in changes.rows["id"].to_pylist()] == [9]
     assert stretch.census.events["BEGIN_LOAD_QUERY"] == stretch.census.events["EXECUTE_LOAD_QUERY"] == 1
-    assert "is logged as a statement: LOAD DATA" in str(stretch.stopped[f"{source.database}.i"])
+    assert stretch.altered is not None
+    assert stretch.altered.written == Written(((source.database, "i"),))
+    assert str(lines) not in stretch.altered.statement
 
 
 def test_a_transaction_that_a_killed_server_left_torn_does_not_count(

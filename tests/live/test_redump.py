@@ -76,7 +76,7 @@ def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_healed(
     server = private_server(flavor)
     _fill(server)
     server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
-    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, source='schema_changes = "stop"')
     runner = pipeline.start()
     pipeline.wait_for(lambda: _copied(pipeline) == {"d.a": 1, "d.b": 1}, runner)
     with closing(server.connect(database="d")) as session, session.cursor() as cursor:

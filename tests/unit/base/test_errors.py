@@ -22,6 +22,8 @@ CODES = {
     "PreflightError": 3,
     "LoginRefusedError": 3,
     "SourceLostError": 4,
+    "BinlogDamagedError": 4,
+    "GtidModeError": 4,
     "PipelineHeldError": 5,
     "MismatchError": 7,
     "DifferenceError": 6,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from engine.capture.binlog import BinlogStretch, SchemaMismatch
 from engine.capture.changes import Changes, log_table
+from engine.capture.written import Written
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
 from engine.decode.stream import StreamPosition
@@ -204,8 +205,8 @@ def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() ->
         assert [r[1] for r in rows] == [["items", 1]]
 
 
-def test_a_write_that_is_logged_as_a_statement_stops_every_table() -> None:
-    """It can reach any of them, through a view or a trigger."""
+def test_a_write_that_is_logged_as_a_statement_ends_the_stretch() -> None:
+    """It can reach any table, through a view or a trigger; what it writes to itself is told, and none of its values."""
     log = Binlog()
     write(log, 1, ORDERS, "insert", [[1, "before"]])
     log.gtid(SERVER, 2)
@@ -213,8 +214,32 @@ def test_a_write_that_is_logged_as_a_statement_stops_every_table() -> None:
     write(log, 3, ORDERS, "insert", [[2, "after"]])
     stretch, rows, _ = follow(log)
     assert [r[1] for r in rows] == [["orders", 1, "before"]]
-    assert set(stretch.stopped) == {"shop.orders", "shop.items"}
-    assert "logged as a statement" in str(stretch.stopped["shop.orders"])
+    assert not stretch.stopped
+    assert stretch.altered is not None
+    assert stretch.altered.tables == ("shop.orders", "shop.items")
+    assert stretch.altered.written == Written((("shop", "orders"),))
+    assert stretch.altered.statement == "UPDATE orders SET v = …"
+
+
+def test_all_writes_of_a_transaction_are_taken_together() -> None:
+    """However the log is cut into blocks; rows that the same transaction has as rows are kept."""
+    log = Binlog()
+    log.gtid(SERVER, 1)
+    log.query("BEGIN")
+    log.query("INSERT INTO orders VALUES (1, 'hidden')")
+    log.add(19, table_map(ITEMS, 9))
+    log.rows(ITEMS, 9, "insert", [[5]])
+    log.query("CALL fill()")
+    end = log.commit()
+    write(log, 2, ORDERS, "insert", [[2, "after"]])
+    for cuts in ([], list(range(40))):
+        stretch, rows, _ = follow(log, cuts=cuts)
+        assert stretch.altered is not None
+        assert stretch.altered.written is not None
+        assert stretch.altered.written.tables == (("shop", "orders"),)
+        assert "fill" in stretch.altered.written.routines
+        assert stretch.end == Position(log.file, end)
+        assert len(rows) == 1
 
 
 @pytest.mark.parametrize("statement", PASSES)

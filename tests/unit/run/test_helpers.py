@@ -16,9 +16,9 @@ from engine.events import Journal
 from engine.run import disk as disks
 from engine.run import helpers as helping
 from engine.run.alerts import Alerts
+from engine.run.away import Away
 from engine.run.control import Control
 from engine.run.disk import Disk
-from engine.run.away import Away
 from engine.run.helpers import Helpers
 from engine.run.monitor import Monitor
 from engine.run.throttle import Health, Pace

@@ -1,0 +1,141 @@
+"""Which tables a statement that is logged as text writes to by itself, and which routines it may call. Pure; sqlglot parses.
+
+What triggers, foreign keys, views and routines lead to from there, the catalogue tells (`run.statement_reach`). A table too many
+costs a copy, one too few loses rows; so whatever is not surely understood is `unknown`, which means every table:
+
+* text that is not UTF-8, or that ends a quotation in one way with `NO_BACKSLASH_ESCAPES` and in another without;
+* a verb, or a form of one, that is not recognised here, and what MariaDB lets follow `SET STATEMENT … FOR`.
+
+Of an INSERT, REPLACE or LOAD only the target is written to. Of an UPDATE or DELETE every table that it names counts. Any name in
+front of a parenthesis may be a stored function.
+"""
+
+import logging
+import re
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+Name = tuple[str, str]
+"""Database and name, casefolded."""
+_VERB = re.compile(
+    r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
+)
+_MODIFIERS = {"low_priority", "high_priority", "delayed", "quick", "ignore"}
+_AMBIGUOUS = re.compile(r"""\\['"`]|\ufffd""")
+_WORD = re.compile(r"`(?:[^`]|``)+`|[\w$]+")
+_CALLED = re.compile(r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)\s*\(""")
+_CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]|``)+`|[\w$]+)")
+
+
+@dataclass(frozen=True)
+class Written:
+    """tables: those that it writes to itself. routines: names, casefolded, of what it may call. unknown: neither can be told."""
+
+    tables: tuple[Name, ...] = ()
+    routines: tuple[str, ...] = ()
+    unknown: bool = False
+
+    def __or__(self, other: "Written") -> "Written":
+        """What both statements write to."""
+        return Written(
+            tuple(sorted({*self.tables, *other.tables})),
+            tuple(sorted({*self.routines, *other.routines})),
+            self.unknown or other.unknown,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a report; `written_from_dict` is the inverse."""
+        return asdict(self)
+
+
+UNKNOWN = Written(unknown=True)
+
+
+def written_from_dict(record: dict[str, Any]) -> Written:
+    """The inverse of `Written.as_dict`."""
+    tables = tuple((database, name) for database, name in record["tables"])
+    return Written(tables, tuple(record["routines"]), record["unknown"])
+
+
+def written_by(statement: str, database: str) -> Written:
+    """What a statement without comments writes to. database: the default one that it ran in."""
+    logging.getLogger("sqlglot").setLevel(
+        logging.CRITICAL
+    )  # it tells its log, not the caller, what it does not understand
+    if _AMBIGUOUS.search(statement):
+        return UNKNOWN
+    try:
+        tables = _tables(statement, database.casefold())
+    except sqlglot.errors.SqlglotError:
+        return UNKNOWN
+    if tables is None:
+        return UNKNOWN
+    return Written(tuple(sorted(tables)), tuple(sorted(_called(statement))))
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Every word of a program's text and every name in backticks, casefolded; those in literals and comments too."""
+    return frozenset(_bare(found[0]) for found in _WORD.finditer(text)) | {
+        word.casefold() for word in re.findall(r"[\w$]+", text)
+    }
+
+
+def _tables(statement: str, database: str) -> set[Name] | None:
+    verb = (re.match(r"\w+", statement) or [""])[0].upper()
+    if verb in ("CALL", "DO", "SELECT"):
+        return set()  # what they write, routines write
+    if verb == "LOAD":
+        return _loaded(sqlglot.tokenize(statement, dialect="mysql"), database)
+    plain = _VERB.sub(lambda found: ("INSERT" if found[1].upper() == "REPLACE" else found[1]) + " ", statement)
+    parsed = sqlglot.parse(plain, dialect="mysql")
+    if len(parsed) != 1:
+        return None
+    if isinstance(parsed[0], exp.Insert):
+        target = parsed[0].this
+        named = [target.this if isinstance(target, exp.Schema) else target]
+    elif isinstance(parsed[0], exp.Update | exp.Delete):
+        named = list(parsed[0].find_all(exp.Table))
+    else:
+        return None
+    return _names(named, database)
+
+
+def _names(named: list[Any], database: str) -> set[Name] | None:
+    found: set[Name] = set()
+    for table in named:
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.catalog:
+            return None
+        if table.name.casefold() in _MODIFIERS:
+            return None
+        found.add((table.db.casefold() or database, table.name.casefold()))
+    return found or None
+
+
+def _loaded(tokens: list[Token], database: str) -> set[Name] | None:
+    """The target of LOAD DATA … INTO TABLE, which sqlglot does not parse."""
+    places = [n for n, (a, b) in enumerate(pairwise(tokens)) if (a.text.upper(), b.text.upper()) == ("INTO", "TABLE")]
+    if len(places) != 1:
+        return None
+    after = tokens[places[0] + 2 : places[0] + 5]
+    if not after or after[0].token_type == TokenType.STRING:
+        return None
+    if len(after) == 3 and after[1].token_type == TokenType.DOT:
+        return {(after[0].text.casefold(), after[2].text.casefold())}
+    return {(database, after[0].text.casefold())}
+
+
+def _called(statement: str) -> set[str]:
+    """What stands in front of a parenthesis, in a literal too, and what CALL calls, with parentheses or without."""
+    found = {_bare(match[1]) for match in _CALLED.finditer(statement)}
+    if match := _CALLS.match(statement):
+        found.add(_bare(match[1]))
+    return found
+
+
+def _bare(name: str) -> str:
+    return (name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '`"' else name).casefold()

@@ -1,0 +1,92 @@
+"""What the source's catalogue holds that makes one table's write reach another: triggers, foreign keys, views, routines.
+
+What the user may not see is not shown as missing: the catalogue just leaves it out. So the grants are asked for first, and without
+them nothing is believed (`Programs.whole`). Foreign keys are read from KEY_COLUMN_USAGE, as MariaDB hides REFERENTIAL_CONSTRAINTS
+from those who may only SELECT; whether one changes rows its table's own text says.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from engine.source.connect import Connection, query, quote
+
+Name = tuple[str, str]
+"""Database and name, casefolded."""
+NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
+"""Grants on *.* that show the whole catalogue."""
+_GRANTS = """
+SELECT PRIVILEGE_TYPE AS p FROM information_schema.USER_PRIVILEGES WHERE GRANTEE =
+CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURRENT_USER(), '@', -1), "'")"""
+_TRIGGERS = """
+SELECT EVENT_OBJECT_SCHEMA AS d, EVENT_OBJECT_TABLE AS t, ACTION_STATEMENT AS body FROM information_schema.TRIGGERS"""
+_VIEWS = "SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, VIEW_DEFINITION AS body FROM information_schema.VIEWS"
+_ROUTINES = "SELECT ROUTINE_NAME AS t, ROUTINE_DEFINITION AS body FROM information_schema.ROUTINES"
+_TABLES = """
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, ENGINE AS engine FROM information_schema.TABLES WHERE TABLE_TYPE <> 'SYSTEM VIEW'"""
+_REFERRING = """
+SELECT DISTINCT TABLE_SCHEMA AS d, TABLE_NAME AS t, REFERENCED_TABLE_SCHEMA AS rd, REFERENCED_TABLE_NAME AS rt
+FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL"""
+_CHANGES = re.compile(r"FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET )")
+_ENGINES = frozenset(("innodb", "myisam", "aria", "memory", "archive", "csv", "blackhole", "rocksdb", "tokudb"))
+"""Engines whose tables hold their own rows; others (MERGE, FEDERATED, SPIDER …) hand writes on to other tables."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The catalogue's part that this is about; names are casefolded, bodies are SQL, None where they are not shown.
+
+    whole: whether the user sees all of it. tables: base tables and views. referring: by referred table the tables whose rows its
+    changes change. forwarding: tables of an engine that hands writes on to others.
+    """
+
+    whole: bool
+    tables: frozenset[Name] = frozenset()
+    forwarding: frozenset[Name] = frozenset()
+    views: Mapping[Name, str | None] = field(default_factory=dict)
+    triggers: Mapping[Name, tuple[str | None, ...]] = field(default_factory=dict)
+    referring: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+    routines: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
+
+
+def read_programs(connection: Connection) -> Programs:
+    """The catalogue as it is now; `whole` is false, and nothing read, when the user's grants do not show it."""
+    granted = {row["p"].upper() for row in query(connection, _GRANTS)}
+    if not granted.issuperset(NEEDED):
+        return Programs(whole=False)
+    tables = query(connection, _TABLES)
+    triggers: dict[Name, list[str | None]] = defaultdict(list)
+    for row in query(connection, _TRIGGERS):
+        triggers[_name(row["d"], row["t"])].append(row["body"])
+    routines: dict[str, list[str | None]] = defaultdict(list)
+    for row in query(connection, _ROUTINES):
+        routines[row["t"].casefold()].append(row["body"])
+    return Programs(
+        whole=True,
+        tables=frozenset(_name(row["d"], row["t"]) for row in tables),
+        forwarding=frozenset(
+            _name(row["d"], row["t"]) for row in tables if row["engine"] and row["engine"].casefold() not in _ENGINES
+        ),
+        views={_name(row["d"], row["t"]): row["body"] or None for row in query(connection, _VIEWS)},
+        triggers={name: tuple(bodies) for name, bodies in triggers.items()},
+        referring=_referring(connection),
+        routines={name: tuple(bodies) for name, bodies in routines.items()},
+    )
+
+
+def _referring(connection: Connection) -> dict[Name, frozenset[Name]]:
+    found: dict[Name, set[Name]] = defaultdict(set)
+    texts: dict[Name, str] = {}
+    for row in query(connection, _REFERRING):
+        child = (row["d"], row["t"])
+        if child not in texts:
+            (shown,) = query(connection, f"SHOW CREATE TABLE {quote(*child)}")
+            texts[child] = str(shown["Create Table"])
+        if _CHANGES.search(texts[child]):
+            found[_name(row["rd"], row["rt"])].add(_name(*child))
+    return {name: frozenset(children) for name, children in found.items()}
+
+
+def _name(database: str, name: str) -> Name:
+    return database.casefold(), name.casefold()
