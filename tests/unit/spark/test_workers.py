@@ -39,7 +39,9 @@ def test_all_that_a_task_imports_is_asked_for() -> None:
     }
     assert imported >= {"numpy", "pyarrow", "pymysql"}
     left = {name.replace("-", "_") for name in imported} - set(PACKAGES) - needed
-    assert left <= {"annotated_types", "typing_inspection", "mypy_extensions"}, left  # of pydantic, and of compiled sqlglot
+    assert left <= {"annotated_types", "typing_inspection", "mypy_extensions"}, (
+        left
+    )  # of pydantic, and of compiled sqlglot
 
 
 def test_a_worker_says_what_it_has(tmp_path: Path) -> None:
