@@ -26,7 +26,8 @@ _VERB = re.compile(
     r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
 )
 _MODIFIERS = {"low_priority", "high_priority", "delayed", "quick", "ignore"}
-_AMBIGUOUS = re.compile(r"""\\['"`]|\ufffd""")
+# An even number of backslashes in front of a quote (LOAD DATA has ESCAPED BY with two) ends it in both ways.
+_AMBIGUOUS = re.compile(r"""(?<!\\)(?:\\\\)*\\['"`]|\ufffd""")
 _WORD = re.compile(r"`(?:[^`]|``)+`|[\w$]+")
 _CALLED = re.compile(r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)\s*\(""")
 _CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]|``)+`|[\w$]+)")

@@ -13,7 +13,7 @@ libs/mysql/binlog/event). One call an event costs as much as decoding a small on
 Only a block that does not come out is looked at event by event.
 
 zlib's CRC32 does 2 to 4 GB/s, a fifth of the time that decoding small events takes, and 40 % with large ones; the processor's own
-instructions, which the package `isal` uses, do 12 GB/s and take 1 to 5 %. Both give the same number.
+instructions, which the package `isal` uses, do 12 GB/s and take about 5 % and 10 %. Both give the same number.
 """
 
 import importlib

@@ -24,6 +24,9 @@ TABLES = {
     "DELETE a FROM a JOIN b USING (i)": {("d", "a"), ("d", "b")},
     "DELETE FROM a, b USING a JOIN b JOIN c": {("d", "a"), ("d", "b"), ("d", "c")},
     "LOAD DATA LOCAL INFILE 'x' INTO TABLE t FIELDS TERMINATED BY ',' (a, b)": {("d", "t")},
+    "LOAD DATA INFILE 'x' INTO TABLE `t` FIELDS ENCLOSED BY '' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' (`id`)": {
+        ("d", "t")
+    },
     "LOAD DATA INFILE 'INTO TABLE z' REPLACE INTO TABLE `e`.`t`": {("e", "t")},
     'UPDATE "t" SET a = 1': {("d", "t")},
     "CALL p(1)": set(),
