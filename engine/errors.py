@@ -17,6 +17,7 @@ when it is made. The tree, with the exit code of the command line (DESIGN 4):
     ├── TableStoppedError             1   one table cannot go on; the others do
     │   ├── TableGoneError            1   the table is no longer there; it may come again
     │   ├── DecodeError               1   a value or a packet is not what its type promises
+    │   │   └── DoubtfulRowsError     1   rows of the log cannot be known; a new copy of the table makes it right
     │   └── DestinationError          1   what is published of one table cannot be read or written
     │       └── MissingFilesError     1   data files are gone that were to be published, or are
     ├── ChunksParkedError             1   some chunks could not be read; all else is copied
@@ -153,6 +154,10 @@ class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
 
 
+class DoubtfulRowsError(DecodeError):
+    """Rows of the log cannot be known, by no fault of the log; a new copy of the table makes it right."""
+
+
 class DestinationError(TableStoppedError):
     """What is published of one table cannot be read, or cannot be written; the other tables go on."""
 
@@ -214,6 +219,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TableStoppedError,
         TableGoneError,
         DecodeError,
+        DoubtfulRowsError,
         DestinationError,
         MissingFilesError,
         ChunksParkedError,

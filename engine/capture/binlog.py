@@ -28,7 +28,7 @@ from engine.decode.images import check_table_map, decode_images
 from engine.decode.schema import Table, image_schema
 from engine.decode.stream import Run
 from engine.decode.unfold import STATEMENTS, unfolded
-from engine.errors import DecodeError, SourceLostError, TableStoppedError
+from engine.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.source.positions import Position, file_number
 
 _TABLE_ID = np.uint64((1 << 48) - 1)
@@ -365,7 +365,7 @@ def _interleaved(parts: list[tuple[Offsets, Changes]]) -> Changes:
 
 
 def _undone(table: Table, run: Run) -> DecodeError:
-    return DecodeError(
+    return DoubtfulRowsError(
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may be rolled back or not.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "
         "nothing of the stretch was published for the table.",

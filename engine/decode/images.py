@@ -30,7 +30,7 @@ from engine.decode.partial import PartialDocuments
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
 from engine.decode.types.base import Mapped, Records, null_bits
-from engine.errors import DecodeError, TableStoppedError
+from engine.errors import DecodeError, DoubtfulRowsError, TableStoppedError
 
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
 KINDS = ("+I", "-U", "+U", "-D")
@@ -232,7 +232,7 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
         need = last if n % bitmap == bitmap - 1 else 0xFF
         there = sets > n // bitmap
         if ((buffer[at[there] + n] & need) != need).any():
-            raise DecodeError(
+            raise DoubtfulRowsError(
                 f"{table.full_name}: the binlog holds a row image that lacks columns.",
                 detail="A session wrote with binlog_row_image other than FULL; the missing values cannot be known, "
                 "and none was guessed.",

@@ -48,7 +48,7 @@ from engine.run.joining import Joining
 from engine.run.monitor import Committed
 from engine.run.progress import Progress
 from engine.run.publisher import Publisher
-from engine.run.redumps import Redump, check_ranges
+from engine.run.redumps import check_ranges
 from engine.run.refreshing import Refreshes
 from engine.run.shapes import shape_of
 from engine.run.snapshot import Snapshot
@@ -115,7 +115,7 @@ class Coordinator:
             control,
             journal,
             self._reading_again,
-            self._check_ranges,
+            lambda name, redump: check_ranges(source.endpoint, redump, self._tables[name], self._plans[name]),
             publisher.has_copy,
             publisher.unmerged,
         )
@@ -149,9 +149,6 @@ class Coordinator:
 
     def _reading_again(self, name: str, coverage: Coverage, command: str, keys: tuple[Bound, ...]) -> Copying:
         return self._copying(self._tables[name], self._plans[name], coverage, command, keys)
-
-    def _check_ranges(self, name: str, redump: Redump) -> None:
-        check_ranges(self._source.endpoint, redump, self._tables[name], self._plans[name])
 
     def _mirror(self, name: str) -> Path:
         return mirror_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
@@ -209,7 +206,7 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        asked = self._control.asked or self._joining.waiting
+        asked = self._control.asked or self._joining.waiting or self._delivery.waiting
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         there = copied or self._only_parked()
         if until == "snapshot":
@@ -585,6 +582,7 @@ class Coordinator:
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
+            self._delivery.doubted(name, error, self._tables[name])
         logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),

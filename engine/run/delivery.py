@@ -1,7 +1,8 @@
 """Between coordinator and publisher: what is committed for the destination, what it has by now, and what becomes of its failures.
 
 A table whose destination fails is stopped with the reason; where only data files are missing it is resnapshotted instead, and so is
-a stopped one when its table is resumed. Before an epoch names a data file, the file is looked at.
+a stopped one when its table is resumed. One that stopped as rows of the log cannot be known is resnapshotted too. Before an epoch
+names a data file, the file is looked at.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from pathlib import Path
 from engine.capture.files import DataFile
 from engine.capture.tasks import Report
 from engine.decode.schema import Table
-from engine.errors import DestinationError, MissingFilesError, TidemarkError, TransientError
+from engine.errors import DestinationError, DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
@@ -21,7 +22,7 @@ from engine.settings import Spec
 from engine.sink.log import check_files
 
 _MOST_HEALED = 3
-"""So often is a table resnapshotted in one run because files of it were gone."""
+"""So often is a table resnapshotted in one run, without a hand, because files of it were gone or rows of the log doubtful."""
 _CURABLE = (DestinationError.__name__, MissingFilesError.__name__)
 
 
@@ -61,6 +62,17 @@ class Delivery:
             else:
                 stopped[name] = error
         return stopped
+
+    def doubted(self, name: str, error: TidemarkError, table: Table) -> None:
+        """A table has stopped in the log. Where rows of it cannot be known a new copy makes it right, a few times a run."""
+        if isinstance(error, DoubtfulRowsError) and self._heals and table.key and self._missing[name] < _MOST_HEALED:
+            self._missing[name] += 1
+            self._healing.add(name)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a resnapshot is still to begin."""
+        return bool(self._healing)
 
     def healed(self, state: State) -> set[str]:
         """The tables that are resnapshotted now, as their destination had failed."""

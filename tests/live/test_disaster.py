@@ -52,8 +52,15 @@ class World:
         return self.pipeline.folder / "lake"
 
     def start(self) -> "Popen[bytes]":
-        """A runner that follows the log."""
-        return self.pipeline.follow()
+        """A runner that follows the log by now."""
+        known = len(self.pipeline.events("table.state"))
+        runner = self.pipeline.start()
+
+        def follows() -> bool:
+            return any(e["state"] == "streaming" for e in self.pipeline.events("table.state")[known:])
+
+        self.pipeline.wait_for(follows, runner)
+        return runner
 
     def kill(self, runner: "Popen[bytes]") -> None:
         runner.kill()
