@@ -291,6 +291,17 @@ def _read_list(name: str, path: Path) -> list[dict[str, Any]]:
     return found
 
 
+def read_standbys(directory: Directory) -> list[dict[str, Any]]:
+    """The runners that stand by: host, pid and since when (UTC text); those of this machine that are gone are left out."""
+    found = []
+    for path in sorted((directory.root / "standby").glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            if processes.lives(record["pid"], record.get("process") or {}) is not False:
+                found.append({name: record[name] for name in ("host", "pid", "since")})
+    return found
+
+
 def launch(spec_file: Path, directory: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:
     """Start a runner as a process of its own that outlives the caller; its output goes to `runner.log`."""
     directory.root.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ from app.parts import home, messages
 from app.view import words
 from app.view.health import Runner, away_line, troubles
 from engine import clock
-from engine.directory import Directory
+from engine.directory import Directory, read_standbys
 
 
 def situation(where: Directory, runner: Runner) -> None:
@@ -16,6 +16,11 @@ def situation(where: Directory, runner: Runner) -> None:
             f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
             "What was committed is safe. The run goes on when the source answers; look at the source and at the way to it.",
             icon=":material/cloud_off:",
+        )
+    for standby in read_standbys(where):
+        since = words.date_time(clock.parse_utc(standby["since"]))
+        st.caption(
+            f"Process {standby['pid']} on {words.escape(standby['host'])} stands by since {since}, and takes over."
         )
     if runner.alive:
         for what, meaning, do in troubles(home.record_of(where) or {}):

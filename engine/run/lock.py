@@ -26,7 +26,7 @@ from typing import IO, Any
 
 import psutil
 
-from engine import clock
+from engine import clock, processes
 from engine.directory import HEARTBEAT_S, HEARTBEAT_STALE_S, Directory, write_atomically
 from engine.errors import PipelineHeldError
 
@@ -59,17 +59,6 @@ def held(directory: Directory, *, standby: bool = False, said: Callable[[str], N
         elif (why := _kept_by(directory, file)) is not None:
             raise _held(directory, why)
         yield
-
-
-def standbys(directory: Directory) -> list[dict[str, Any]]:
-    """The runners that wait: host, pid, since."""
-    found = []
-    for path in sorted((directory.root / "standby").glob("*.json")):
-        with suppress(OSError, ValueError, KeyError):
-            record = json.loads(path.read_text(encoding="utf-8"))
-            if record["host"] != socket.gethostname() or psutil.pid_exists(record["pid"]):
-                found.append(record)
-    return found
 
 
 def _await(directory: Directory, file: IO[str], said: Callable[[str], None] | None) -> None:
@@ -121,6 +110,9 @@ def _runner(directory: Directory) -> dict[str, Any] | None:
 
 def _dead(runner: dict[str, Any]) -> bool:
     """Whether a runner of this machine is gone, or its number is another process's by now."""
+    lives = processes.lives(int(runner.get("pid", 0)), runner.get("process") or {})
+    if lives is not None:
+        return not lives
     if runner.get("host") != socket.gethostname():
         return False
     pid = int(runner.get("pid", 0))
@@ -139,7 +131,7 @@ def _standing_by(directory: Directory) -> Iterator[None]:
     own = Standby(socket.gethostname(), os.getpid(), clock.utc_text())
     path: Path = directory.root / "standby" / f"{own.host}-{own.pid}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps({"format": 1, **vars(own)}))
+    write_atomically(path, json.dumps({"format": 1, **vars(own), "process": processes.here()}))
     main = threading.current_thread() is threading.main_thread()
     # It has nothing to finish.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)) if main else None

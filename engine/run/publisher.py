@@ -541,7 +541,8 @@ class Publisher:
                 except Exception as error:  # noqa: BLE001 - see above
                     self._fail(name, error)
         self._last_merge = clock.monotonic_s()
-        self._facts = (self._applied, {name: dict(target.applied) for name, target in self._targets.items()})
+        well = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
+        self._facts = (self._applied, well)
         self._prune()
 
     def _prune(self) -> None:

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock, processes
-from engine.directory import Directory, find_runner, read_alerts, read_parked
+from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
-from engine.run.lock import standbys
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
@@ -49,7 +48,7 @@ def status(directory: Directory, name: str) -> dict[str, Any]:
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": read_alerts(directory),
         "term": state.term if state else None,
-        "standby": standbys(directory),
+        "standby": read_standbys(directory),
         "log": _log(directory, state, lag if live else {}, now),
         "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now),
     }

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from engine.directory import Directory, write_atomically
+from engine.directory import Directory, read_standbys, write_atomically
 from engine.errors import PipelineHeldError
 from engine.run import lock
-from engine.run.lock import held, standbys
+from engine.run.lock import held
 
 
 @pytest.fixture
@@ -99,9 +99,9 @@ def test_a_standby_takes_over_when_the_lease_ends(directory: Directory) -> None:
         thread.start()
         while not why:
             time.sleep(0.01)
-        assert [found["pid"] for found in standbys(directory)] == [os.getpid()]
+        assert [found["pid"] for found in read_standbys(directory)] == [os.getpid()]
         assert not taken.is_set()
     thread.join(10)
     assert taken.is_set()
-    assert standbys(directory) == []
+    assert read_standbys(directory) == []
     assert "elsewhere" in why[0]
