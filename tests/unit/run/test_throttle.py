@@ -13,7 +13,7 @@ from engine.settings import Throttle, throttled, within_hours
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
-@given(st.lists(st.integers(1, 5000), min_size=20, max_size=60), st.integers(1, 2000))
+@given(st.lists(st.integers(1, 5000), min_size=20, max_size=60), st.integers(100, 2000))
 def test_a_rate_is_kept_on_average(chunks: list[int], rate: int) -> None:
     """Reading as soon as it is allowed takes as long as the rate says, but for the last chunk."""
     pace, now_s = Pace(Throttle(max_rows_per_s=rate)), 100.0
