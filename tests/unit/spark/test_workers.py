@@ -39,7 +39,7 @@ def test_all_that_a_task_imports_is_asked_for() -> None:
     }
     assert imported >= {"numpy", "pyarrow", "pymysql"}
     left = {name.replace("-", "_") for name in imported} - set(PACKAGES) - needed
-    assert left <= {"annotated_types", "typing_inspection", "mypy_extensions"}, (
+    assert left <= {"annotated_types", "typing_inspection", "mypy_extensions", "isal"}, (
         left
     )  # of pydantic, and of compiled sqlglot
 
