@@ -123,14 +123,15 @@ class Pipeline:
         result = self.command("run", "--until", until)
         assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
 
-    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        """Start a runner and return at once."""
-        driver = self._driver()
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
+        """Start a runner and return at once. environment: more than the pipeline's, with a JVM of its own where it is recorded."""
+        recorded = environment is not None and "POWERCUT_RECORD" in environment
+        driver = None if recorded else self._driver()
         with self._log.open("ab") as log:
             runner = subprocess.Popen(
                 [sys.executable, "-m", "engine", "run", str(self.spec), *arguments],
                 cwd=ROOT,
-                env=self._environment | (driver.environment if driver else {}),
+                env=self._environment | (driver.environment if driver else {}) | dict(environment or {}),
                 stdout=log,
                 stderr=subprocess.STDOUT,
             )

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,14 +22,17 @@ from deltalake.exceptions import DeltaError
 
 from tests.depth import SOAK, depth
 from tests.live.compare import assert_equal, lake_table, source_table
-from tests.live.conftest import PipelineFactory
 from tests.live.keyed import KEYED, KeyedWriter, create
 from tests.live.pipeline import ROOT, Pipeline
+from tests.mounts import Small, mounted
+from tests.powercut.cut import PowerCut, compiled
 from tests.servers import FLAVORS, PASSWORD, Server
+from tests.servers.drivers import Drivers
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
 SEEDS = depth(5, 100)
 _ROUNDS = 6
+_DISK_BYTES = 1 << 30
 
 
 @dataclass
@@ -39,6 +42,7 @@ class World:
     server: Server
     database: str
     pipeline: Pipeline
+    disk: Small
     chance: random.Random
     gaps: bool = False
     said: list[str] = field(default_factory=list)
@@ -51,10 +55,10 @@ class World:
     def lake(self) -> Path:
         return self.pipeline.folder / "lake"
 
-    def start(self) -> "Popen[bytes]":
+    def start(self, **environment: str) -> "Popen[bytes]":
         """A runner that follows the log by now."""
         known = len(self.pipeline.events("table.state"))
-        runner = self.pipeline.start()
+        runner = self.pipeline.start(environment=environment)
 
         def follows() -> bool:
             return any(e["state"] == "streaming" for e in self.pipeline.events("table.state")[known:])
@@ -252,6 +256,41 @@ def source_away(world: World) -> None:
     world.kill(runner)
 
 
+def clock_jumps(world: World) -> None:
+    """The runner's clock is a day ahead, then goes back two: commands are taken, and the next run goes on."""
+    jump = world.pipeline.folder / "jump"
+    jump.write_text("86400")
+    runner = world.start(LD_PRELOAD=str(compiled("clock.c")), CLOCK_OFFSET_FILE=str(jump))
+    time.sleep(1.0)
+    jump.write_text("-86400")
+    time.sleep(1.0)
+    for verb in ("pause", "resume", "stop"):
+        sent = world.pipeline.command(verb)
+        assert sent.returncode == 0, (verb, sent.stdout, sent.stderr)
+    assert runner.wait(120) == 0, world.pipeline.output[-3000:]
+
+
+def disk_fills(world: World) -> None:
+    """There is no room for some seconds, and then there is: the runner waits for it."""
+    runner = world.start()
+    world.disk.fill()
+    time.sleep(world.chance.uniform(2.0, 8.0))
+    world.disk.free()
+    time.sleep(5.0)
+    assert runner.poll() is None, world.pipeline.output[-3000:]
+    world.kill(runner)
+
+
+def power_fails(world: World) -> None:
+    """What was not synced is lost, by a strict disk or by chance."""
+    power = PowerCut(world.pipeline.folder)
+    runner = world.start(**power.environment)
+    time.sleep(world.chance.uniform(0.5, 4.0))
+    power.cut(world.chance.choice([None, world.chance.randrange(1000)]))
+    runner.wait(10)
+    shutil.rmtree(power.folder)
+
+
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3))
 
@@ -267,19 +306,29 @@ DISASTERS: list[Callable[[World], None]] = [
     removed_folder,
     backed_up,
     source_away,
+    clock_jumps,
+    disk_fills,
+    power_fails,
 ]
 
 
 def chosen(seed: int, flavor: str) -> list[Callable[[World], None]]:
     """The first five seeds of both servers have every disaster once; all have what chance gives when there is time."""
-    first = [DISASTERS[seed + 5 * FLAVORS.index(flavor)]] if seed < 5 else []
+    first = DISASTERS[seed + 5 * FLAVORS.index(flavor) :: 10] if seed < 5 else []
     return first + (random.Random(f"{flavor} {seed}").choices(DISASTERS, k=2) if SOAK else [])
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Small]:
+    """A disk that can be full, with pipeline and lake on it."""
+    with mounted(tmp_path / "disk", _DISK_BYTES) as small:
+        yield small
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_disasters_end_equal(
-    flavor: str, seed: int, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+    flavor: str, seed: int, private_server: Callable[..., Server], drivers: Drivers, disk: Small
 ) -> None:
     """Whatever happens: never a wrong row, or a verdict that names what to do."""
     server = private_server(flavor)
@@ -287,14 +336,24 @@ def test_disasters_end_equal(
     for name in NAMES:
         create(server, "d", name, ROWS)
     key = 'chunk_key = { "d.ranked" = "place" }'
-    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.2, merge=0.5, snapshot=key)
-    pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', f'path = "{pipeline.folder}/lake"'))
-    world = World(server, "d", pipeline, random.Random(seed))
-    for disaster in chosen(seed, flavor):
+    folder = disk.folder / "all"
+    folder.mkdir()
+    settings: dict[str, Any] = {"chunk_rows": CHUNK_ROWS, "poll": 0.2, "merge": 0.5, "snapshot": key}
+    pipeline = Pipeline(server, "d", folder, drivers=drivers, **settings)
+    pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', f'path = "{folder}/lake"'))
+    world = World(server, "d", pipeline, disk, random.Random(seed))
+    try:
+        _happen(world, chosen(seed, flavor))
+    finally:
+        pipeline.kill()
+
+
+def _happen(world: World, disasters: Sequence[Callable[[World], None]]) -> None:
+    for disaster in disasters:
         if disaster is source_away:
             disaster(world)
         else:
-            with KeyedWriter(server, "d", list(NAMES), WRITTEN, 100.0) as writer:
+            with KeyedWriter(world.server, world.database, list(NAMES), WRITTEN, 100.0) as writer:
                 disaster(world)
                 writer.stop()
         world.settle()

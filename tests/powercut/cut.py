@@ -16,12 +16,17 @@ from tests.powercut.replay import Lost, replay
 _ENDED_S = 30.0
 
 
-@cache
 def shim() -> Path:
-    """The compiled library, once a test run. Raises CalledProcessError with the compiler's words."""
+    """The library that records."""
+    return compiled("shim.c")
+
+
+@cache
+def compiled(name: str) -> Path:
+    """A library to be preloaded, compiled once a test run. Raises CalledProcessError with the compiler's words."""
     folder = Path(tempfile.mkdtemp(prefix="tidemark-shim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    library, source = folder / "shim.so", Path(__file__).with_name("shim.c")
+    library, source = folder / "shim.so", Path(__file__).with_name(name)
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-Wall", "-Werror", "-o", str(library), str(source)], check=True)
     return library
 
@@ -38,6 +43,11 @@ class PowerCut:
         self._folder = self.root.with_name(f"{self.root.name}.powercut")
         self._record, self._shadow = self._folder / "record", self._folder / "shadow"
         self._shadow.mkdir(parents=True)
+
+    @property
+    def folder(self) -> Path:
+        """Where the record and what was replaced lie."""
+        return self._folder
 
     @property
     def environment(self) -> dict[str, str]:
