@@ -1,0 +1,50 @@
+"""Every version of a mirror whose copy is complete is the source between two transactions."""
+
+import random
+import time
+from contextlib import closing
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+
+from engine.lake.rows import rows_of
+from tests.live.compare import assert_equal, source_table
+from tests.live.conftest import PipelineFactory
+from tests.servers import Server
+
+ROWS = 400
+
+
+def _swap(server: Server, database: str, seconds: float) -> None:
+    """Transactions that move rows to other keys and amounts between rows: neither their number nor their sum ever changes."""
+    chance, until = random.Random(5), time.monotonic() + seconds
+    with closing(server.connect(database=database, autocommit=False)) as session, session.cursor() as cursor:
+        while time.monotonic() < until:
+            one, other = chance.sample(range(ROWS), 2)
+            cursor.execute("UPDATE t SET id = -1 - id WHERE id IN (%s, %s)", (one, -1 - one))
+            cursor.execute("UPDATE t SET v = v - 7 WHERE id IN (%s, %s)", (one, -1 - one))
+            cursor.execute("UPDATE t SET v = v + 7 WHERE id IN (%s, %s)", (other, -1 - other))
+            session.commit()
+
+
+def test_no_version_shows_half_of_a_transaction(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """From the one on that completes the copy, whatever is merged, and over a kill in the midst of it."""
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    values = ", ".join(f"({n}, 100)" for n in range(ROWS))
+    server.execute(f"INSERT INTO `{database}`.t VALUES {values}")
+    pipeline = new_pipeline(server, database, chunk_rows=100, poll=0.1, merge=0.1)
+    for _ in range(2):
+        runner = pipeline.follow()
+        _swap(server, database, 4.0)
+        runner.kill()
+        runner.wait()
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+    folder, complete, seen = pipeline.mirror("t"), False, 0
+    for version in range(DeltaTable(str(folder)).version() + 1):
+        rows = rows_of(DeltaTable(str(folder), version=version), folder).to_table(["id", "v"])
+        complete = complete or rows.num_rows >= ROWS
+        if complete:
+            seen += 1
+            assert (rows.num_rows, pc.sum(rows["v"]).as_py()) == (ROWS, ROWS * 100), version
+    assert seen > 10
