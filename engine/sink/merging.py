@@ -169,7 +169,8 @@ class MirrorFiles:
                 stays = ~mask[begin : begin + batch.num_rows]
                 begin += batch.num_rows
                 if stays.any():
-                    yield conformed(pa.Table.from_batches([batch]).filter(pa.array(stays)), self.schema)
+                    # Cast first: files of other tools may have types (string_view) that Arrow does not filter.
+                    yield conformed(pa.Table.from_batches([batch]), self.schema).filter(pa.array(stays))
 
     def _images(self, paths: Sequence[Path], newest: Newest) -> Iterator[pa.Table]:
         """The rows that the newest images say are there. Columns that the source has dropped are NULL in them."""

@@ -219,6 +219,34 @@ def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaTables) -> Non
     assert mirror(delta) == [(1, 1, 12), (2, 1, 20)]
 
 
+def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path) -> None:
+    """The Delta library's own files have texts as Arrow's string_view, decimals and dates in its own way."""
+    columns = (
+        Column("a", "int"),
+        Column("s", "varchar", charset="utf8mb4", length=40),
+        Column("d", "date"),
+        Column("b", "blob"),
+    )
+    table = Table("shop", "t", columns, ("a",))
+    delta = DeltaTables(tmp_path, Owner("l"), table)
+    delta.create(expected=False)
+    schema = arrow_schema(table)
+    rows = [{"a": n, "s": f"text {n} that is longer than twelve", "d": None, "b": b"x" * n} for n in range(20)]
+    with FileWriter(delta.mirror, "chunk", schema, table.key) as writer:
+        writer.write(pa.Table.from_pylist(rows, schema=schema))
+        delta.append("chunks", 1, writer.close())
+    DeltaTable(str(delta.mirror)).delete("a >= 5 AND a < 10")
+    log = log_schema(schema)
+    changes = [("-U", 2, 1), ("+U", 2, 2), ("-D", 12, 3)]
+    with FileWriter(delta.changes, "changes", log, ("a", "_tm_seq")) as writer:
+        named = [{**rows[a], "_tm_kind": kind, "_tm_seq": seq} for kind, a, seq in changes]
+        writer.write(pa.Table.from_pylist(named, schema=log))
+        files = writer.close()
+    assert delta.merge(2, files) is not None
+    left = DeltaTable(str(delta.mirror)).to_pyarrow_dataset().to_table().sort_by("a").select("asb").to_pylist()
+    assert left == [{k: row[k] for k in "asb"} for row in rows if row["a"] not in (5, 6, 7, 8, 9, 12)]
+
+
 def test_an_empty_mirror_takes_deletions(delta: DeltaTables) -> None:
     """There is nothing to find, and nothing to add."""
     assert delta.merge(1, change_file(delta, [("+I", 1, 1, 1, 1), ("-D", 1, 1, 1, 2)])) is not None
