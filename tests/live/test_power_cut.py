@@ -17,7 +17,7 @@ from tests.powercut.cut import PowerCut
 from tests.servers import Pool
 
 NAMES, ROWS, WRITTEN = ("falling", "ranked"), 600, 700
-SEEDS: list[int | None] = [None, *range(depth(1, 30))]
+SEEDS: list[int | None] = [None, *range(depth(0, 30))]
 
 
 @pytest.fixture
