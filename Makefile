@@ -2,6 +2,8 @@
 
 PYTHON := .venv/bin/python
 READY := .venv/.ready
+# Runners and readers are started by the thousand: none shall compile the sources anew, whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak check bench format clean

@@ -14,6 +14,7 @@ from tests.mounts import Small, mounted
 from tests.receiver import Receiver
 from tests.servers import FLAVORS, Pool, Server, start
 from tests.servers.drivers import Drivers
+from tests.servers.hosts import Hosts
 
 ServerFactory = Callable[..., Server]
 DatabaseFactory = Callable[..., str]
@@ -32,6 +33,14 @@ def servers() -> Iterator[Pool]:
 def drivers() -> Iterator[Drivers]:
     """The JVMs of all runners with a local session."""
     pool = Drivers()
+    yield pool
+    pool.close()
+
+
+@pytest.fixture(scope="session")
+def hosts() -> Iterator[Hosts]:
+    """Processes for the commands that a test waits for."""
+    pool = Hosts()
     yield pool
     pool.close()
 

@@ -245,10 +245,8 @@ def _login_preferring_tls(options: dict[str, Any]) -> Connection:
     """TLS where the server offers it, as the server's own clients do; a local server is spoken to in the clear."""
     if options["host"] in ("127.0.0.1", "::1", "localhost"):
         return pymysql.connect(**options, ssl_disabled=True)
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
-        return pymysql.connect(**options, ssl=context)
+        return pymysql.connect(**options, ssl=_unverified())
     except pymysql.OperationalError as error:
         if "SSL" not in str(error):
             raise
@@ -256,9 +254,13 @@ def _login_preferring_tls(options: dict[str, Any]) -> Connection:
 
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=endpoint.tls_ca)
-    if endpoint.tls == "required":
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return _unverified() if endpoint.tls == "required" else ssl.create_default_context(cafile=endpoint.tls_ca)
+
+
+def _unverified() -> ssl.SSLContext:
+    """TLS with whoever answers. It loads no authorities, which takes some 50 ms of processor time a connection."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 

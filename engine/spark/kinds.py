@@ -36,6 +36,11 @@ _LOCAL_CONF = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "12
 _CLUSTER_CONF = {
     "spark.task.maxFailures": "8",  # executors that are lost one after the other are not the task's fault
 }
+_OWN_PYTHON_CONF = {
+    # Readers run the code where it lies, compiled, and are forked from a process that has loaded it.
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+    "spark.python.daemon.module": "engine.spark.daemon",
+}
 _REDACTION = "spark.redaction.regex"
 PYTHON = "spark.pyspark.python"
 """Spark's own name for the workers' interpreter; spark-submit alone reads it, so we do."""
@@ -48,7 +53,7 @@ class Kind(Protocol):
     ui: str | None
     """The address of Spark's own pages, where it is known."""
     own_python: bool
-    """Whether the workers surely run this process's interpreter, which lacks nothing."""
+    """Whether the workers surely run this process's interpreter and code, which lack nothing."""
 
     def ship(self, archive: Path) -> None:
         """Send an archive of Python code to all workers, also to those that come later."""
@@ -81,7 +86,8 @@ class _Classic:
             # Workers are forked from a daemon that takes the driver's environment.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.own_python = local and python == sys.executable
-        conf = redacting({**_CONF, **(_LOCAL_CONF if local else _CLUSTER_CONF), **settings.conf})
+        ours = {**_CONF, **(_LOCAL_CONF if local else _CLUSTER_CONF), **(_OWN_PYTHON_CONF if self.own_python else {})}
+        conf = redacting({**ours, **settings.conf})
         _start_driver({key: value for key, value in conf.items() if not redaction.holds_secret(key, value)})
         builder = SparkSession.builder.appName(f"Tidemark {name}").master(retrying(settings.master))
         for key, value in conf.items():

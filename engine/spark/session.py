@@ -78,11 +78,11 @@ class Session:
 
         folder: the destination's. Raises PreflightError with what the workers lack.
         """
-        self._kind.ship(_archive(Path(self._code.name)))
         if self._kind.own_python:
             self._told = self._kind.slots()
             self.run([Warming()] * self.slots, "starting the readers")
         else:
+            self._kind.ship(_archive(Path(self._code.name)))
             with _explained(self.master, self._hosts):
                 answers = _in_time(lambda: self._ask(folder), self.master)
             require(answers, versions(), folder, remedy(self.master))

@@ -10,17 +10,18 @@ from tests.live.pipeline import Pipeline
 from tests.live.written import ServerFactory, Written
 from tests.servers import Server
 from tests.servers.drivers import Drivers
+from tests.servers.hosts import Hosts
 
 PipelineFactory = Callable[..., Pipeline]
 
 
 @pytest.fixture
-def new_pipeline(tmp_path: Path, drivers: Drivers) -> Iterator[PipelineFactory]:
+def new_pipeline(tmp_path: Path, drivers: Drivers, hosts: Hosts) -> Iterator[PipelineFactory]:
     """``new_pipeline(server, database, **settings)``: a pipeline in this test's folder."""
     made: list[Pipeline] = []
 
     def factory(server: Server, database: str, **settings: Any) -> Pipeline:
-        made.append(Pipeline(server, database, tmp_path, drivers=drivers, **settings))
+        made.append(Pipeline(server, database, tmp_path, drivers=drivers, hosts=hosts, **settings))
         return made[-1]
 
     yield factory

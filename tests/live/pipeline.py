@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from engine import clock
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.drivers import Driver, Drivers
+from tests.servers.hosts import Hosts
 
 ROOT = Path(__file__).parents[2]
 SPEC = """
@@ -74,8 +75,12 @@ class Pipeline:
         more: str = "",
         environment: Mapping[str, str] | None = None,
         drivers: Drivers | None = None,
+        hosts: Hosts | None = None,
     ) -> None:
-        """Arguments beside the spec's: `environment` of the runners, more than ours; `drivers` for their local sessions."""
+        """Arguments beside the spec's: `environment` of the runners, more than ours.
+
+        drivers: for the local sessions of those that are left running. hosts: for all that a test waits for.
+        """
         self.database, self.folder = database, folder
         self.spec = folder / "shop.toml"
         self.spec.write_text(
@@ -95,6 +100,7 @@ class Pipeline:
         )
         self.home = folder / "shop"
         self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD, **(environment or {})}
+        self._hosts = None if environment else hosts
         self._log = folder / "output.log"
         self._runners: list[tuple[subprocess.Popen[bytes], Driver | None]] = []
         self._drivers = None if spark else drivers
@@ -104,6 +110,9 @@ class Pipeline:
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run one verb to its end; output captured."""
+        hosted = self._hosts if self._drivers or verb != "run" else None
+        if hosted is not None:
+            return hosted.command([verb, str(self.spec), *arguments], {"TIDEMARK_TEST_PASSWORD": PASSWORD}, 280)
         driver = self._driver() if verb == "run" else None
         try:
             return subprocess.run(

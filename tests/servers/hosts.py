@@ -1,0 +1,184 @@
+"""Processes that carry out commands of the engine, one after the other: our code is loaded once, and there is one Spark session.
+
+A command that a test waits for needs no process of its own: it is given to one that has done others before, through the same
+command line. A run finds the session of the last one there, as it would on a Connect server, with readers that other pipelines
+have used. What a test kills, signals or gives an environment of its own gets a process and a session of its own.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
+from threading import Timer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.settings import Spark
+    from engine.spark.kinds import Kind
+
+ROOT = Path(__file__).parents[2]
+_USES = 150
+"""A process that has done so much is replaced."""
+
+
+class Host:
+    """One such process."""
+
+    def __init__(self) -> None:
+        self.uses = 0
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", sys.executable, "-m", "tests.servers.hosts"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be given more."""
+        return self._process.poll() is None and self.uses < _USES
+
+    def command(
+        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """What the command line does and says with these arguments. Raises TimeoutExpired, and the process is ended then."""
+        self.uses += 1
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests
+        assert answers
+        killer = Timer(timeout_s, self._process.kill)
+        killer.start()
+        try:
+            requests.write(json.dumps({"arguments": list(arguments), "environment": dict(environment)}) + "\n")
+            requests.flush()
+            answer = answers.readline()
+        finally:
+            killer.cancel()
+        if not answer:
+            raise subprocess.TimeoutExpired(list(arguments), timeout_s)
+        return subprocess.CompletedProcess(list(arguments), **json.loads(answer))
+
+    def close(self) -> None:
+        """End it, and its Spark with it."""
+        self._process.kill()
+        self._process.communicate()
+
+
+class Hosts:
+    """All of a test run. Threads that ask at the same time get one each."""
+
+    def __init__(self) -> None:
+        self._idle: list[Host] = []
+        self._all: list[Host] = []
+
+    def command(
+        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """`Host.command` by one that has nothing to do."""
+        try:
+            host = self._idle.pop()
+        except IndexError:
+            self._all.append(host := Host())
+        try:
+            return host.command(arguments, environment, timeout_s)
+        finally:
+            if host.alive:
+                self._idle.append(host)
+            else:
+                self._all.remove(host)
+                host.close()
+
+    def close(self) -> None:
+        """End all."""
+        for host in self._all:
+            host.close()
+        self._all, self._idle = [], []
+
+
+class _Kept:
+    """The session of all runs of this process; a run's end leaves it there."""
+
+    own_python = True
+
+    def __init__(self, kind: "Kind") -> None:
+        self._kind, self.spark, self.ui = kind, kind.spark, kind.ui
+        self.ship, self.slots, self.described = kind.ship, kind.slots, kind.described
+
+    def stop(self, *, lost: bool) -> None:
+        if lost:
+            self._kind.stop(lost=True)
+            _kept.clear()
+
+
+_kept: dict[str, _Kept] = {}
+
+
+def _keep_session() -> None:
+    """From now on sessions are kept, as long as the next run asks for the same one."""
+    from engine.spark import session as opening
+
+    session: Any = opening
+
+    def kept(name: str, settings: "Spark") -> "Kind":
+        asked = settings.model_dump_json()
+        if asked not in _kept:
+            for other in _kept.values():
+                other._kind.stop(lost=False)
+            _kept.clear()
+            _kept[asked] = _Kept(opened(name, settings))
+        return _kept[asked]
+
+    opened = session.open_kind
+    session.open_kind = kept
+
+
+@contextmanager
+def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
+    """A command's own variables, beside those that a session needs."""
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _answer(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    from engine.__main__ import app
+
+    out, err = io.StringIO(), io.StringIO()
+    code: Any = 0
+    with redirect_stdout(out), redirect_stderr(err), _environment(environment):
+        try:
+            app(list(arguments), prog_name="python -m engine")
+        except SystemExit as ended:
+            code = ended.code or 0
+        except BaseException:  # noqa: BLE001 - as Python would end
+            traceback.print_exc()
+            code = 1
+    return {"returncode": code, "stdout": out.getvalue(), "stderr": err.getvalue()}
+
+
+def _serve() -> None:
+    """Answer the requests of standard input, a line of JSON each."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library or a child prints is no answer
+    _keep_session()
+    with suppress(KeyboardInterrupt):
+        for line in sys.stdin:
+            answers.write(json.dumps(_answer(**json.loads(line))) + "\n")
+            answers.flush()
+
+
+if __name__ == "__main__":
+    _serve()
