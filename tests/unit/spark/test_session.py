@@ -74,12 +74,12 @@ def opened(
 
 
 def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its workers run this interpreter on this machine: one job starts them, and the destination is not touched."""
+    """Its workers run this interpreter and code: one job starts them, nothing is sent, and the destination is not touched."""
     kind = Fake(own_python=True)
     with opened(kind, monkeypatch, tmp_path, "local[2]") as session:
         assert (session.slots, kind.jobs) == (2, [2])
     assert not (tmp_path / "lake").exists()
-    assert not kind.archives[0].exists()
+    assert kind.archives == []
     assert kind.stopped == [False]
 
 
@@ -95,6 +95,7 @@ def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch
         assert session.slots == 4
         assert session.describe() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
     assert list((tmp_path / "lake").iterdir()) == []  # the file that workers looked for is gone
+    assert [archive.exists() for archive in kind.archives] == [False]  # our code was sent, and is gone too
 
 
 def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
