@@ -9,7 +9,7 @@ new number.
     command                     inbox/               that command is refused
     runner                      runner.json          no status and no command; the lock decides who runs
     journal                     run.started          that journal is not shown, and history says so; no chunk is known by it
-    draft, connections          the console's        not shown, not overwritten
+    draft, connections, queries the console's        not shown, not overwritten
     history                     history.duckdb       left as it is; the index is built in memory
     bundle                      versions.json        nobody reads it back
 """
@@ -31,6 +31,7 @@ VERSIONS: Mapping[str, int] = {
     "journal": 1,
     "draft": 1,
     "connections": 1,
+    "queries": 1,
     "history": 1,
     "bundle": 1,
 }

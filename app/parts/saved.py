@@ -1,22 +1,33 @@
 """Queries that somebody saved: one file in the home, for every browser."""
 
 import json
+from contextlib import suppress
+from pathlib import Path
 
 from app.parts import home
+from engine import formats
 from engine.directory import write_atomically
+from engine.errors import NewerFormatError
+
+
+def _file() -> Path:
+    return home.home() / "queries.json"
 
 
 def load() -> dict[str, str]:
     """The saved queries, by name; none when the file cannot be understood."""
     try:
-        found = json.loads((home.home() / "queries.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = json.loads(_file().read_text(encoding="utf-8"))
+        formats.check("queries", record, _file())
+        # A version is a number. What was written before versions were holds the queries' own names, and texts.
+        found = record["queries"] if formats.version_of(record) else record
+        return {str(name): str(sql) for name, sql in found.items()}
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, NewerFormatError):
         return {}
-    return {str(name): str(sql) for name, sql in found.items()} if isinstance(found, dict) else {}
 
 
 def save(name: str, sql: str) -> None:
-    """Keep a query under a name, instead of the one that had it."""
+    """Keep a query under a name, instead of the one that had it. Raises NewerFormatError as `_write` does."""
     _write({**load(), name: sql})
 
 
@@ -26,5 +37,9 @@ def forget(name: str) -> None:
 
 
 def _write(queries: dict[str, str]) -> None:
+    """Raises NewerFormatError where this would overwrite what a newer version wrote."""
     home.home().mkdir(parents=True, exist_ok=True)
-    write_atomically(home.home() / "queries.json", json.dumps(queries, indent=1, ensure_ascii=False))
+    with suppress(OSError, ValueError):
+        formats.check("queries", json.loads(_file().read_text(encoding="utf-8")), _file())
+    record = formats.stamped("queries", {"queries": queries})
+    write_atomically(_file(), json.dumps(record, indent=1, ensure_ascii=False))

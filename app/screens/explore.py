@@ -1,5 +1,6 @@
 """What is published, asked in SQL: mirrors, change logs, one key through time, a table as the source was at a time."""
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from app.view import queries, words, zone
 from app.view.queries import Known
 from engine import clock, settings
 from engine.directory import Directory
-from engine.errors import TidemarkError
+from engine.errors import NewerFormatError, TidemarkError
 from engine.history import series, tables
 
 if TYPE_CHECKING:
@@ -67,6 +68,14 @@ def _parquet(result: "Answer") -> bytes:
     return into.getvalue()
 
 
+def _change(change: Callable[[], None]) -> None:
+    """Change what is saved, and say so where that is refused."""
+    try:
+        change()
+    except NewerFormatError as problem:
+        st.toast(words.escape(f"{problem.message} {problem.hint}"), icon=":material/error:", duration="long")
+
+
 def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
     """A query by hand, from an example or a saved one."""
     choices = queries.choices(table, saved.load())
@@ -93,7 +102,7 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
         if chosen in saved.load() and st.button(
             "Delete saved", icon=":material/delete:", type="tertiary", key="forget"
         ):
-            saved.forget(chosen)
+            _change(lambda: saved.forget(chosen))
             st.rerun()
     if run:
         ask(where, known, sql)

@@ -5,6 +5,7 @@ Names are unique to the attempt, so a task that is run twice leaves a file that 
 
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -99,7 +100,8 @@ class FileWriter:
     def discard(self) -> None:
         """Remove what was written."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):  # a full disk
+                self._writer.close()
             (self._folder / self._name).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:

@@ -5,6 +5,7 @@ becomes a report, so that the coordinator sees its three parts. Any other does t
 failure of the task, which Spark retries.
 """
 
+import gc
 import json
 import os
 import socket
@@ -270,8 +271,9 @@ class Warming:
     seconds: float = 0.2
 
     def run(self) -> Iterator[Report]:
-        """One report: which reader it is."""
+        """One report: which reader it is. What is loaded by now is kept from the collector, which Spark runs after each task."""
         clock.sleep(self.seconds)
+        gc.freeze()
         yield _reader()
 
 

@@ -23,6 +23,7 @@ SCHEMA = (
     "CREATE TABLE d.parent (id INT PRIMARY KEY)",
     "CREATE TABLE d.child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES d.parent (id) ON DELETE CASCADE)",
     "CREATE TRIGGER d.after_first AFTER UPDATE ON d.first FOR EACH ROW INSERT INTO d.second (v) VALUES (NEW.v)",
+    "CREATE TRIGGER d.gone_first AFTER DELETE ON d.first FOR EACH ROW INSERT INTO d.second (v) VALUES (OLD.v)",
     "CREATE VIEW d.seen AS SELECT * FROM d.third",
     "CREATE PROCEDURE d.fill(IN n INT) INSERT INTO d.third VALUES (n, 'called')",
     "CREATE FUNCTION d.noted(n INT) RETURNS INT BEGIN INSERT INTO d.third VALUES (n, 'noted'); RETURN n; END",
@@ -34,6 +35,7 @@ CASES: dict[str, tuple[str, set[str]]] = {
     "routine": ("CALL fill(77)", {"d.third"}),
     "cascade": ("DELETE FROM parent WHERE id = 1", {"d.parent", "d.child"}),
     "function": ("DO noted(78)", {"d.third"}),
+    "emptied": ("DELETE FROM `d`.`first`", {"d.first", "d.second"}),
     "unclear": ("UPDATE third SET v = 'it\\'s' WHERE id = 1", ALL),
 }
 

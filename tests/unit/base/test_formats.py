@@ -1,8 +1,8 @@
 """Every file that is kept says its version: what the parent commit wrote is read, what a newer one wrote is refused by name.
 
 `parent_format/` was written by commit ddb7c1e: a pipeline of one table on MySQL, copied, followed, throttled and paused, its runner
-killed in the end (a full state every 4 epochs, nothing pruned); a parked chunk and alerts; a draft and a saved connection. Names of
-hosts and folders were replaced.
+killed in the end (a full state every 4 epochs, nothing pruned); a parked chunk and alerts; a draft, a saved connection, saved
+queries. Names of hosts and folders were replaced.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 
+from app.parts import saved
 from app.parts.wizard import drafts
 from engine import formats
 from engine.directory import Directory, read_alerts, read_parked, read_runner, send_command
@@ -40,7 +41,8 @@ def parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     shutil.copytree(PARENT, home / "shop")
     (home / ".drafts").mkdir()
     shutil.move(home / "shop" / "home" / "draft.json", home / ".drafts" / f"{DRAFT}.json")
-    shutil.move(home / "shop" / "home" / "connections.json", home / "connections.json")
+    for name in ("connections.json", "queries.json"):
+        shutil.move(home / "shop" / "home" / name, home / name)
     monkeypatch.setenv("TIDEMARK_HOME", str(home))
     return Directory(home / "shop")
 
@@ -107,6 +109,15 @@ def test_the_parents_drafts_and_connections_are_read(parents: Directory) -> None
     assert json.loads((drafts.folder() / f"{DRAFT}.json").read_text())["format"] == formats.VERSIONS["draft"]
 
 
+def test_the_parents_queries_are_read(parents: Directory) -> None:
+    """And written again with their version; a query may be called `format`."""
+    path = parents.root.parent / "queries.json"
+    assert saved.load() == {"all": "SELECT * FROM t", "format": "SELECT 'x'"}
+    saved.save("one", "SELECT 1")
+    assert set(saved.load()) == {"all", "format", "one"}
+    assert json.loads(path.read_text())["format"] == formats.VERSIONS["queries"]
+
+
 def _raise_version(path: Path) -> None:
     record = json.loads(path.read_text())
     named = record if isinstance(record, dict) else {"records": record}
@@ -129,6 +140,7 @@ REFUSED: dict[str, tuple[Callable[[Directory], Path], Callable[[Directory], Any]
         lambda d: d.root.parent / "connections.json",
         lambda _: drafts.save_connection("x", {"host": "y"}),
     ),
+    "queries": (lambda d: d.root.parent / "queries.json", lambda _: saved.save("x", "SELECT 1")),
 }
 
 
