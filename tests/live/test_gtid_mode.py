@@ -99,7 +99,8 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
             set_mode(source, step)
             time.sleep(0.3)
         told = await_end(pipeline, runner)
-        assert "gtid_mode was lowered to" in told
+        # By a watermark, or by the server, which sends no transaction with a GTID once the mode is OFF.
+        assert "gtid_mode was lowered to" in told or "Set gtid_mode = OFF_PERMISSIVE" in told
         refused = pipeline.command("run")
         assert refused.returncode == 4, refused.stdout
         assert "Set gtid_mode = OFF_PERMISSIVE" in " ".join(refused.stderr.split())
