@@ -23,6 +23,7 @@ chunks and the changes since. Columns that the source drops stay in the destinat
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -108,14 +109,16 @@ class DeltaTables:
                     )
                 self._guard()
                 make_readable(folder)
-                create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
-            elif not self._ours(folder):
+                with suppress(StaleVersionError):  # somebody was quicker: whose it is, is asked below
+                    create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
+                    continue
+            if not self._ours(folder):
                 raise SpecError(
                     f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
                     detail="Adding to it would mix the rows of two pipelines; nothing was written.",
                     hint="Choose another sink.path, or move that folder away.",
                 )
-            elif folder == self.changes:
+            if folder == self.changes:
                 self._add_columns(log, schema)  # those of an earlier version lack columns
 
     def repair(self, *, accepting: bool = False) -> list[str]:

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -113,9 +114,17 @@ class DeltaLog:
         if version > 0:  # the one that this rests on may be another tool's, which did not sync it
             with suppress(FileNotFoundError):
                 sync_file(self.path / _name(version - 1))
+        self.place(version, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in _lines(actions)))
+        self.transactions.update(actions.transactions)
+        if version % _CHECKPOINT_EVERY == 0:
+            self.checkpoint()
+        return version
+
+    def place(self, version: int, content: str) -> None:
+        """Let a version be this file, whole and durable. Raises StaleVersionError when somebody else has made it."""
         temporary = self.path / f".tidemark-{uuid.uuid4().hex}.json"
         with temporary.open("x", encoding="utf-8") as file:
-            file.writelines(json.dumps(line, ensure_ascii=False) + "\n" for line in _lines(actions))
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         try:
@@ -126,10 +135,6 @@ class DeltaLog:
             temporary.unlink()
         sync_folder(self.path)
         self.version = version
-        self.transactions.update(actions.transactions)
-        if version % _CHECKPOINT_EVERY == 0:
-            self.checkpoint()
-        return version
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the newest version and forget commits that the table's retention has passed."""
@@ -191,14 +196,16 @@ class DeltaLog:
 
 
 def create(folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str]) -> None:
-    """Create a table without rows in a folder that has none. It exists whole or not at all."""
-    making = folder / f".tidemark-creating-{uuid.uuid4().hex}"
+    """Create a table without rows in a folder that has none. It exists whole or not at all.
+
+    Raises StaleVersionError when somebody else has created one there.
+    """
     nullable = pa.schema([column.with_nullable(True) for column in schema])
-    DeltaTable.create(str(making), nullable, mode="error", description=description, configuration=dict(properties))
-    log = DeltaLog(making)
-    log.sync()
-    log.path.rename(folder / "_delta_log")
-    making.rmdir()
+    log = DeltaLog(folder)
+    log.path.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="tidemark-table-") as elsewhere:
+        DeltaTable.create(elsewhere, nullable, mode="error", description=description, configuration=dict(properties))
+        log.place(0, (Path(elsewhere) / "_delta_log" / _name(0)).read_text(encoding="utf-8"))
     for path in (folder, folder.parent, folder.parent.parent):
         sync_folder(path)
 

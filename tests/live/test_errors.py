@@ -176,7 +176,7 @@ def test_a_restart_of_the_server_is_waited_for(
     pipeline = new_pipeline(server, "d")
     runner = pipeline.follow()
     server.kill()
-    pipeline.wait_for(lambda: pipeline.events("error"), runner)
+    pipeline.wait_for(lambda: pipeline.events("source.away"), runner)
     server.restart()
     server.execute("UPDATE d.t SET v = 3 WHERE id = 1")
     server.execute("FLUSH BINARY LOGS")

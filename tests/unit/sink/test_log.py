@@ -133,3 +133,14 @@ def test_what_another_tool_added_is_refused_by_name(log: DeltaLog) -> None:
     path.write_text(json.dumps({"protocol": action}) + "\n")
     with pytest.raises(DestinationError, match="rowTracking"):
         log.load()
+
+
+def test_a_table_is_created_once(tmp_path: Path) -> None:
+    """By a link, as every commit: into a folder that has an empty log too, and nothing else is left there."""
+    folder = tmp_path / "t"
+    (folder / "_delta_log").mkdir(parents=True)
+    create(folder, SCHEMA, "mine", {})
+    assert [path.name for path in folder.rglob("*") if path.is_file()] == ["00000000000000000000.json"]
+    with pytest.raises(StaleVersionError):
+        create(folder, SCHEMA, "another's", {})
+    assert DeltaTable(str(folder)).metadata().description == "mine"
