@@ -112,7 +112,7 @@ class Pipeline:
         """Run one verb to its end; output captured."""
         hosted = self._hosts if self._drivers or verb != "run" else None
         if hosted is not None:
-            return hosted.command([verb, str(self.spec), *arguments], {"TIDEMARK_TEST_PASSWORD": PASSWORD}, 280)
+            return hosted.command([verb, str(self.spec), *arguments], self._environment, 280)
         driver = self._driver() if verb == "run" else None
         try:
             return subprocess.run(

@@ -67,7 +67,7 @@ def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
 ) -> None:
     """The run says that Spark is lost and tries again until it answers; what was committed is not read again."""
     database = new_database(mysql)
-    seed_table(mysql, database, "orders", 400_000, binlog=False)
+    seed_table(mysql, database, "orders", 200_000, binlog=False)
     with ConnectServer() as connect:
         pipeline = new_pipeline(mysql, database, chunk_rows=4_000, spark=spark_settings(connect.master))
         runner = pipeline.start()

@@ -134,7 +134,7 @@ def _held(pipeline: Pipeline, runner: "Popen[bytes]", server: Server, reason: st
     before, since = _chunks(pipeline, "a"), len(pipeline.events("epoch.committed"))
     server.execute("INSERT INTO d.n SELECT COALESCE(MAX(n), 0) + 1 FROM d.n")
     pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")[since:]) > 0, runner)
-    assert _chunks(pipeline, "a") == before
+    assert _chunks(pipeline, "a") - before <= 1, "one that was under way may end"
 
 
 def _states(pipeline: Pipeline) -> dict[str, Any]:
