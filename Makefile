@@ -18,8 +18,8 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 	@$(PYTHON) -m tests.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
-	$(PYTHON) -m pytest tests/browser
-	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal
+	$(PYTHON) -m pytest tests/browser --durations 10
+	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal --durations 40
 
 soak: setup ## The tests that have a depth, as deep as makes sense
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live/test_disaster.py tests/live/test_power_cut.py tests/live/test_commands_random.py tests/live/test_refresh.py tests/live/test_copy.py \
