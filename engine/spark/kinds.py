@@ -36,11 +36,11 @@ _LOCAL_CONF = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "12
 _CLUSTER_CONF = {
     "spark.task.maxFailures": "8",  # executors that are lost one after the other are not the task's fault
 }
-_OWN_PYTHON_CONF = {
-    # Readers run the code where it lies, compiled, and are forked from a process that has loaded it.
-    "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
-    "spark.python.daemon.module": "engine.spark.daemon",
-}
+# Where this process's own Python reads, the code is run where it lies, compiled, by readers that are forked from a process that has
+# loaded it.
+_CODE = str(Path(__file__).resolve().parents[2])
+_PATH = "spark.executorEnv.PYTHONPATH"
+_OWN_PYTHON_CONF = {"spark.python.daemon.module": "engine.spark.daemon"}
 _REDACTION = "spark.redaction.regex"
 PYTHON = "spark.pyspark.python"
 """Spark's own name for the workers' interpreter; spark-submit alone reads it, so we do."""
@@ -86,8 +86,7 @@ class _Classic:
             # Workers are forked from a daemon that takes the driver's environment.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.own_python = local and python == sys.executable
-        ours = {**_CONF, **(_LOCAL_CONF if local else _CLUSTER_CONF), **(_OWN_PYTHON_CONF if self.own_python else {})}
-        conf = redacting({**ours, **settings.conf})
+        conf = redacting(configuration(settings, own_python=self.own_python))
         _start_driver({key: value for key, value in conf.items() if not redaction.holds_secret(key, value)})
         builder = SparkSession.builder.appName(f"Tidemark {name}").master(retrying(settings.master))
         for key, value in conf.items():
@@ -120,6 +119,15 @@ class _Classic:
         finally:
             if lost:
                 _forget_driver()
+
+
+def configuration(settings: Spark, *, own_python: bool) -> dict[str, str]:
+    """What a session of a driver of our own is configured with: what we need, and over it the spec's own settings. Pure."""
+    conf = {**_CONF, **(_LOCAL_CONF if is_local(settings.master) else _CLUSTER_CONF)}
+    if not own_python:
+        return {**conf, **settings.conf}
+    path = os.pathsep.join(filter(None, (_CODE, settings.conf.get(_PATH))))
+    return {**conf, **_OWN_PYTHON_CONF, **settings.conf, _PATH: path}
 
 
 def _forget_driver() -> None:

@@ -28,6 +28,7 @@ from tests.mounts import Small, mounted
 from tests.powercut.cut import PowerCut, compiled
 from tests.servers import FLAVORS, PASSWORD, Server
 from tests.servers.drivers import Drivers
+from tests.servers.hosts import Hosts
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
 SEEDS = depth(5, 100)
@@ -331,7 +332,7 @@ def disk(tmp_path: Path) -> Iterator[Small]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_disasters_end_equal(
-    flavor: str, seed: int, private_server: Callable[..., Server], drivers: Drivers, disk: Small
+    flavor: str, seed: int, private_server: Callable[..., Server], drivers: Drivers, hosts: Hosts, disk: Small
 ) -> None:
     """Whatever happens: never a wrong row, or a verdict that names what to do."""
     server = private_server(flavor)
@@ -342,7 +343,7 @@ def test_disasters_end_equal(
     folder = disk.folder / "all"
     folder.mkdir()
     settings: dict[str, Any] = {"chunk_rows": CHUNK_ROWS, "poll": 0.2, "merge": 0.5, "snapshot": key}
-    pipeline = Pipeline(server, "d", folder, drivers=drivers, **settings)
+    pipeline = Pipeline(server, "d", folder, drivers=drivers, hosts=hosts, **settings)
     pipeline.spec.write_text(pipeline.spec.read_text().replace('path = "lake"', f'path = "{folder}/lake"'))
     world = World(server, "d", pipeline, disk, random.Random(seed))
     try:

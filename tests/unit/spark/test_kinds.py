@@ -1,8 +1,11 @@
 """Masters: which may retry, which are local, where an interpreter is named."""
 
+from pathlib import Path
+
 import pytest
 
-from engine.spark.kinds import is_local, remedy, retrying
+from engine.settings import Spark
+from engine.spark.kinds import configuration, is_local, remedy, retrying
 
 
 @pytest.mark.parametrize(
@@ -27,3 +30,16 @@ def test_a_connect_server_chooses_the_interpreter() -> None:
     """Its workers take the server's environment; all others take ours."""
     assert "PYSPARK_PYTHON" in remedy("sc://h")
     assert "spark.pyspark.python" in remedy("yarn")
+
+
+def test_own_readers_run_the_code_where_it_lies() -> None:
+    """And what the spec adds to their path is found behind it; workers of other hosts are sent the code."""
+    spark = Spark(master="local[2]", conf={"spark.executorEnv.PYTHONPATH": "/theirs", "spark.driver.memory": "2g"})
+    own = configuration(spark, own_python=True)
+    ours, theirs = own["spark.executorEnv.PYTHONPATH"].split(":")
+    assert (Path(ours) / "engine" / "spark" / "daemon.py").exists()
+    assert (theirs, own["spark.driver.memory"]) == ("/theirs", "2g")
+    assert own["spark.python.daemon.module"] == "engine.spark.daemon"
+    other = configuration(spark, own_python=False)
+    assert other["spark.executorEnv.PYTHONPATH"] == "/theirs"
+    assert "spark.python.daemon.module" not in other
