@@ -44,6 +44,10 @@ class Seen:
     groups: dict[int, set[str]] = field(default_factory=dict)
     """Groups of chunks that are being read, with their tables."""
     errors: int = 0
+    away: bool = False
+    """Whether the source is being waited for."""
+    tries: int = 0
+    """Of all waits."""
     sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
@@ -103,6 +107,12 @@ class Seen:
         self.sink_rows[name] += line["rows"]
         self.sink[line["kind"]].add(line["duration_s"])
 
+    def went_away(self, _: Line) -> None:
+        self.away, self.tries = True, self.tries + 1
+
+    def came_back(self, _: Line) -> None:
+        self.away = False
+
     def erred(self, _: Line) -> None:
         self.errors += 1
 
@@ -124,6 +134,8 @@ _HEARD: dict[str, Callable[[Seen, Line], None]] = {
     "source.event": Seen.begun_anew,
     "table.state": Seen.table_moved,
     "sink.applied": Seen.applied,
+    "source.away": Seen.went_away,
+    "source.back": Seen.came_back,
     "error": Seen.erred,
     "alert.raised": Seen.raised,
     "alert.cleared": Seen.cleared,

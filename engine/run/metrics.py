@@ -111,6 +111,12 @@ def _run(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
 def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
     lag = seen.lag
     yield from make.gauge(
+        "source_connected",
+        "0 while the source is away and waited for. Debezium: Connected.",
+        float(not seen.away) if seen.source or seen.tries else None,
+    )
+    yield from make.counter("source_away_tries", "Tries of connecting to a source that is away.", (), {(): seen.tries})
+    yield from make.gauge(
         "source_lag_seconds",
         "Behind the source by its own clock; 0 when nothing waits. Debezium: MilliSecondsBehindSource; Flink CDC: "
         "currentFetchEventTimeLag, currentEmitEventTimeLag.",

@@ -107,6 +107,17 @@ def test_lag_runway_and_position_are_the_last_measured() -> None:
     assert not [name for name in values(Seen(), None) if "lag" in name or "position" in name or name == "epoch"]
 
 
+def test_a_source_that_is_away_is_not_connected() -> None:
+    """Before anything is connected nobody knows; each try of a wait counts."""
+    assert "tidemark_source_connected" not in values(Seen(), None)
+    away = line("source.away", attempt=1)
+    seen = heard(away, away)
+    assert values(seen)["tidemark_source_connected"] == {(): 0}
+    seen.hear(line("source.back"))
+    assert values(seen)["tidemark_source_connected"] == {(): 1}
+    assert values(seen)["tidemark_source_away_tries_total"] == {(): 2}
+
+
 def test_tables_and_chunks_are_those_of_the_committed_state() -> None:
     """So that they are right after a restart too."""
     found = values(Seen())
