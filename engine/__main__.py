@@ -70,8 +70,8 @@ def _print(value: Any) -> None:
 @_guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Check the spec and the source: everything a run needs, before it starts."""
-    from engine.run.members import members_in
-    from engine.run.shapes import as_read, check_spec
+    from engine.run.tables.membership_commands import members_in
+    from engine.run.tables.projection import as_read, check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
 
@@ -111,7 +111,7 @@ def plan(
 ) -> None:
     """Show how the tables would be cut into chunks, why, and how long the copy takes; --json lists every chunk."""
     from engine.plan.show import json_parts, shown
-    from engine.run.members import members_in
+    from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
     from engine.source.connect import open_connection
     from engine.source.endpoint import endpoint_of
@@ -143,8 +143,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the pipeline: copy what is not copied yet, then follow the log."""
+    from engine.run.observe.terminal import Lines, Screen
     from engine.run.runner import UNTIL, run_pipeline
-    from engine.run.show import Lines, Screen
 
     if until not in (None, *UNTIL):
         raise SpecError(
@@ -354,7 +354,7 @@ def redump(
 
     Without a runner the command waits for the next one.
     """
-    from engine.run.redumps import arguments_of, check
+    from engine.run.redump.requests import arguments_of, check
 
     if bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
@@ -364,7 +364,7 @@ def redump(
         check(directory, arguments)
         _send(spec_file, "redump", arguments, reason, as_json=as_json)
         return
-    from engine.run.reach import reach
+    from engine.run.redump.preview import reach
 
     reached = reach(directory, spec.sink.path, arguments)
     if as_json:
@@ -393,7 +393,7 @@ def bundle(
 ) -> None:
     """Pack what somebody needs who is to help: spec, status, checks, journals, log; secrets are removed."""
     from engine import clock
-    from engine.run.bundle import write_bundle
+    from engine.run.observe.support_bundle import write_bundle
 
     spec, directory = _opened(spec_file)
     file = out_file or Path(f"{spec.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip")
@@ -481,7 +481,7 @@ def remove_table(
 
 
 def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
-    from engine.run.members import check
+    from engine.run.tables.membership_commands import check
 
     _, directory = _opened(spec_file)
     check(directory, verb, arguments)
@@ -489,7 +489,7 @@ def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, 
 
 
 def _status(directory: Directory, name: str) -> dict[str, Any]:
-    from engine.run.status import status as read
+    from engine.run.observe.status import status as read
 
     return read(directory, name)
 

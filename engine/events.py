@@ -141,7 +141,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "source.event": ("kind", "position", "table", "statement", "reason"),
     # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
     "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
-    # What operators have set (`run.controls`).
+    # What operators have set (`run.commands.overrides`).
     "run.controls": ("throttle", "snapshot", "tables"),
     # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump, add-table, remove-table. `what`: of those that stay
     # open until they are carried out, what they concern, in words.
@@ -151,7 +151,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "command.done": ("id", "verb", "duration_s", "result"),
     # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
     "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
-    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full,
+    # Alerts (`engine.run.observe.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full,
     # helper_failed, run_failed; `value`, `threshold`: seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it
     # began; `repeat`: 0 when it is raised, then how often repeated.
     "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),

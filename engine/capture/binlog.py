@@ -3,7 +3,7 @@
 Pure: it is fed `Run`s of a stream that begins between two transactions and gives back `Changes` until its end position is reached.
 What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could concern
 any. A statement that may alter what a captured table's rows are ends the stretch in front of the transaction that follows it
-(`altered`): what the table is from there on is found out before more is read (`run.altering`).
+(`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
 """
 
 import math
@@ -294,7 +294,7 @@ class BinlogStretch:
         return wrote
 
     def _wrote(self, run: Run, n: int, database: str, statement: str) -> None:
-        """A write that is logged as a statement; which tables it reaches the catalogue tells (`run.statement_reach`)."""
+        """A write that is logged as a statement; which tables it reaches the catalogue tells (`run.tables.statement_reach`)."""
         if not self._tables:
             return
         written = written_by(statement, database)

@@ -1,7 +1,7 @@
 """Which tables a statement that is logged as text writes to by itself, and which routines it may call. Pure; sqlglot parses.
 
-What triggers, foreign keys, views and routines lead to from there, the catalogue tells (`run.statement_reach`). A table too many
-costs a copy, one too few loses rows; so whatever is not surely understood is `unknown`, which means every table:
+What triggers, foreign keys, views and routines lead to from there, the catalogue tells (`run.tables.statement_reach`). A table too
+many costs a copy, one too few loses rows; so whatever is not surely understood is `unknown`, which means every table:
 
 * text that is not UTF-8, or that ends a quotation in one way with `NO_BACKSLASH_ESCAPES` and in another without;
 * a verb, or a form of one, that is not recognised here, and what MariaDB lets follow `SET STATEMENT … FOR`.

@@ -28,7 +28,7 @@ from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, SpecError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.run.lock import held
+from engine.run.commands.lock import held
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables, Guard, unguarded
 from engine.sink.fence import Fence, Term

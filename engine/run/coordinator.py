@@ -34,26 +34,26 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
-from engine.run.altering import Altered, Verdict, verdict
-from engine.run.away import EPOCHS, Away
-from engine.run.begin import Source, check_source
-from engine.run.carrying import carry_to
-from engine.run.control import Control
-from engine.run.copying import Copying, Finished, planned_chunks
-from engine.run.cutter import Cutter
+from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
 from engine.run.gtids import known_gtids, position_after, require_gtids
-from engine.run.joining import Joining
-from engine.run.monitor import Committed
-from engine.run.progress import Progress
+from engine.run.observe.lag import Committed
+from engine.run.observe.progress import Progress
+from engine.run.outage import EPOCHS, Away
 from engine.run.publisher import Publisher
-from engine.run.redumps import check_ranges
-from engine.run.refreshing import Refreshes
-from engine.run.shapes import shape_of
-from engine.run.snapshot import Snapshot
-from engine.run.statement_reach import tables_reached
-from engine.run.throttle import Health, hold
+from engine.run.redump.executor import Refreshes
+from engine.run.redump.requests import check_ranges
+from engine.run.snapshot.fast_forward import carry_to
+from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.splitter import Cutter
+from engine.run.snapshot.table_copy import Copying, Finished, planned_chunks
+from engine.run.snapshot.throttle import Health, hold
+from engine.run.tables.bootstrap import Source, check_source
+from engine.run.tables.membership import Joining
+from engine.run.tables.projection import shape_of
+from engine.run.tables.schema_change import Altered, Verdict, verdict
+from engine.run.tables.statement_reach import tables_reached
 from engine.settings import Spec
 from engine.source.ancestry import check_born, went_back
 from engine.source.connect import Connection, break_off, open_connection, query
@@ -341,7 +341,7 @@ class Coordinator:
         return self._mirror(name) if self._tables[name].key else self._changes(name)
 
     def _change_tables(self) -> None:
-        """Tables join and leave (`run.joining`)."""
+        """Tables join and leave (`run.tables.membership`)."""
         while tables := self._joining.next(self._connection, self.state):
             record = completed(self.state, following(self.state, self._journal.run, tables))
             self._delivery.commit(record)

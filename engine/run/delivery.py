@@ -16,7 +16,7 @@ from engine.errors import DestinationError, DoubtfulRowsError, MissingFilesError
 from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
-from engine.run.control import Control
+from engine.run.commands.control import Control
 from engine.run.publisher import Publisher
 from engine.settings import Spec
 from engine.sink.log import check_files

@@ -9,8 +9,8 @@ from engine.capture.tasks import Report
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError, from_dict
 from engine.ledger.state import Record, State, apply
-from engine.run.copying import Finished
-from engine.run.machine import START, TABLE, IllegalEventError, table_events
+from engine.run.snapshot.table_copy import Finished
+from engine.run.state_machines import START, TABLE, IllegalEventError, table_events
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
@@ -64,8 +64,8 @@ def table_records(
     """What an epoch's record says of each table, and the tables that stopped in its log.
 
     cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
-    before. verdicts: of tables that were altered at the epoch's end (`run.altering`). refreshed: parts of tables that were read
-    again, whose changes come before those of the log.
+    before. verdicts: of tables that were altered at the epoch's end (`run.tables.schema_change`). refreshed: parts of tables that
+    were read again, whose changes come before those of the log.
     """
     tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
     for name, told in cuts.items():

@@ -2,7 +2,7 @@
 
 Two things ask. A low watermark asks whether what the log holds up to a position is visible: there a set without anonymous
 transactions is right, as long as `gtid_mode` is ON when it is asked (`source.watermarks`). Another server, when it takes over,
-is asked whether it has all that is published (`run.follow`): there a set that lacks published transactions would be believed
+is asked whether it has all that is published (`run.failover`): there a set that lacks published transactions would be believed
 wrongly. So once the log holds an anonymous transaction the ledger keeps no GTIDs, and the run cannot move to another server.
 
 They are kept again by the next run that finds the committed position in a file that has transactions, all with GTIDs: the

@@ -32,22 +32,22 @@ from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
-from engine.run.alarm import Alarm
-from engine.run.anew import anew, in_new_shapes
-from engine.run.away import EPOCHS, Away
-from engine.run.begin import Source, check_source, check_tables, first_epoch
-from engine.run.control import Control
+from engine.run.commands.control import Control
+from engine.run.commands.lock import held
+from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
-from engine.run.copying import planned_chunks
-from engine.run.follow import followed, told
-from engine.run.joining import drop_removed
-from engine.run.lock import held
-from engine.run.members import members_of, removed_tables
-from engine.run.monitor import Monitor
-from engine.run.possession import Possession
+from engine.run.failover import followed, told
+from engine.run.observe.lag import Monitor
+from engine.run.observe.notifier import Alarm
+from engine.run.outage import EPOCHS, Away
 from engine.run.publisher import Publisher
-from engine.run.respark import Sessions
-from engine.run.shapes import as_read, check_asked, check_rules, reshaped
+from engine.run.snapshot.table_copy import planned_chunks
+from engine.run.spark_sessions import Sessions
+from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
+from engine.run.tables.membership import drop_removed
+from engine.run.tables.membership_commands import members_of, removed_tables
+from engine.run.tables.projection import as_read, check_asked, check_rules, reshaped
+from engine.run.tables.resnapshot import anew, in_new_shapes
 from engine.run.tidy import delete_unpublished
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, Server, open_connection
@@ -56,7 +56,7 @@ from engine.source.preflight import Preflight, run_preflight
 from engine.source.watermarks import watermark_class
 
 if TYPE_CHECKING:
-    from engine.run.exporter import Exporter
+    from engine.run.observe.exporter import Exporter
 
 T = TypeVar("T")
 Listener = Callable[[dict[str, Any]], None]
@@ -215,7 +215,7 @@ class _Run:
         """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
         if self._spec.metrics.port is None:
             return None
-        from engine.run.exporter import Exporter
+        from engine.run.observe.exporter import Exporter
 
         standing = read_alerts(self._directory)
         exporter = Exporter(self._spec.name, self._spec.metrics, self._journal, self._control.helpers, standing)

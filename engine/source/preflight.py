@@ -116,7 +116,9 @@ def run_preflight(
     as_read: Callable[[Table], Table] = lambda table: table,
     members: Members = BY_GLOBS,
 ) -> Preflight:
-    """Run all checks. as_read: a table with the columns marked that are never read (`run.shapes`). members: beside the globs.
+    """Run all checks. as_read: a table with the columns marked that are never read (`run.tables.projection`).
+
+    members: beside the globs.
 
     Raises PreflightError when the login is refused, TransientError when nobody answers, SpecError for no tables.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.directory import Directory, send_command
-from engine.run.status import status
+from engine.run.observe.status import status
 from tests.depth import depth
 from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from engine.directory import Directory, send_command
-from engine.run.status import status
+from engine.run.observe.status import status
 from tests.live.altered import CREATE, Writer
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory

@@ -12,10 +12,10 @@ from engine.capture.search import NoPlaceError
 from engine.capture.segment import gtids_at
 from engine.errors import SpecError
 from engine.events import Journal
-from engine.run.away import Away
-from engine.run.begin import first_epoch
 from engine.run.helpers import Helpers
-from engine.run.monitor import Committed, Monitor
+from engine.run.observe.lag import Committed, Monitor
+from engine.run.outage import Away
+from engine.run.tables.bootstrap import first_epoch
 from engine.settings import parse
 from engine.source.connect import describe
 from engine.source.heads import read_head

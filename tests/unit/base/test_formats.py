@@ -23,12 +23,12 @@ from engine.events import EVENTS, Journal
 from engine.history import History, runs
 from engine.history.schema import VERSION
 from engine.ledger.store import Ledger
-from engine.run.bundle import _versions
-from engine.run.control import Control
-from engine.run.controls import Controls, load_controls
-from engine.run.parking import Parking
-from engine.run.redumps import chunk_ranges
-from engine.run.status import status
+from engine.run.commands.control import Control
+from engine.run.commands.overrides import Controls, load_controls
+from engine.run.observe.status import status
+from engine.run.observe.support_bundle import _versions
+from engine.run.redump.requests import chunk_ranges
+from engine.run.snapshot.parking import Parking
 
 PARENT = Path(__file__).parent / "parent_format"
 DRAFT = "0a1b2c3d"

@@ -75,7 +75,7 @@ def test_spark_is_in_one_room(path: Path) -> None:
         "deltalake": {"engine/sink", "engine/lake", "engine/explore"},
     }
     homes |= {"duckdb": {"engine/history", "engine/explore"}, "streamlit": set()}
-    homes |= {"prometheus_client": {"engine/run/metrics", "engine/run/exporter"}}
+    homes |= {"prometheus_client": {"engine/run/observe/metrics", "engine/run/observe/exporter"}}
     here = path.relative_to(ROOT).with_suffix("").as_posix()
     for name in imported(path):
         package = name.split(".")[0]

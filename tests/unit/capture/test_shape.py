@@ -22,7 +22,7 @@ from engine.capture.where import parse_where
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column, Index, Table, arrow_schema
 from engine.errors import SpecError, TableStoppedError
-from engine.run.shapes import check_altered, check_rules, check_spec, shape_of, shape_record
+from engine.run.tables.projection import check_altered, check_rules, check_spec, shape_of, shape_record
 from engine.settings import Spec, parse
 
 TABLE = Table(

@@ -17,10 +17,10 @@ from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
-from engine.run.control import Control
-from engine.run.copying import Copying
-from engine.run.failing import Batch
-from engine.run.snapshot import Snapshot
+from engine.run.commands.control import Control
+from engine.run.snapshot.retries import Batch
+from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.table_copy import Copying
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
@@ -42,7 +42,7 @@ def copying(
 
 
 class Cutting:
-    """Instead of `run.cutter.Cutter`: cuts at each ten, up to `ends` of a table that is walked."""
+    """Instead of `run.snapshot.splitter.Cutter`: cuts at each ten, up to `ends` of a table that is walked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Uncut, int]] = []

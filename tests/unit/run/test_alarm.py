@@ -9,9 +9,9 @@ import pytest
 from engine.directory import Directory, read_alerts
 from engine.errors import SpecError
 from engine.events import Journal
-from engine.run.alarm import Alarm
 from engine.run.helpers import Helpers
-from engine.run.show import line as shown
+from engine.run.observe.notifier import Alarm
+from engine.run.observe.terminal import line as shown
 from engine.settings import Spec, parse
 from tests.receiver import Receiver
 
@@ -82,7 +82,7 @@ def test_a_webhook_that_is_down_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In the journal, without its address; a terminal shows it as a line."""
-    monkeypatch.setattr("engine.run.alarm.PATIENCE_S", 0.5)
+    monkeypatch.setattr("engine.run.observe.notifier.PATIENCE_S", 0.5)
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", "http://127.0.0.1:9/s3cret")
     journal, made = alarm(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     made.connect()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import parse_utc, utc_text
-from engine.run.alerts import Alert, Alerts, Name
+from engine.run.observe.alerts import Alert, Alerts, Name
 from engine.settings import Alerts as Settings
 
 BEGIN = parse_utc("2026-01-31T00:00:00.000000Z")

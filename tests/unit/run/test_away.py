@@ -11,10 +11,10 @@ import pytest
 from engine.clock import parse_utc
 from engine.errors import LoginRefusedError, SourceAwayError, SparkLostError, TidemarkError, TransientError
 from engine.events import Journal
-from engine.run.alerts import Alerts
-from engine.run.away import EPOCHS, MONITOR, Away
-from engine.run.respark import PATIENCE_S, Sessions
-from engine.run.show import line
+from engine.run.observe.alerts import Alerts
+from engine.run.observe.terminal import line
+from engine.run.outage import EPOCHS, MONITOR, Away
+from engine.run.spark_sessions import PATIENCE_S, Sessions
 from engine.settings import Alerts as Settings
 
 BEGIN = parse_utc("2026-01-31T06:00:00.000000Z")

@@ -8,7 +8,7 @@ from engine.directory import Directory
 from engine.errors import DestinationError, SpecError
 from engine.ledger.store import Ledger
 from engine.run.backup import restore, write_backup
-from engine.run.possession import Possession
+from engine.run.commands.possession import Possession
 from engine.settings import Spec, parse
 from tests.unit.run.test_publisher import OLD, SPEC, World, log, mirror, story, tell
 

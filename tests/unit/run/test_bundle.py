@@ -10,7 +10,7 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.redaction import Scrubber
-from engine.run.bundle import write_bundle
+from engine.run.observe.support_bundle import write_bundle
 from engine.settings import load
 
 SPEC = """

@@ -21,9 +21,9 @@ from engine.errors import SpecError
 from engine.events import Journal
 from engine.ledger.state import State, TableState
 from engine.plan.coverage import Coverage
-from engine.run.begin import check_tables
-from engine.run.control import Control
-from engine.run.controls import load_controls
+from engine.run.commands.control import Control
+from engine.run.commands.overrides import load_controls
+from engine.run.tables.bootstrap import check_tables
 from engine.settings import parse
 from engine.source.catalog import BY_GLOBS, Members
 

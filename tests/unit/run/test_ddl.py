@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from engine.decode.schema import Column, Table
-from engine.run.ddl import keeps_rows
+from engine.run.tables.ddl import keeps_rows
 
 BEFORE = Table(
     "shop",

@@ -14,8 +14,8 @@ from engine.events import Journal
 from engine.ledger.state import TableState
 from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
-from engine.run.copying import PARKED_IN_ROW, Copying
-from engine.run.parking import Parking
+from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.table_copy import PARKED_IN_ROW, Copying
 from tests.unit.run.copies import Copies, copies, copying, failure, report
 
 PENDING = {n: Range((str(n),), (str(n + 1),)) for n in range(12)}

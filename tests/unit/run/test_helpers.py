@@ -15,13 +15,13 @@ from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.run import disk as disks
 from engine.run import helpers as helping
-from engine.run.alerts import Alerts
-from engine.run.away import Away
-from engine.run.control import Control
+from engine.run.commands.control import Control
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
-from engine.run.monitor import Monitor
-from engine.run.throttle import Health, Pace
+from engine.run.observe.alerts import Alerts
+from engine.run.observe.lag import Monitor
+from engine.run.outage import Away
+from engine.run.snapshot.throttle import Health, Pace
 from engine.settings import Alerts as Settings
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
@@ -98,7 +98,7 @@ def test_the_monitor_survives_whatever_it_meets(journal: Journal) -> None:
     with closing(Monitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
         monitor.measure = committed  # type: ignore[method-assign]
         _wait(lambda: monitor._thread.is_alive() or True)
-        import engine.run.monitor as module
+        import engine.run.observe.lag as module
 
         opened = module.open_connection
         module.open_connection = lambda _: committed()  # type: ignore[assignment]

@@ -16,8 +16,8 @@ import pytest
 
 from engine.directory import Directory, read_standbys, write_atomically
 from engine.errors import PipelineHeldError
-from engine.run import lock
-from engine.run.lock import held
+from engine.run.commands import lock
+from engine.run.commands.lock import held
 
 
 @pytest.fixture

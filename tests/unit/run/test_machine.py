@@ -13,7 +13,17 @@ from engine.ledger.state import State, apply, following, state_from_dict, state_
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, Chunk, cut_as_dict
 from engine.run.epoch import completed
-from engine.run.machine import CHUNK, MACHINES, PIPELINE, START, TABLE, IllegalEventError, Machine, after, table_events
+from engine.run.state_machines import (
+    CHUNK,
+    MACHINES,
+    PIPELINE,
+    START,
+    TABLE,
+    IllegalEventError,
+    Machine,
+    after,
+    table_events,
+)
 
 README = Path(__file__).parents[3] / "README.md"
 ERROR = TableStoppedError("no").as_dict()
@@ -42,7 +52,7 @@ def test_every_transition_leads_to_a_state_that_exists_and_every_state_can_be_re
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: str(machine.name))
 def test_the_diagram_in_the_readme_is_that_of_the_table(machine: Machine) -> None:
-    """`python -m engine.run.machine` prints all of them."""
+    """`python -m engine.run.state_machines` prints all of them."""
     assert f"```mermaid\n{machine.diagram()}\n```" in README.read_text(encoding="utf-8")
 
 

@@ -14,10 +14,10 @@ from engine.events import EVENTS, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
-from engine.run.counting import Seen
-from engine.run.exporter import Exporter
 from engine.run.helpers import Helpers
-from engine.run.metrics import families
+from engine.run.observe.counters import Seen
+from engine.run.observe.exporter import Exporter
+from engine.run.observe.metrics import families
 from engine.settings import Metrics
 
 TS = "2026-01-31T00:00:00.500000Z"

@@ -11,7 +11,7 @@ from engine.errors import SpecError
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import uncut_table
-from engine.run.redumps import Redump, arguments_of, redump_from
+from engine.run.redump.requests import Redump, arguments_of, redump_from
 
 ONE = Table("d", "one", (Column("id", "int", nullable=False),), ("id",), indexes=(Index("PRIMARY", ("id",)),))
 TWO = Table(

@@ -1,6 +1,6 @@
 """The runway: until when the server keeps the committed position's file."""
 
-from engine.run.runway import Growth, following, runway_s
+from engine.run.observe.retention import Growth, following, runway_s
 from engine.source.positions import Position, Retention
 
 FILES = {"b.000008": 1000, "b.000009": 1000, "b.000010": 400}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import Task
 
-from engine.run.show import Lines, Screen, line
+from engine.run.observe.terminal import Lines, Screen, line
 
 Bounds = Sequence[str | None]
 

@@ -9,8 +9,8 @@ from engine.capture.tasks import ChunkGroup, Report
 from engine.errors import LedgerError, LoginRefusedError, SchemaChangedError, TableStoppedError, TransientError
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Uncut
-from engine.run.machine import IllegalEventError
-from engine.run.snapshot import AHEAD
+from engine.run.snapshot.scheduler import AHEAD
+from engine.run.state_machines import IllegalEventError
 from tests.unit.run.copies import GROUP, copies, copying, failure, read_all, report
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.capture.written import UNKNOWN, Written
-from engine.run.statement_reach import reached
+from engine.run.tables.statement_reach import reached
 from engine.source.programs import Programs
 
 NAMES = ("a", "b", "c", "e", "log", "parent", "child", "grandchild", "v", "w")

@@ -10,7 +10,7 @@ import pytest
 
 from engine.events import Journal
 from engine.run.helpers import Helpers
-from engine.run.webhook import MOST_WAITING, Webhook
+from engine.run.observe.webhook import MOST_WAITING, Webhook
 from tests.receiver import Receiver
 
 

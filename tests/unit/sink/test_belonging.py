@@ -8,7 +8,7 @@ import pytest
 from engine.errors import MismatchError, PipelineHeldError
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
-from engine.run.possession import Possession
+from engine.run.commands.possession import Possession
 from engine.sink.fence import Fence, Term
 from tests.unit.run.test_publisher import World, log, mirror, story, tell
 

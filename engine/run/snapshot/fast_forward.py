@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.capture.carry import Carry
 from engine.capture.tasks import Report
 from engine.errors import TableStoppedError, TidemarkError, from_dict
-from engine.run.copying import Finished
+from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position, position_from_dict
 
 

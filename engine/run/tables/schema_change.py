@@ -22,9 +22,9 @@ from engine.errors import TableGoneError, TableStoppedError
 from engine.ledger.state import Record
 from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
-from engine.run.begin import followed
-from engine.run.ddl import keeps_rows
-from engine.run.shapes import as_read, check_altered, shape_record
+from engine.run.tables.bootstrap import followed
+from engine.run.tables.ddl import keeps_rows
+from engine.run.tables.projection import as_read, check_altered, shape_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection, describe

@@ -22,7 +22,7 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, Range, plan_from_dict, text
 from engine.plan.keys import Bound, ChunkKey, scalar
 from engine.plan.named import identities
-from engine.run.redumps import Redump, redump_from
+from engine.run.redump.requests import Redump, redump_from
 
 BESIDE, AGAIN, REFUSED = "beside the log", "copied again", "refused"
 

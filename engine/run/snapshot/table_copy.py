@@ -14,7 +14,7 @@ from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.plan.keys import Bound, ChunkKey
-from engine.run.machine import CHUNK, START
+from engine.run.state_machines import CHUNK, START
 
 KEYS_A_CHUNK = 2000
 PARKED_IN_ROW = 8

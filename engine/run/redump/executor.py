@@ -16,10 +16,10 @@ from engine.events import Journal
 from engine.ledger.state import Record, TableState
 from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Uncut, uncut_table
-from engine.run.control import Control
-from engine.run.copying import KEYS_A_CHUNK, Copying, Finished
-from engine.run.redumps import Redump
-from engine.run.snapshot import Snapshot
+from engine.run.commands.control import Control
+from engine.run.redump.requests import Redump
+from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Copying, Finished
 from engine.source.positions import Position, position_from_dict
 
 _TOLD_KEYS = 1000

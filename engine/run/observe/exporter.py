@@ -13,9 +13,9 @@ from prometheus_client.registry import Collector
 from engine.errors import SpecError
 from engine.events import Journal
 from engine.ledger.state import State
-from engine.run.counting import Seen
 from engine.run.helpers import Helpers
-from engine.run.metrics import families
+from engine.run.observe.counters import Seen
+from engine.run.observe.metrics import families
 from engine.settings import Metrics
 
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -18,7 +18,7 @@ from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
-from engine.run.shapes import as_read, check_spec, shape_record
+from engine.run.tables.projection import as_read, check_spec, shape_record
 from engine.settings import Spec, startup_position, startup_time
 from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables

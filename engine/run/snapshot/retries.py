@@ -1,9 +1,9 @@
 """What becomes of reads that fail: whose fault it was, when it is tried again, and when that is given up.
 
     the table changed     `SchemaChangedError`: the log will tell how; the whole table waits for it
-    the source was away   the reader could not connect right after: the table waits, for as long as the run does (`run.away`)
+    the source was away   the reader could not connect right after: the table waits, for as long as the run does (`run.outage`)
     the chunk itself      the reader could connect right after. That chunk alone waits; failed too often in a row, it is parked
-                          (`run.parking`), and everything else goes on
+                          (`run.snapshot.parking`), and everything else goes on
     a disk is full        nobody's: the pipeline waits until there is room (`run.disk`), and the chunks wait with it. It counts for
                           no chunk and no table
     a worker was lost     with all that its group had read. Any of its chunks may be what killed it: they are read again in groups
@@ -29,10 +29,10 @@ from engine.errors import (
     from_dict,
 )
 from engine.events import Journal
-from engine.run.away import REFUSED_S
-from engine.run.copying import Copying, Finished, Trial
 from engine.run.disk import RETRY_S, Disk
-from engine.run.parking import Parking
+from engine.run.outage import REFUSED_S
+from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.table_copy import Copying, Finished, Trial
 
 ATTEMPTS = 8
 """Of a table, at what is neither a chunk's own nor a source that is away; a read or a cut in between starts the count again."""
@@ -148,7 +148,7 @@ class Failing:
     ) -> None:
         """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
 
-        away: the reader could not connect right after, so that the tries are not counted: `run.away` ends them. A table that
+        away: the reader could not connect right after, so that the tries are not counted: `run.outage` ends them. A table that
         changes and of which the log says nothing stops alone.
         """
         # The groups that fail together, when a connection is lost, are one failure.

@@ -1,7 +1,7 @@
 """Which chunks are read next, by whom, and what came of it: the snapshot's side of the coordinator.
 
-Tables are cut while they are read (`run.cutter`), a bounded number of chunks ahead. Chunks go to Spark in one-task jobs, a group of
-chunks worth at least a second of work each, from a small pool of threads. At most one group more than there are readers is
+Tables are cut while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Chunks go to Spark in one-task
+jobs, a group of chunks worth at least a second of work each, from a small pool of threads. At most one group more than there are readers is
 under way, so that a segment of the log waits for one task at the most. Spark's scheduler gives the next group to
 whichever slot is free; towards the end groups get smaller, so that the readers end together.
 """
@@ -19,10 +19,10 @@ from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import Journal
 from engine.plan.chunks import range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
-from engine.run.control import Control
-from engine.run.copying import ROWS_PER_S, Copying, Finished
-from engine.run.cutter import Cutter
-from engine.run.failing import ATTEMPTS, Batch, Failing
+from engine.run.commands.control import Control
+from engine.run.snapshot.retries import ATTEMPTS, Batch, Failing
+from engine.run.snapshot.splitter import Cutter
+from engine.run.snapshot.table_copy import ROWS_PER_S, Copying, Finished
 from engine.source.positions import bytes_between, position_from_dict
 
 GROUP_S = 1.0

@@ -23,14 +23,14 @@ from engine.events import Journal
 from engine.layout import folder_name
 from engine.ledger.state import State
 from engine.redaction import clean
-from engine.run.controls import Controls, load_controls, save_controls
+from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
-from engine.run.machine import IllegalEventError, after
-from engine.run.members import ADD, REMOVE, Change, change_from
-from engine.run.parking import Parking
-from engine.run.redumps import Redump, redump_from
-from engine.run.throttle import Pace
+from engine.run.redump.requests import Redump, redump_from
+from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.throttle import Pace
+from engine.run.state_machines import IllegalEventError, after
+from engine.run.tables.membership_commands import ADD, REMOVE, Change, change_from
 from engine.settings import Throttle, throttled
 
 _INBOX_S = 0.2

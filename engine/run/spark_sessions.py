@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from engine import clock
 from engine.errors import SparkLostError, TidemarkError
 from engine.events import Journal
-from engine.run.control import Control
+from engine.run.commands.control import Control
 
 if TYPE_CHECKING:
     from engine.spark.session import Session

@@ -1,7 +1,7 @@
 """How far behind the pipeline is, and how long the source will wait: measured every two seconds on a connection of its own.
 
 Lag in seconds is by the server's clock: now minus the commit time of the last transaction that was committed here, and 0
-when nothing is outstanding, for no traffic is not lag. The runway is in `run.runway`.
+when nothing is outstanding, for no traffic is not lag. The runway is in `run.observe.retention`.
 """
 
 import threading
@@ -15,9 +15,9 @@ import numpy as np
 from engine import clock
 from engine.errors import SourceAwayError, TidemarkError
 from engine.events import Journal
-from engine.run.away import MONITOR, Away
 from engine.run.helpers import Helpers
-from engine.run.runway import Growth, following, runway_s
+from engine.run.observe.retention import Growth, following, runway_s
+from engine.run.outage import MONITOR, Away
 from engine.source.connect import Connection, Endpoint, describe, open_connection
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention

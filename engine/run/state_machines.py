@@ -1,7 +1,7 @@
 """The states of a pipeline's runner, of a table and of a chunk, as tables of transitions: state, event, following state.
 
 START stands for what is not there yet. Code that changes one of these states asks the table first, so that what the tables do not
-allow never happens unseen. The diagrams in README.md are printed from them: `python -m engine.run.machine`.
+allow never happens unseen. The diagrams in README.md are printed from them: `python -m engine.run.state_machines`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -121,7 +121,7 @@ CHUNK = Machine(
     },
 )
 """As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up
-to a nearer bound; the rest is cut anew. Parked: it failed too often by itself (`run.parking`), until it is tried again.
+to a nearer bound; the rest is cut anew. Parked: it failed too often by itself (`run.snapshot.parking`), until it is tried again.
 Dropped: its table stopped, or is copied again."""
 
 MACHINES = (PIPELINE, TABLE, CHUNK)

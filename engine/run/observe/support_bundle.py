@@ -20,8 +20,8 @@ from engine import __version__, clock, formats, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.redaction import Scrubber
-from engine.run.shapes import as_read
-from engine.run.status import status
+from engine.run.observe.status import status
+from engine.run.tables.projection import as_read
 from engine.settings import Spec
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import run_preflight

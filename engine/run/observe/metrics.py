@@ -1,7 +1,7 @@
 """A run's numbers as OpenMetrics families: counted from the journal's events, and read off the committed state. Pure.
 
 Names are Tidemark's own, in base units; the help text of each names its relatives in Debezium and Flink CDC, by which operators
-know them. Counters begin with the run (`run.counting`); `families` is asked at each scrape.
+know them. Counters begin with the run (`run.observe.counters`); `families` is asked at each scrape.
 """
 
 from collections import Counter
@@ -20,8 +20,8 @@ from prometheus_client.core import (
 
 from engine import __version__, clock
 from engine.ledger.state import State
-from engine.run.counting import Seen, Timed
-from engine.run.machine import PIPELINE, START, TABLE
+from engine.run.observe.counters import Seen, Timed
+from engine.run.state_machines import PIPELINE, START, TABLE
 
 PHASES = ("starting", "snapshot", "streaming")
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}

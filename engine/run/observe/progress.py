@@ -2,7 +2,7 @@
 
 from engine.events import Journal
 from engine.ledger.state import State
-from engine.run.control import Control
+from engine.run.commands.control import Control
 
 
 class Progress:

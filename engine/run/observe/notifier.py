@@ -14,9 +14,9 @@ from typing import Any
 from engine import clock
 from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.events import Journal
-from engine.run.alerts import Alert, Alerts, Notice
 from engine.run.helpers import Helpers
-from engine.run.webhook import Webhook
+from engine.run.observe.alerts import Alert, Alerts, Notice
+from engine.run.observe.webhook import Webhook
 from engine.settings import Spec, webhook
 
 PATIENCE_S = 5.0

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from engine.decode.schema import Table, table_from_dict
 from engine.ledger.state import Record, State, following
 from engine.plan.chunks import plan_from_dict
-from engine.run.altering import Altered, verdict
-from engine.run.begin import anchored
+from engine.run.tables.bootstrap import anchored
+from engine.run.tables.schema_change import Altered, verdict
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables
 from engine.source.connect import Connection, Endpoint, Server

@@ -8,8 +8,8 @@ Each time by an epoch of its own, which reads nothing of the log and leaves the 
             chunk only when it is finished, and a chunk that is read later is exact later (`run.coordinator`). So a table may join
             at any position whatsoever. Where nothing is copied (`source.startup`) it is followed from P on
 
-A table that left and whose destination was kept joins as one that is copied again (`run.altering`): the mirror stays as it was
-until the last chunk is there, and is replaced at once.
+A table that left and whose destination was kept joins as one that is copied again (`run.tables.schema_change`): the mirror stays
+as it was until the last chunk is there, and is replaced at once.
 
 What is to be dropped is deleted behind the commit, when no reader and no publisher can write there any more, and another epoch says
 that it is gone. Until that the table cannot join again, so that no rows of its next life are deleted with those of the last. A
@@ -26,12 +26,12 @@ from engine.errors import PreflightError, SpecError, TableStoppedError, Tidemark
 from engine.ledger.state import Record, State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.planner import plan_tables
-from engine.run.begin import finished, followed, unfit_record
-from engine.run.control import Control
+from engine.run.commands.control import Control
 from engine.run.epoch import completed
-from engine.run.members import Change, check_change, members_of
 from engine.run.publisher import Publisher
-from engine.run.shapes import as_read, shape_of, shape_record
+from engine.run.tables.bootstrap import finished, followed, unfit_record
+from engine.run.tables.membership_commands import Change, check_change, members_of
+from engine.run.tables.projection import as_read, shape_of, shape_record
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables, Guard, unguarded
 from engine.source.catalog import list_tables, read_tables
