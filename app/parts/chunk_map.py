@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.view.looks import CHUNK
+from app.view.status_style import CHUNK
 from app.view.tiles import Tile, payload
 from engine.history.chunks import STATES
 

@@ -5,10 +5,10 @@ import time
 import streamlit as st
 
 from app.parts import access, focus, home, messages, places
+from app.parts.autorefresh import refreshing
 from app.parts.chunk_map import chunk_map
-from app.parts.refresh import refreshing
-from app.view import cutting, drawer, words
-from app.view.looks import CHUNK
+from app.view import chunk_details, cutting, words
+from app.view.status_style import CHUNK
 from app.view.tiles import legend, note, tiles
 from engine.history import chunks, tables
 
@@ -122,7 +122,7 @@ def _facts(name: str, table: str, chosen: int, key: str) -> None:
             messages.three_parts(
                 found.error, "The chunk is not published; no row of it was.", again or "", amber=bool(again)
             )
-        for column, (title, facts) in zip(st.columns([3, 4, 5], gap="medium"), drawer.facts(found), strict=True):
+        for column, (title, facts) in zip(st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found), strict=True):
             with column:
                 st.markdown(f"**{title}**")
                 st.table(dict(facts), border="horizontal", hide_header=True)

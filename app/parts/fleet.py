@@ -5,7 +5,7 @@ from datetime import timedelta
 import streamlit as st
 
 from app.parts import access, controls, home, messages, places
-from app.parts.refresh import refreshing
+from app.parts.autorefresh import refreshing
 from app.view import words
 from app.view.fleet import CHANGES_S, Summary, order, summary
 from app.view.health import layers

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from app.parts.refresh import refreshing
+from app.parts.autorefresh import refreshing
 from app.view import words
 from engine import clock
 from engine.errors import TidemarkError

@@ -5,8 +5,8 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import controls, home, jobs, messages, reach
-from app.parts.refresh import refreshing
+from app.parts import controls, home, jobs, messages, source_queries
+from app.parts.autorefresh import refreshing
 from app.view import membership, picking, words
 from engine import settings
 from engine.directory import Directory
@@ -49,7 +49,7 @@ def _add(where: Directory, has: list[str]) -> None:
         key = f"survey of {name} {spec.source.model_dump_json()}"
         if anew:
             jobs.forget(key)
-        seen = jobs.result(key, "Reading the catalogue", lambda: reach.surveyed(spec))
+        seen = jobs.result(key, "Reading the catalogue", lambda: source_queries.surveyed(spec))
     except TidemarkError as problem:
         messages.error(problem)
         return

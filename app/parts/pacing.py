@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 
 from app.parts import controls, home, messages
-from app.parts.refresh import refreshing
+from app.parts.autorefresh import refreshing
 from app.view import pacing, words
 from app.view.pacing import Pace
 from engine import settings

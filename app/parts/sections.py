@@ -6,8 +6,8 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import columns, home, messages
-from app.parts.refresh import REFRESH_S, refreshing
-from app.view import binlog, curves, cutting, factor, happenings, lanes, words, zone
+from app.parts.autorefresh import REFRESH_S, refreshing
+from app.view import binlog, curves, cutting, event_feed, factor, reader_timeline, words, zone
 from app.view.progress import rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
@@ -141,8 +141,8 @@ def _lanes(name: str, span_s: int | None) -> None:
     if until < now - timedelta(seconds=1):
         st.caption(f"No chunk was read after {words.date_time(until)}; the time before it is shown.")
     with zone.steady(until):
-        figure = lanes.figure(shown, since, until)
-    plot(figure, "lanes", f"Chunks read by {len(lanes.lanes(shown, since, until))} readers over time")
+        figure = reader_timeline.figure(shown, since, until)
+    plot(figure, "lanes", f"Chunks read by {len(reader_timeline.lanes(shown, since, until))} readers over time")
     _lane_tables(shown, since, until)
 
 
@@ -158,7 +158,7 @@ def _lane_tables(shown: list[chunks.Read], since: datetime, until: datetime) -> 
                 "Chunks": lane.chunks,
                 "Rows": words.count(lane.rows),
             }
-            for lane in lanes.lanes(shown, since, until)
+            for lane in reader_timeline.lanes(shown, since, until)
         ]
         busy = st.column_config.ProgressColumn(
             format="%.0f%%", min_value=0, max_value=100, help="Share of the time with a chunk in hand"
@@ -168,7 +168,7 @@ def _lane_tables(shown: list[chunks.Read], since: datetime, until: datetime) -> 
     with right:
         st.markdown("**What a chunk costs** :gray[in the time shown]")
         heads = ("min", "25 %", "median", "75 %", "max")
-        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in lanes.spreads(shown)]
+        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in reader_timeline.spreads(shown)]
         st.dataframe(
             pd.DataFrame(spread),
             hide_index=True,
@@ -176,7 +176,7 @@ def _lane_tables(shown: list[chunks.Read], since: datetime, until: datetime) -> 
             column_config=columns.figures(*heads),
             alt="Quartiles of seconds, rows and gaps a chunk",
         )
-        slow = len(lanes.stragglers(shown))
+        slow = len(reader_timeline.stragglers(shown))
         st.caption(f"{words.plural(slow, 'straggler')}: over three times the median" if slow else "No straggler")
 
 
@@ -267,7 +267,7 @@ def events(name: str) -> None:
     """What happened, newest first."""
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     kinds = left.pills(
-        "Kinds", list(happenings.KINDS), selection_mode="multi", default=list(happenings.USUAL), key="kinds"
+        "Kinds", list(event_feed.KINDS), selection_mode="multi", default=list(event_feed.USUAL), key="kinds"
     )
     text = right.text_input(
         "Contains", key="contains", placeholder="A table, a chunk, a word of an error", icon=":material/search:"
@@ -278,8 +278,8 @@ def events(name: str) -> None:
 @refreshing()
 def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
     cursor = home.fresh()
-    lines = log.events(cursor, name, happenings.names(kinds), text=text, limit=_EVENTS)
-    found = happenings.happenings(lines)
+    lines = log.events(cursor, name, event_feed.names(kinds), text=text, limit=_EVENTS)
+    found = event_feed.happenings(lines)
     if not found:
         messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
     else:

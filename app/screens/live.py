@@ -8,16 +8,16 @@ from app.parts import (
     access,
     chunk_section,
     controls,
+    health_strip,
     home,
     membership,
     messages,
     pacing,
     places,
+    runner_notice,
     sections,
-    situation,
-    strip,
 )
-from app.parts.refresh import refreshing
+from app.parts.autorefresh import refreshing
 from app.view import commands, words
 from app.view.health import alert_lines, layers
 from app.view.progress import copy_of, copying, status_line
@@ -38,8 +38,8 @@ def layered(where: Directory, drawn_state: str) -> None:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    strip.strip(layers(runner, lag, recent, now))
-    strip.alerts(alert_lines(home.alerts_of(where)))
+    health_strip.strip(layers(runner, lag, recent, now))
+    health_strip.alerts(alert_lines(home.alerts_of(where)))
     pacing.told(where)
 
 
@@ -59,7 +59,7 @@ def line(where: Directory) -> None:
         wrap_lines=True,
     )
     sent = controls.sent(name)
-    strip.footer(
+    health_strip.footer(
         now,
         run.run if run else None,
         commands.sentences(sent, log.answers(cursor, name, [one.id for one in sent]), now),
@@ -117,7 +117,7 @@ def page() -> None:
     controls.refusal(where.root.name)
     layered(where, runner.state)
     line(where)
-    situation.situation(where, runner)
+    runner_notice.situation(where, runner)
     body(where)
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import columns, controls, engine, home, messages, places
-from app.parts.refresh import refreshing
-from app.view import again, words
-from app.view.again import Wish
+from app.parts.autorefresh import refreshing
+from app.view import redump_form, words
+from app.view.redump_form import Wish
 from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
@@ -30,7 +30,7 @@ _HELP = {
 def wish_of(plans: Sequence[tables.Plan]) -> Wish:
     """The form."""
     part = st.segmented_control(
-        "Read again", again.PARTS, default="Chunks", key="part", bind="query-params", required=True
+        "Read again", redump_form.PARTS, default="Chunks", key="part", bind="query-params", required=True
     )
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
@@ -66,7 +66,7 @@ def _part(part: str, key: str) -> None:
 
 def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
     """What the wish reaches; None, with the reason shown, when it cannot be asked for."""
-    if fault := again.missing(wish):
+    if fault := redump_form.missing(wish):
         st.info(fault, icon=":material/edit:")
         return None
     known: tuple[Wish, dict[str, Any]] | None = st.session_state.get((_REACHED, where.root.name))
@@ -75,7 +75,7 @@ def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
             with st.spinner("Counting what it reaches"), TemporaryDirectory() as folder:
                 keys = Path(folder) / "keys"
                 keys.write_text(wish.keys, encoding="utf-8")
-                words_of_it = again.arguments(wish, str(keys))
+                words_of_it = redump_form.arguments(wish, str(keys))
                 known = wish, engine.ask("redump", where.spec, [*words_of_it, "--dry-run"])
         except TidemarkError as problem:
             messages.error(problem)
@@ -87,14 +87,14 @@ def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
 def blast(where: Directory, found: dict[str, Any], key: str) -> None:
     """The blast radius in numbers."""
     reads = home.ask(chunks.reads, where.root.name, limit=2000)
-    seconds = again.expected_s(found["tables"], reads)
+    seconds = redump_form.expected_s(found["tables"], reads)
     left, right = st.columns([6, 1], vertical_alignment="center")
-    left.markdown(f"**It reaches** {words.escape(again.sentence(found['tables'], seconds))}")
+    left.markdown(f"**It reaches** {words.escape(redump_form.sentence(found['tables'], seconds))}")
     if right.button("Count anew", icon=":material/refresh:", type="tertiary", key="look"):
         st.session_state.pop((_REACHED, where.root.name))
         st.rerun()
     st.dataframe(
-        pd.DataFrame(again.reach_rows(found["tables"])),
+        pd.DataFrame(redump_form.reach_rows(found["tables"])),
         hide_index=True,
         key="reach",
         column_config={
@@ -103,7 +103,7 @@ def blast(where: Directory, found: dict[str, Any], key: str) -> None:
         },
         alt="What is read again, by table",
     )
-    if told := again.ranges(found["tables"], key):
+    if told := redump_form.ranges(found["tables"], key):
         more = f"\n… and {len(told) - 5:,} more" if len(told) > 5 else ""
         st.code("\n".join(told[:5]) + more, language=None)
 
@@ -158,7 +158,7 @@ def going(where: Directory) -> None:
         st.markdown(f":blue[:material/send: Sent {age} ago; {then}]")
     for one in found:
         if one.state == "under way" or one.id in mine:
-            colour, text, share = again.progress(one, st.session_state.get((_EXPECTED, one.id)))
+            colour, text, share = redump_form.progress(one, st.session_state.get((_EXPECTED, one.id)))
             st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
             if share is not None and one.state == "under way":
                 st.progress(share)
@@ -167,7 +167,7 @@ def going(where: Directory) -> None:
         messages.nothing("Nothing was read again yet", "Each command leaves a line here: who, why, and what it found.")
         return
     st.dataframe(
-        pd.DataFrame(again.past_rows(found)),
+        pd.DataFrame(redump_form.past_rows(found)),
         hide_index=True,
         key="past",
         column_config={

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from app.view import words
 from app.view.figure import Figure, layout
-from app.view.looks import HEX
+from app.view.status_style import HEX
 from engine.history.chunks import Window
 
 Place = tuple[str, int]

@@ -8,9 +8,9 @@ from typing import Any
 from app.view import words
 from app.view.curves import row_rates
 from app.view.figure import Figure, layout
-from app.view.lanes import spreads
-from app.view.looks import HEX
 from app.view.past import PastRun
+from app.view.reader_timeline import spreads
+from app.view.status_style import HEX
 from engine.history.chunks import Read
 
 _COLOURS = ("primary", "violet", "orange", "green", "red")

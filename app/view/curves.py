@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from app.view import words, zone
 from app.view.figure import Figure, fade, iso, layout, time_axis
-from app.view.looks import HEX
 from app.view.progress import overlap_rows
+from app.view.status_style import HEX
 from engine.history.chunks import Read
 from engine.history.series import Epoch, Lag, Mark
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from app.view import words
 from app.view.figure import Figure, fade, layout
-from app.view.looks import HEX
+from app.view.status_style import HEX
 from engine.history.tables import Plan
 
 

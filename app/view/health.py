@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from app.view import words
-from app.view.looks import PIPELINE, Look
+from app.view.status_style import PIPELINE, Look
 from engine.history.runs import Run
 from engine.history.series import Lag
 

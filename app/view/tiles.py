@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.view import words
-from app.view.looks import CHUNK
+from app.view.status_style import CHUNK
 from engine.history.chunks import STATES, ChunkState
 
 MOST_TILES = 500

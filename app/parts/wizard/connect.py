@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from app.parts import focus, jobs, messages, reach
+from app.parts import focus, jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
@@ -207,7 +207,7 @@ def _tls(draft: Draft) -> None:
 
 def _test(draft: Draft) -> None:
     st.markdown("**Connection test** :gray[logs in and asks the server who it is; reads nothing else]")
-    key = f"greet {reach.key_of(draft)}"
+    key = f"greet {source_queries.key_of(draft)}"
     finding = draft.finding("Connect")
     again = finding is not None or jobs.known(key)
     if st.button(
@@ -218,7 +218,7 @@ def _test(draft: Draft) -> None:
         disabled=jobs.running(key),
     ):
         jobs.forget(key)
-        jobs.start(key, lambda: reach.greet(reach.spec_of(draft)))
+        jobs.start(key, lambda: source_queries.greet(source_queries.spec_of(draft)))
         st.rerun()
     if not jobs.known(key):
         frame.found_before(finding, "Not tested yet. The next step connects too, and checks everything a run needs.")
@@ -227,7 +227,7 @@ def _test(draft: Draft) -> None:
         found = jobs.result(
             key,
             f"Connecting to {draft.get('source', 'host')}:{draft.get('source', 'port')}",
-            lambda: reach.greet(reach.spec_of(draft)),
+            lambda: source_queries.greet(source_queries.spec_of(draft)),
         )
     except TidemarkError as problem:
         messages.error(problem)
@@ -237,7 +237,7 @@ def _test(draft: Draft) -> None:
         _answered(draft, found)
 
 
-def _answered(draft: Draft, found: reach.Greeting) -> None:
+def _answered(draft: Draft, found: source_queries.Greeting) -> None:
     flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[found.server.flavor]
     version = ".".join(map(str, found.server.version))
     known = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {found.account}.").finding("Connect")

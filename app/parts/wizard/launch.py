@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.parts import home, messages, places, reach
+from app.parts import home, messages, places, source_queries
 from app.parts.wizard import drafts, frame, preflight, target
 from app.view import words
 from app.view.checks import headline, outcome
@@ -47,7 +47,7 @@ def _checked(draft: Draft) -> Draft:
     if not draft.get("source", "tables"):
         return draft
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
         settings.password(spec.source)
         draft = target.examined(draft, spec)
         if draft.finding("Preflight") is None:

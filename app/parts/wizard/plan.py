@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, jobs, messages, reach
+from app.parts import columns, jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import factor, planning, words
 from app.view.draft import Draft
@@ -36,8 +36,8 @@ _UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Rows", "Size",
 
 
 @st.cache_resource
-def _planned(key: str) -> reach.Planned:  # noqa: ARG001 - what it is kept by
-    return reach.Planned()
+def _planned(key: str) -> source_queries.Planned:  # noqa: ARG001 - what it is kept by
+    return source_queries.Planned()
 
 
 def page(draft: Draft) -> None:
@@ -48,8 +48,8 @@ def page(draft: Draft) -> None:
             frame.go(draft, "Tables")
         frame.foot(draft, "Plan")
         return
-    base = reach.key_of(draft, draft.get("source", "tables"), draft.get("source", "invalid_dates"))
-    key = f"plan {reach.key_of(draft, draft.fingerprint('Plan'))}"
+    base = source_queries.key_of(draft, draft.get("source", "tables"), draft.get("source", "invalid_dates"))
+    key = f"plan {source_queries.key_of(draft, draft.fingerprint('Plan'))}"
     title, again = st.columns([4, 1], vertical_alignment="center")
     title.markdown(
         "**Plan** :gray[how each table is cut into chunks; made from statistics and the two ends of each key]"
@@ -60,11 +60,11 @@ def page(draft: Draft) -> None:
             jobs.forget(key)
             st.rerun()
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
         found = jobs.result(
             key,
             "Planning",
-            partial(reach.plan, spec, _planned(base)),
+            partial(source_queries.plan, spec, _planned(base)),
             "Asks for the ends of each key, and times 50,000 rows once.",
         )
         if found is not None:
@@ -76,8 +76,8 @@ def page(draft: Draft) -> None:
     frame.foot(draft, "Plan")
 
 
-def _shown(draft: Draft, spec: Spec, found: reach.Planned) -> Draft:
-    plans = {table.full_name: found.plans[reach.rules_key(table, spec.snapshot)] for table in found.tables}
+def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
+    plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
     lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers)
     sums = planning.sums(lines, found.speed, readers)

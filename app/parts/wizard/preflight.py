@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.parts import jobs, messages, reach
+from app.parts import jobs, messages, source_queries
 from app.parts.wizard import frame
 from app.view import words
 from app.view.checks import headline, outcome, shown
@@ -34,7 +34,7 @@ def page(draft: Draft) -> None:
             jobs.forget(key)
             st.rerun()
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
         result = found(draft, spec)
     except TidemarkError as problem:
         messages.error(problem)
@@ -47,13 +47,13 @@ def page(draft: Draft) -> None:
 
 
 def _key(draft: Draft) -> str:
-    return f"preflight {reach.key_of(draft, draft.fingerprint('Preflight'))}"
+    return f"preflight {source_queries.key_of(draft, draft.fingerprint('Preflight'))}"
 
 
 def found(draft: Draft, spec: Spec) -> Preflight | None:
     """The result for the draft as it is; None while it is being made. Raises as `run_preflight`."""
     chosen = bool(draft.get("source", "tables"))
-    return jobs.result(_key(draft), "Checking the source", lambda: reach.preflight(spec, chosen=chosen))
+    return jobs.result(_key(draft), "Checking the source", lambda: source_queries.preflight(spec, chosen=chosen))
 
 
 def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
@@ -95,7 +95,7 @@ def _passed(passed: list[Check], *, opened: bool) -> None:
 
 def _rights(draft: Draft, result: Preflight, *, chosen: bool) -> None:
     st.markdown("**All rights that Tidemark ever needs** :gray[the complete statements]")
-    globs = draft.get("source", "tables", default=[]) if chosen else [reach.EVERYTHING]
+    globs = draft.get("source", "tables", default=[]) if chosen else [source_queries.EVERYTHING]
     st.code(
         "\n".join(minimal_grants(draft.get("source", "user", default=""), result.server, globs)),
         language="sql",

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import jobs, messages, reach
+from app.parts import jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.parts.wizard.table_tree import Click, table_tree
 from app.view import picking, words
@@ -21,10 +21,10 @@ _GLOBS, _DETAILS = "Globs", "Columns and risks"
 
 def page(draft: Draft) -> None:
     """Reads the catalogue once a connection; searching and clicking ask the server nothing."""
-    key = f"survey {reach.key_of(draft)}"
+    key = f"survey {source_queries.key_of(draft)}"
     try:
-        spec = reach.spec_of(draft)
-        found = jobs.result(key, "Reading the catalogue", lambda: reach.surveyed(spec))
+        spec = source_queries.spec_of(draft)
+        found = jobs.result(key, "Reading the catalogue", lambda: source_queries.surveyed(spec))
     except TidemarkError as problem:
         messages.error(problem)
         if st.button("Try again", icon=":material/refresh:", key="again"):
@@ -57,7 +57,7 @@ def _head(key: str, found: list[Surveyed]) -> None:
             st.rerun()
 
 
-def _chooser(draft: Draft, spec: Spec, seen: reach.Seen) -> None:
+def _chooser(draft: Draft, spec: Spec, seen: source_queries.Seen) -> None:
     found = seen.tables
     everything = [(one.table.database, one.table.name) for one in found]
     globs: list[str] = draft.get("source", "tables", default=[])

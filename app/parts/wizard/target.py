@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import engine, jobs, messages, reach
+from app.parts import engine, jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft
@@ -64,7 +64,7 @@ def destination(draft: Draft) -> None:
         _start(draft)
     with right:
         try:
-            spec = reach.spec_of(draft)
+            spec = source_queries.spec_of(draft)
         except TidemarkError as problem:
             messages.error(problem)
             draft = frame.note(draft, "Destination", "fail", problem.message)
@@ -223,7 +223,7 @@ def _keep_master(identity: str, key: str) -> None:
         return
     draft = drafts.load(identity).put("spark", "master", value=value)
     try:
-        reach.spec_of(draft)
+        source_queries.spec_of(draft)
     except TidemarkError as problem:
         st.session_state[f"{identity} master-fault"] = problem
         return
@@ -254,7 +254,7 @@ def _keep_conf(identity: str, key: str) -> None:
 def _trial(draft: Draft) -> Draft:
     st.markdown("**Spark test** :gray[starts or joins it as the run would, and asks its workers for what they need]")
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
     except TidemarkError as problem:
         messages.error(problem)
         return frame.note(draft, "Spark", "fail", problem.message)

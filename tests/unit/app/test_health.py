@@ -14,7 +14,7 @@ from app.view.health import (
     stale_since,
     troubles,
 )
-from app.view.looks import HEX, PIPELINE
+from app.view.status_style import HEX, PIPELINE
 from engine.clock import utc_text
 from engine.history.runs import Run
 from tests.unit.app.support import NOW, ago, lag, runner

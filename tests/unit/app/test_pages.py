@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.view import drawer, factor
+from app.view import chunk_details, factor
 from app.view.commands import Sent, sentences
 from app.view.fleet import order, summary
 from app.view.health import layers
@@ -116,7 +116,7 @@ def test_a_command_is_followed_to_its_end() -> None:
 def test_an_unread_chunk_has_facts_that_are_unknown() -> None:
     """The drawer of a waiting chunk is not full of zeros."""
     chunk = Chunk("d.t", 3, "1", None, "waiting", *([None] * 25))
-    values = {label: value for _, group in drawer.facts(chunk) for label, value in group}
+    values = {label: value for _, group in chunk_details.facts(chunk) for label, value in group}
     assert set(values.values()) == {"—"}
 
 

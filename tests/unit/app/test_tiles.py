@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.looks import CHUNK
+from app.view.status_style import CHUNK
 from app.view.tiles import Tile, legend, note, payload, tile_size, tiles
 from engine.history.chunks import STATES, ChunkState
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.lanes import busy_s, figure, lanes, quantile, spreads, stragglers
+from app.view.reader_timeline import busy_s, figure, lanes, quantile, spreads, stragglers
 from tests.unit.app.support import NOW, ago, read
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.happenings import KINDS, USUAL, happenings, names
+from app.view.event_feed import KINDS, USUAL, happenings, names
 from engine.events import EVENTS
 from engine.history.log import Event
 from tests.unit.app.support import ago

@@ -8,7 +8,7 @@ from statistics import median
 
 from app.view import words
 from app.view.figure import Figure, iso, layout, time_axis
-from app.view.looks import HEX
+from app.view.status_style import HEX
 from engine.history.chunks import Read
 
 STRAGGLER = 3.0
