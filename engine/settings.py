@@ -83,34 +83,46 @@ def _checked_globs(value: Any) -> Any:
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Source(_Section):
-    """The server to follow. Passwords come by reference only: `password_env` or `password_file`."""
+    """The server to capture. The spec holds no password, only the place where it is: `password_env` or `password_file`."""
 
     host: str
+    """Host name or address."""
     port: int = Field(3306, ge=1, le=65535)
+    """TCP port."""
     user: str
+    """The user to log in as; `check` names the privileges that it needs."""
     password_env: str | None = None
+    """The environment variable that holds the password."""
     password_file: Path | None = None
+    """The file that holds the password."""
     tables: tuple[str, ...]
+    """The tables to capture: globs over `database.table`. A glob with `!` in front excludes; the last match wins."""
     startup: str = "initial"
+    """Where the pipeline starts. `initial`: copy the tables, then stream the binlog. `snapshot`: copy them and end. `latest`,
+    `earliest`, `timestamp:<RFC 3339, UTC>`, `position:<file>:<offset>`, `gtid:<set>`: copy nothing and stream from there."""
     server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
-    """First of 4096 replication server ids; by default derived from the pipeline's name."""
+    """The first of 4096 replication server ids. By default it is derived from the pipeline's name."""
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
+    """Whether connections use TLS. Only `verify` protects against an active attacker."""
     tls_ca: Path | None = None
+    """The certificate authority for `verify`; by default the system's."""
     connect_timeout_s: float = Field(10.0, gt=0)
+    """How long connecting may take, in seconds."""
     silence_s: float = Field(30.0, gt=0)
-    """A binlog reader to which the server sends nothing for so long counts as cut off, and is tried again."""
+    """After so many seconds without data from the server, a binlog connection counts as lost and is opened again."""
     invalid_dates: Literal["error", "null"] = "error"
-    """What becomes of dates that do not exist (zero, a zero part, 31 February): stop the table, or NULL with a counter."""
+    """What to do with dates that do not exist (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and
+    count it."""
     schema_changes: Literal["copy", "stop"] = "copy"
-    """What becomes of a table that is altered so that its rows may have other values: it is copied again, or stops."""
+    """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
     new_tables: Literal["refuse", "add"] = "refuse"
-    """What becomes of tables that begin to match `tables`: a start is refused, or they are added, while the pipeline runs too."""
+    """What to do with tables that begin to match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
     settle_s: float = Field(2.0, gt=0)
-    """Age of a low watermark of the class "aged" (DESIGN 5)."""
+    """The age, in seconds, of low watermarks of the class `aged`."""
 
     @field_validator("tables")
     @classmethod
@@ -146,36 +158,43 @@ class Source(_Section):
 
 
 class TableRules(_Section):
-    """What is set otherwise for some tables; None: as for all."""
+    """Settings of some tables; what is not set is as for all others."""
 
     chunk_rows: int | None = Field(None, ge=0)
+    """Rows in a chunk."""
     target_bytes: int | None = Field(None, ge=1 << 10)
+    """Bytes in a chunk."""
     even_factor_lower: float | None = Field(None, ge=0)
+    """Lower bound of the distribution factor."""
     even_factor_upper: float | None = Field(None, gt=0)
+    """Upper bound of the distribution factor."""
     key: str | None = None
-    """The column by which the table is cut; by default the first of its key."""
+    """The chunk key: the column by which the table is split. By default the first column of its key."""
 
 
 class Snapshot(_Section):
-    """How tables are cut into chunks and copied."""
+    """How tables are split into chunks and copied."""
 
     chunk_rows: int = Field(0, ge=0)
-    """Rows a chunk; 0: as many as fit `target_bytes`."""
+    """Rows in a chunk. 0: as many as fit `target_bytes`."""
     target_bytes: int = Field(16 << 20, ge=1 << 10)
+    """Bytes in a chunk, by the server's statistics."""
     even_factor_lower: float = Field(0.05, ge=0)
+    """A numeric key is split evenly if its distribution factor is at least this."""
     even_factor_upper: float = Field(1000.0, gt=0)
+    """A numeric key is split evenly if its distribution factor is at most this."""
     readers: int = Field(0, ge=0)
-    """Chunk tasks at once; 0: as many as Spark has slots."""
+    """Chunk tasks that run at once. 0: as many as Spark has slots."""
     chunk_key: dict[str, str] = Field(default_factory=dict)
-    """Full table name to the column by which it is cut."""
+    """The chunk key of some tables: full table name to column."""
     tables: dict[str, TableRules] = Field(default_factory=dict)
-    """Globs over database.table to what is set otherwise there; a later glob wins."""
+    """Settings of some tables, by globs over `database.table`; the last match wins."""
     priority: tuple[str, ...] = ()
-    """Globs over database.table: tables of the first one are copied first, and so on; all others after them."""
+    """Globs over `database.table`. Tables that match the first one are copied first, and so on; all others follow."""
     max_chunk_memory_bytes: int = Field(192 << 20, ge=1 << 20)
-    """A chunk whose rows need more than this in memory is spilled to the reader's disk."""
+    """A chunk that needs more memory than this spills to the reader's disk."""
     chunk_attempts: int = Field(8, ge=1)
-    """So often is a chunk that fails by itself tried before it is parked and the rest goes on without it."""
+    """How often a chunk that fails by itself is tried before it is parked."""
 
     @field_validator("tables", "priority")
     @classmethod
@@ -201,19 +220,20 @@ class Snapshot(_Section):
 
 
 Algorithm = Literal["sha256", "sha512"]
-"""How a masked value is digested."""
+"""The digest of a masked value."""
 
 
 class Shaping(_Section):
-    """What of some tables is published: columns, masked ones among them, rows. None: as an earlier glob says, else all."""
+    """The projection of some tables: which columns and rows are published. What is not set is as an earlier glob says, else all."""
 
     columns: tuple[str, ...] | None = None
-    """Only these, and the key."""
+    """Publish only these columns, and the key."""
     exclude: tuple[str, ...] | None = None
+    """Publish all columns but these."""
     mask: dict[str, Algorithm] | None = None
-    """Columns of which a digest is published; a list of names means sha256."""
+    """Publish a digest of these columns, in hexadecimal: column to `sha256` or `sha512`. A list of columns means `sha256`."""
     where: str | None = None
-    """A condition in SQL (`capture.where` says which); only rows for which it is true are published."""
+    """The row filter, in SQL. Only rows for which it is true are published."""
 
     @field_validator("mask", mode="before")
     @classmethod
@@ -222,31 +242,37 @@ class Shaping(_Section):
 
 
 class Sink(_Section):
-    """Where the rows go. A relative path is taken from the spec file's folder."""
+    """The destination."""
 
     type: Literal["delta"] = "delta"
+    """The table format."""
     path: Path
+    """The folder of the lake. A relative path begins at the spec's folder."""
     mirror: Literal["merge"] = "merge"
+    """How the mirror is kept."""
     merge_interval_s: float = Field(10.0, ge=0)
+    """Seconds between two merges into the mirror."""
 
 
 class Throttle(_Section):
-    """How fast tables are read, and when; the log is never throttled. Each can be changed while the pipeline runs (`throttle`)."""
+    """How fast chunks are read, and when. The binlog is never throttled. `throttle` changes each setting of a running pipeline."""
 
     readers: int = Field(0, ge=0, le=256)
-    """Groups of chunks at once; 0: as `snapshot.readers` says."""
+    """Groups of chunks that are read at once. 0: as `snapshot.readers` says."""
     max_rows_per_s: int = Field(0, ge=0)
+    """Rows read in a second. 0: no limit."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Of the files that are written; 0 is no limit, for both."""
+    """Bytes written to data files in a second. 0: no limit."""
     hours: tuple[str, ...] = ()
-    """When tables may be read, in UTC: `22:00-06:00`; always when empty."""
+    """When chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)
-    """Status variables of the source (`Threads_running`) to the most at which more is read."""
+    """Status variables of the source, such as `Threads_running`, and their limits. Above a limit no new chunk is read."""
     critical_load: dict[str, float] = Field(default_factory=dict)
-    """The same, to the most at which the pipeline does not pause."""
+    """Status variables of the source and their limits. Above a limit the pipeline pauses."""
     replicas: tuple[str, ...] = ()
-    """`host:port` of replicas whose lag counts; asked with the source's user."""
+    """Replicas, as `host:port`. No chunk is read while one lags, does not replicate, or does not answer the source's user."""
     max_replica_lag_s: float = Field(10.0, gt=0)
+    """The lag of a replica, in seconds, above which no chunk is read."""
 
     @field_validator("hours")
     @classmethod
@@ -298,7 +324,9 @@ class Spark(_Section):
     """The Spark session that runs the readers."""
 
     master: str = "local[*]"
+    """`local[N]`, `spark://host:port`, `sc://host:port` (Spark Connect), `yarn` or `k8s://https://host:port`."""
     conf: dict[str, str] = Field(default_factory=dict)
+    """Spark's own settings."""
 
     @field_validator("conf")
     @classmethod
@@ -322,34 +350,38 @@ class Spark(_Section):
 
 
 class Alerts(_Section):
-    """When someone is told. Stopped tables and failed runs always are; the others by their threshold."""
+    """When an alert is raised. A stopped table and a failed run always raise one; thresholds raise the others."""
 
     lag_s: float | None = Field(None, gt=0)
-    """Seconds behind the source; None: no alert."""
+    """Raise an alert if the pipeline is more than this many seconds behind the source. Not set: no alert."""
     lag_bytes: int | None = Field(None, gt=0)
-    """Bytes of binlog behind the source; None: no alert."""
+    """Raise an alert if the pipeline is more than this many bytes of binlog behind the source. Not set: no alert."""
     runway_s: float = Field(6 * 3600.0, ge=0)
-    """Less than this until the source purges the committed position; 0: no alert."""
+    """Raise an alert if the source will purge the committed position in less than this many seconds. 0: no alert."""
     for_s: float = Field(60.0, ge=0)
-    """How long a threshold must be exceeded before there is an alert, and be kept before it is cleared."""
+    """How long, in seconds, a threshold must be exceeded before the alert, and kept before the alert is cleared."""
     repeat_s: float = Field(4 * 3600.0, ge=60)
-    """How often an alert is repeated while it stands."""
+    """Seconds after which an alert that stands is repeated."""
     webhook_env: str | None = None
+    """The environment variable that holds the URL to which alerts are posted."""
     webhook_file: Path | None = None
-    """Where the URL is that alerts are posted to; it may hold a secret."""
+    """The file that holds that URL."""
 
 
 class Metrics(_Section):
-    """Where the run's numbers can be read (OpenMetrics, by HTTP); nowhere without a port."""
+    """Metrics in OpenMetrics text, by HTTP."""
 
     port: int | None = Field(None, ge=1, le=65535)
+    """The port to serve them on. Not set: they are not served."""
     host: str = "127.0.0.1"
+    """The address to listen on."""
 
 
 class Spec(_Section):
     """One pipeline: one source, some tables, one destination."""
 
     name: str
+    """The pipeline's name: a letter or digit, then letters, digits, `-` and `_`, at most 64 in all."""
     source: Source
     snapshot: Snapshot = Snapshot()
     throttle: Throttle = Throttle()
@@ -358,12 +390,13 @@ class Spec(_Section):
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
     tables: dict[str, Shaping] = Field(default_factory=dict)
-    """Globs over database.table to what of those tables is published; a later glob wins, field by field."""
+    """Projections, by globs over `database.table`; the last match wins, field by field."""
     mask_salt_env: str | None = None
+    """The environment variable that holds the secret of the masks (HMAC). Not set: masks are plain digests."""
     mask_salt_file: Path | None = None
-    """Where the secret is that masks are keyed with (HMAC); without one they are plain digests."""
+    """The file that holds that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
-    """Pause between two epochs when the source is idle."""
+    """Seconds between two epochs while the source is idle."""
 
     @field_validator("name")
     @classmethod
