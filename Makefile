@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check bench format clean
+.PHONY: help setup demo test soak check bench format docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replic
 format: $(READY) ## Format and repair what can be repaired automatically
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
+
+docs: $(READY) ## Generate the reference pages
+	$(PYTHON) -m docs.reference
 
 clean: ## Remove what was built here; the per-user cache of servers stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
