@@ -71,7 +71,7 @@ def _print(value: Any) -> None:
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Check the spec and the source: everything a run needs, before it starts."""
     from engine.run.tables.membership_commands import members_in
-    from engine.run.tables.projection import as_read, check_spec
+    from engine.run.tables.projection_rules import as_read, check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
 

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 
 from engine import clock
-from engine.capture import session as sessions
-from engine.capture.binlog import BinlogStretch, SchemaMismatch
-from engine.capture.carry import Carry
-from engine.capture.changes import log_schema, log_table
-from engine.capture.chunk import ChunkRequest, changed, read_chunk
-from engine.capture.emission import Progress, emitted, published
+from engine.capture import reader_session as sessions
+from engine.capture.binlog.binlog_range import BinlogStretch, SchemaMismatch
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.emission import Progress, emitted, published
+from engine.capture.binlog.row_changes import log_schema, log_table
+from engine.capture.chunk.chunk_reader import ChunkRequest, changed, read_chunk
+from engine.capture.chunk.fast_forward import Carry
+from engine.capture.chunk.keyless import read_keyless
+from engine.capture.chunk.redump_part import Refresh, read_again
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.keyless import read_keyless
-from engine.capture.refresh import Refresh, read_again
-from engine.capture.segment import read_stretch
-from engine.capture.shape import AS_IT_IS, Shape
+from engine.capture.projection.table_projection import AS_IT_IS, Shape
 from engine.decode.schema import Table, arrow_schema, same_columns
 from engine.errors import (
     DecodeError,

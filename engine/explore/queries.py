@@ -18,11 +18,11 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from engine import clock
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
+from engine.destination.rows import rows_of
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.lake.rows import rows_of
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.store import Ledger
 from engine.sink.delta import DeltaTables

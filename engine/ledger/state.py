@@ -68,11 +68,11 @@ class Owner:
 class TableState:
     """One table: how far it is cut and read, and what was counted.
 
-    table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
-    (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
-    (`capture.shape`), None for all of it. names: of every column that it ever had. since: the position from which on it is followed
-    without a copy, when that lies behind the committed one. by: the command that had it added. removed: {"by", "drop", "dropped"},
-    of a table that was removed.
+    table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by
+    column (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
+    (`capture.projection.table_projection`), None for all of it. names: of every column that it ever had. since: the position from
+    which on it is followed without a copy, when that lies behind the committed one. by: the command that had it added. removed:
+    {"by", "drop", "dropped"}, of a table that was removed.
     """
 
     table: Record

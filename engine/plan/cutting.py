@@ -1,7 +1,7 @@
 """Cutting a table into chunks while it is being read: even chunks by arithmetic, all others by a walk.
 
 Neither is trusted to be right about sizes. A range may be denser than the rest, one tenant may have most of the rows, the table may
-have grown; so a reader stops at twice the planned rows (`capture.chunk`), and what it left is walked.
+have grown; so a reader stops at twice the planned rows (`capture.chunk.chunk_reader`), and what it left is walked.
 """
 
 from engine import clock

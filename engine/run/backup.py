@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import __version__, clock
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.directory import Directory, write_atomically
 from engine.durable import make_folders, sync_folder

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from engine import clock
-from engine.capture.binlog import BinlogStretch
-from engine.capture.carry import Carry, moving
-from engine.capture.chunk import ChunkRequest
-from engine.capture.emission import progress_of
-from engine.capture.refresh import Refresh
-from engine.capture.segment import read_stretch
-from engine.capture.shape import Shape
-from engine.capture.statements import Alteration
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.emission import progress_of
+from engine.capture.binlog.statements import Alteration
+from engine.capture.chunk.chunk_reader import ChunkRequest
+from engine.capture.chunk.fast_forward import Carry, moving
+from engine.capture.chunk.redump_part import Refresh
+from engine.capture.projection.table_projection import Shape
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, from_dict, is_disk_full
@@ -44,14 +44,14 @@ from engine.run.outage import EPOCHS, Away
 from engine.run.publisher import Publisher
 from engine.run.redump.executor import Refreshes
 from engine.run.redump.requests import check_ranges
-from engine.run.snapshot.fast_forward import carry_to
+from engine.run.snapshot.mutable_keys import carry_to
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.splitter import Cutter
 from engine.run.snapshot.table_copy import Copying, Finished, planned_chunks
 from engine.run.snapshot.throttle import Health, hold
 from engine.run.tables.bootstrap import Source, check_source
 from engine.run.tables.membership import Joining
-from engine.run.tables.projection import shape_of
+from engine.run.tables.projection_rules import shape_of
 from engine.run.tables.schema_change import Altered, Verdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.settings import Spec
@@ -486,7 +486,7 @@ class Coordinator:
         self._verdicts = {}
 
     def _due(self, known: Position) -> list[Finished]:
-        """The chunks that an epoch from `known` on may publish; those of moving tables are carried there (`capture.carry`)."""
+        """The chunks that an epoch from `known` on may publish; those of tables with a mutable key are fast-forwarded to it."""
         able: list[Finished] = []
         others: list[Finished] = []
         for f in self._frozen:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from engine.capture.statements import Alteration, alteration_from_dict
+from engine.capture.binlog.statements import Alteration, alteration_from_dict
 from engine.capture.tasks import Report
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError, from_dict

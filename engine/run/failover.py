@@ -2,14 +2,14 @@
 
 Positions of two servers cannot be compared. So the ledger's position is translated once: everything published is in the new
 server's history, nothing behind it is purged there, and one place in its binlog has all that is published before it and all that
-is new behind it (`capture.search`). An epoch of its own commits the new identity and place. No other position outlives it:
-finished chunks are exact through the committed position, which stands for all of them, and chunks that were read and not
-committed are read again.
+is new behind it (`capture.binlog.position_search`). An epoch of its own commits the new identity and place. No other position
+outlives it: finished chunks are exact through the committed position, which stands for all of them, and chunks that were read and
+not committed are read again.
 """
 
 from dataclasses import replace
 
-from engine.capture.search import Binlog, NoPlaceError
+from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError
 from engine.ledger.state import Record, State, following

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.capture.segment import before
+from engine.capture.binlog.binlog_reader import before
 from engine.decode.gtid import joined
 from engine.errors import GtidModeError
 from engine.source.ancestry import has_gtids

@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from engine import clock
-from engine.capture.carry import moving
+from engine.capture.chunk.fast_forward import moving
 from engine.capture.files import DataFile
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import (
     DestinationError,
@@ -56,7 +56,7 @@ class _Held:
 class _Target:
     """One table's destination.
 
-    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.carry`).
+    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.chunk.fast_forward`).
     applied: the last epoch whose chunks, changes and merge it has.
     waiting: change files that no merge has taken yet, with their epochs.
     held: while the table is resnapshotted.

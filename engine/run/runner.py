@@ -46,10 +46,10 @@ from engine.run.spark_sessions import Sessions
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import members_of, removed_tables
-from engine.run.tables.projection import as_read, check_asked, check_rules, reshaped
+from engine.run.tables.projection_rules import as_read, check_asked, check_rules, reshaped
 from engine.run.tables.resnapshot import anew, in_new_shapes
-from engine.run.tidy import delete_unpublished
 from engine.settings import Spec
+from engine.sink.orphans import delete_unpublished
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import Preflight, run_preflight

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.capture.files import DataFile
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.errors import DestinationError, MismatchError, MissingFilesError
 from engine.ledger.state import Record, State, TableState

@@ -33,7 +33,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from engine import clock
-from engine.capture.changes import log_schema
+from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, arrow_schema
 from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError

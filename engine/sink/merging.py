@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.capture.backfill import among, last_of_each
+from engine.capture.chunk.backfill import among, last_of_each
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.images import GONE
 from engine.decode.schema import Table, conformed

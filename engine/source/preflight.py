@@ -116,7 +116,7 @@ def run_preflight(
     as_read: Callable[[Table], Table] = lambda table: table,
     members: Members = BY_GLOBS,
 ) -> Preflight:
-    """Run all checks. as_read: a table with the columns marked that are never read (`run.tables.projection`).
+    """Run all checks. as_read: a table with the columns marked that are never read (`run.tables.projection_rules`).
 
     members: beside the globs.
 

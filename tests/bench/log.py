@@ -10,8 +10,8 @@ from contextlib import closing
 from statistics import median
 
 from engine import clock
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
 from engine.source.catalog import read_table
 from engine.source.connect import describe, open_connection
 from engine.source.positions import Position, current

@@ -6,8 +6,8 @@ from contextlib import closing
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.changes import Changes
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.row_changes import Changes
 from engine.decode.images import AFTER, INSERT
 from engine.decode.schema import Table
 from engine.source.catalog import read_table

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import gtids_at, read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import gtids_at, read_stretch
 from engine.run.epoch import cut
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
 from engine.errors import BinlogDamagedError
 from engine.source.heads import read_head
 from engine.source.positions import Position

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.capture.chunk import ChunkRequest, read_chunk
-from engine.capture.segment import gtids_at
-from engine.capture.session import ReaderSession
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.chunk.chunk_reader import ChunkRequest, read_chunk
+from engine.capture.reader_session import ReaderSession
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import own_key
 from engine.source.catalog import read_table

@@ -6,7 +6,7 @@ from contextlib import closing
 import pyarrow.compute as pc
 import pytest
 
-from engine.capture.binlog import SchemaMismatch
+from engine.capture.binlog.binlog_range import SchemaMismatch
 from engine.decode.images import AFTER, DELETE
 from engine.errors import DecodeError
 from engine.source.catalog import captured_tables, passed_over

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.changes import Changes
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.row_changes import Changes
 from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from engine.capture.segment import before, gtids_at
+from engine.capture.binlog.binlog_reader import before, gtids_at
 from engine.errors import SourceLostError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.capture.chunk import ChunkRequest, read_chunk, select_statement
-from engine.capture.segment import gtids_at
-from engine.capture.session import ReaderSession
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.chunk.chunk_reader import ChunkRequest, read_chunk, select_statement
+from engine.capture.reader_session import ReaderSession
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import uncut_table

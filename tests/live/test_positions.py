@@ -10,8 +10,8 @@ from contextlib import closing
 import pymysql
 import pytest
 
-from engine.capture.search import NoPlaceError
-from engine.capture.segment import gtids_at
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.binlog.position_search import NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError, TransientError
 from engine.source.connect import explain

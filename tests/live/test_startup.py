@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.capture.search import NoPlaceError
-from engine.capture.segment import gtids_at
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.binlog.position_search import NoPlaceError
 from engine.errors import SpecError
 from engine.events import Journal
 from engine.run.helpers import Helpers

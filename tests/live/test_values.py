@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import read_stretch
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current

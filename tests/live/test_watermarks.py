@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import gtids_at, read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import gtids_at, read_stretch
 from engine.decode.gtid import joined
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.search import Binlog
-from engine.capture.segment import gtids_at, read_stretch
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_reader import gtids_at, read_stretch
+from engine.capture.binlog.position_search import Binlog
 from engine.source.ancestry import check_same
 from engine.source.catalog import read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection

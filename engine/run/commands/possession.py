@@ -15,7 +15,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from engine import clock
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.errors import DestinationError
 from engine.ledger.state import Record, State

@@ -21,7 +21,7 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.redaction import Scrubber
 from engine.run.observe.status import status
-from engine.run.tables.projection import as_read
+from engine.run.tables.projection_rules import as_read
 from engine.settings import Spec
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import run_preflight

@@ -1,14 +1,14 @@
 """Reading published tables again on command, beside everything else: what is asked, under way, read, and done.
 
 A command stays in the inbox until its last part is committed. So one that a killed runner left half done is begun again by the
-next: what was read again twice is as right as what was read once (`capture.refresh`).
+next: what was read again twice is as right as what was read once (`capture.chunk.redump_part`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.capture.carry import moving
+from engine.capture.chunk.fast_forward import moving
 from engine.capture.tasks import Report
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError

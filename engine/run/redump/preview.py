@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.backfill import among
-from engine.capture.carry import moving
-from engine.capture.shape import published_as
+from engine.capture.chunk.backfill import among
+from engine.capture.chunk.fast_forward import moving
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, conformed, image_schema, table_from_dict
+from engine.destination.mirror import Mirror
 from engine.directory import Directory
-from engine.lake.mirror import Mirror
 from engine.layout import mirror_folder
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger

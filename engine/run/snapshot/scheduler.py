@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine import clock
-from engine.capture.chunk import ChunkRequest
+from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
 from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import Journal

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine import clock
 from engine.capture.files import DataFile
-from engine.capture.shape import AS_IT_IS, Shape
+from engine.capture.projection.table_projection import AS_IT_IS, Shape
 from engine.capture.tasks import Report
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, range_from, text

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from engine import clock
-from engine.capture.search import Binlog, NoPlaceError
-from engine.capture.segment import before
+from engine.capture.binlog.binlog_reader import before
+from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
@@ -18,7 +18,7 @@ from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
-from engine.run.tables.projection import as_read, check_spec, shape_record
+from engine.run.tables.projection_rules import as_read, check_spec, shape_record
 from engine.settings import Spec, startup_position, startup_time
 from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 
 from engine import clock
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
 from engine.ledger.state import Record, State, TableState, following
@@ -31,7 +31,7 @@ from engine.run.epoch import completed
 from engine.run.publisher import Publisher
 from engine.run.tables.bootstrap import finished, followed, unfit_record
 from engine.run.tables.membership_commands import Change, check_change, members_of
-from engine.run.tables.projection import as_read, shape_of, shape_record
+from engine.run.tables.projection_rules import as_read, shape_of, shape_record
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables, Guard, unguarded
 from engine.source.catalog import list_tables, read_tables

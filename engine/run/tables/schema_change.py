@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
 from engine.errors import TableGoneError, TableStoppedError
 from engine.ledger.state import Record
@@ -24,7 +24,7 @@ from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
 from engine.run.tables.bootstrap import followed
 from engine.run.tables.ddl import keeps_rows
-from engine.run.tables.projection import as_read, check_altered, shape_record
+from engine.run.tables.projection_rules import as_read, check_altered, shape_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection, describe

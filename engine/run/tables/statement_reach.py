@@ -1,6 +1,6 @@
 """Which captured tables a write that is logged as a statement can have reached.
 
-    its own tables       `capture.written`
+    its own tables       `capture.binlog.written_tables`
     + triggers           every table, view and routine whose name stands in the body of a trigger on a reached table
     + foreign keys       tables whose rows follow those of a reached one (ON DELETE / ON UPDATE CASCADE, SET NULL, SET DEFAULT)
     + views              a written view leads to every table and view that its text names
@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from engine.capture.segment import read_stretch
-from engine.capture.statements import Alteration, uncommented
-from engine.capture.written import Written, words_of
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.statements import Alteration, uncommented
+from engine.capture.binlog.written_tables import Written, words_of
 from engine.decode.events import Kind, among, read_query
 from engine.decode.stream import Run
 from engine.decode.unfold import STATEMENTS, unfolded
@@ -88,7 +88,10 @@ def tables_reached(
 
 
 class _Definitions:
-    """Looks for a statement that defines or alters something (`capture.segment.Stretch`). found: whether there is one."""
+    """Looks for a statement that defines or alters something (`capture.binlog.binlog_reader.Stretch`).
+
+    found: whether there is one.
+    """
 
     def __init__(self, start: Position, end: Position) -> None:
         self.position, self.end, self.found = start, end, False

@@ -13,15 +13,15 @@ ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
     "decode": set(),
     "plan": {"source", "decode"},
-    "capture": {"source", "decode", "plan", "lake"},
+    "capture": {"source", "decode", "plan", "destination"},
     "ledger": {"plan"},
-    "sink": {"ledger", "capture", "decode", "lake"},
-    "lake": set(),
-    "explore": {"decode", "capture", "ledger", "sink", "lake"},
+    "sink": {"ledger", "capture", "decode", "destination"},
+    "destination": set(),
+    "explore": {"decode", "capture", "ledger", "sink", "destination"},
     "spark": {"capture"},
     "history": set(),
-    "run": {"source", "decode", "plan", "capture", "ledger", "sink", "lake", "spark"},
-    "__main__": {"run", "plan", "source", "history", "lake"},
+    "run": {"source", "decode", "plan", "capture", "ledger", "sink", "destination", "spark"},
+    "__main__": {"run", "plan", "source", "history", "destination"},
     "app": {"source", "plan", "explore", "history", "decode"},
 }
 """A room, and what it imports beside the base line. `engine` itself (its version) is everybody's."""
@@ -72,7 +72,7 @@ def test_spark_is_in_one_room(path: Path) -> None:
     """Nothing else imports pyspark; only the destinations and Explore know Delta, only the history DuckDB."""
     homes = {
         "pyspark": {"engine/spark", "engine/sink/spark"},
-        "deltalake": {"engine/sink", "engine/lake", "engine/explore"},
+        "deltalake": {"engine/sink", "engine/destination", "engine/explore"},
     }
     homes |= {"duckdb": {"engine/history", "engine/explore"}, "streamlit": set()}
     homes |= {"prometheus_client": {"engine/run/observe/metrics", "engine/run/observe/exporter"}}

@@ -9,8 +9,8 @@ contradict itself and is the source at each epoch's end; and the mirror, merged 
 from dataclasses import dataclass, field
 from random import Random
 
-from engine.capture.backfill import reduce_changes, without
-from engine.capture.emission import Progress, emitted, progress_of, published
+from engine.capture.binlog.emission import Progress, emitted, progress_of, published
+from engine.capture.chunk.backfill import reduce_changes, without
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.plan.coverage import Chunk, Coverage
 from engine.plan.keys import Bound

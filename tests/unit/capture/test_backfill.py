@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.backfill import last_of_each, reduce_changes, without
-from engine.capture.changes import concatenate, empty
+from engine.capture.binlog.row_changes import concatenate, empty
+from engine.capture.chunk.backfill import last_of_each, reduce_changes, without
 from engine.decode.schema import Column
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
@@ -41,7 +41,7 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
     middle = rng.randrange(len(world.states))
     parts = [world.changes(world.ends[0], world.ends[middle]), world.changes(world.ends[middle], world.ends[-1])]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("engine.capture.backfill._WAITING_ROWS", rng.choice([0, 3, 1 << 16]))
+        patch.setattr("engine.capture.chunk.backfill._WAITING_ROWS", rng.choice([0, 3, 1 << 16]))
         pieces = [part.take(np.array([n])) for part in parts for n in range(len(part))] if rng.random() < 0.5 else parts
         reduced = reduce_changes(pieces, world.schema, world.names, world.within(WHOLE))
     read = list(world.states[middle].items())

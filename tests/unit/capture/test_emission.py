@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.changes import FACTS, Changes
-from engine.capture.emission import Progress, emitted, progress_of, published
+from engine.capture.binlog.emission import Progress, emitted, progress_of, published
+from engine.capture.binlog.row_changes import FACTS, Changes
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
 from engine.plan.chunks import Range

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engine.capture import tasks
-from engine.capture.carry import moving
-from engine.capture.chunk import ChunkRequest, ChunkResult
+from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
+from engine.capture.chunk.fast_forward import moving
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Table
 from engine.errors import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.capture.backfill import Within
-from engine.capture.changes import FACTS, Changes
+from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.chunk.backfill import Within
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
 from engine.plan.chunks import Range

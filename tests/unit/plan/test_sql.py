@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.capture.chunk import ChunkRequest, select_statement
+from engine.capture.chunk.chunk_reader import ChunkRequest, select_statement
 from engine.decode.schema import Column
 from engine.plan.chunks import WHOLE, Range, behind, predicate, range_from, text
 from engine.plan.keys import Bound, ChunkKey, fetched

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.capture.chunk import ChunkRequest
+from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
 from engine.decode.schema import Column, Index, Table
 from engine.directory import Directory

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from engine.capture.changes import log_schema
+from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
 from engine.errors import SpecError, TidemarkError

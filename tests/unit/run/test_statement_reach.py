@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.capture.written import UNKNOWN, Written
+from engine.capture.binlog.written_tables import UNKNOWN, Written
 from engine.run.tables.statement_reach import reached
 from engine.source.programs import Programs
 

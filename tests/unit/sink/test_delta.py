@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from engine.capture.changes import log_schema
+from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
 from engine.errors import DestinationError, SpecError

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.capture.census import Census
-from engine.capture.changes import FACTS, Changes
-from engine.capture.outcomes import Judged, Log, Outcomes, Prepared
-from engine.capture.statements import Alteration, concerned, creates, meaningful, without_values, writes
-from engine.capture.transactions import Facts, Transactions
-from engine.capture.written import UNKNOWN, written_by
+from engine.capture.binlog.event_statistics import Census
+from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.binlog.statements import Alteration, concerned, creates, meaningful, without_values, writes
+from engine.capture.binlog.transaction_outcomes import Judged, Log, Outcomes, Prepared
+from engine.capture.binlog.transactions import Facts, Transactions
+from engine.capture.binlog.written_tables import UNKNOWN, written_by
 from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images

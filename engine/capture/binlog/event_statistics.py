@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.capture.transactions import NUMBER, SOURCE, Transactions
+from engine.capture.binlog.transactions import NUMBER, SOURCE, Transactions
 from engine.decode.events import BEGINS, Kind, among, kind_name, refuse_unknown
 from engine.decode.stream import Run
 from engine.decode.unfold import Unfolded

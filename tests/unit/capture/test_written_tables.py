@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.capture.written import UNKNOWN, Written, written_by, written_from_dict
+from engine.capture.binlog.written_tables import UNKNOWN, Written, written_by, written_from_dict
 
 TABLES = {
     "INSERT INTO t VALUES (1)": {("d", "t")},

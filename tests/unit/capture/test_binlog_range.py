@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.binlog import BinlogStretch, SchemaMismatch
-from engine.capture.changes import Changes, log_table
-from engine.capture.written import Written
+from engine.capture.binlog.binlog_range import BinlogStretch, SchemaMismatch
+from engine.capture.binlog.row_changes import Changes, log_table
+from engine.capture.binlog.written_tables import Written
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
 from engine.decode.stream import StreamPosition

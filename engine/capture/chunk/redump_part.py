@@ -13,9 +13,9 @@ changes like any other, for the ledger, for the log and for the mirror's merge. 
              key that one did touch is no ghost: either it is among the rows then, or the log itself has told that it is gone
              (which the mirror may not have heard yet when it was read: the newest files of the log are asked).
 
-A row of a range stays in it for as long as it keeps its identity; where it need not (`capture.carry.moving`) only named rows can
-be read again, for a row that had left the range would look like a ghost of it. Nothing waits for any of this: the log is read
-meanwhile as ever, and the mirror's older versions are left alone by its merges.
+A row of a range stays in it for as long as it keeps its identity; where it need not (`capture.chunk.fast_forward.moving`) only
+named rows can be read again, for a row that had left the range would look like a ghost of it. Nothing waits for any of this: the
+log is read meanwhile as ever, and the mirror's older versions are left alone by its merges.
 """
 
 from collections import Counter
@@ -30,10 +30,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.capture.backfill import Within, among, last_of_each, without
-from engine.capture.carry import Carry
-from engine.capture.changes import dumped, log_schema
-from engine.capture.chunk import (
+from engine.capture.binlog.row_changes import dumped, log_schema
+from engine.capture.chunk.backfill import Within, among, last_of_each, without
+from engine.capture.chunk.chunk_reader import (
     ChunkRequest,
     ChunkResult,
     Timings,
@@ -42,12 +41,13 @@ from engine.capture.chunk import (
     read_chunk,
     read_rows,
 )
+from engine.capture.chunk.fast_forward import Carry
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.session import ReaderSession
+from engine.capture.reader_session import ReaderSession
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table, arrow_schema, conformed, image_schema
+from engine.destination.mirror import Mirror
 from engine.errors import TidemarkError
-from engine.lake.mirror import Mirror
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder

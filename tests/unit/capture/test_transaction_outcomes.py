@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture import outcomes
-from engine.capture.binlog import BinlogStretch
+from engine.capture.binlog import transaction_outcomes as outcomes
+from engine.capture.binlog.binlog_range import BinlogStretch
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
 from engine.decode.stream import Run, StreamPosition

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from engine.capture.census import Census
+from engine.capture.binlog.event_statistics import Census
 from engine.decode.stream import StreamPosition
 from engine.errors import SourceLostError
 from tests.unit.decode.test_unfold import event, opened, payload, run_of

@@ -1,11 +1,11 @@
-"""Carrying the chunks of moving tables to the position at which they are published (`capture.carry` says why)."""
+"""Carrying the chunks of moving tables to the position at which they are published (`capture.chunk.fast_forward` says why)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.capture.carry import Carry
+from engine.capture.chunk.fast_forward import Carry
 from engine.capture.tasks import Report
 from engine.errors import TableStoppedError, TidemarkError, from_dict
 from engine.run.snapshot.table_copy import Finished

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from engine import clock
-from engine.capture.again import BinaryLog, runs_from
-from engine.capture.binlog import BinlogStretch
+from engine.capture.binlog.binlog_access import BinaryLog, runs_from
+from engine.capture.binlog.binlog_range import BinlogStretch
 from engine.decode.stream import Run
 from engine.errors import TransientError
 from engine.source.connect import Endpoint

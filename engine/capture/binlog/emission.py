@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.capture.changes import Changes
+from engine.capture.binlog.row_changes import Changes
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.plan.coverage import Piece
 from engine.plan.keys import Bound, ChunkKey

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.changes import FACTS, Changes
-from engine.capture.condition import passing
-from engine.capture.emission import published
-from engine.capture.shape import Shape, published_as
-from engine.capture.statements import without_values
-from engine.capture.where import parse_where
+from engine.capture.binlog.emission import published
+from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.binlog.statements import without_values
+from engine.capture.projection.filter_parser import parse_where
+from engine.capture.projection.row_filter import passing
+from engine.capture.projection.table_projection import Shape, published_as
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column, Index, Table, arrow_schema
 from engine.errors import SpecError, TableStoppedError
-from engine.run.tables.projection import check_altered, check_rules, check_spec, shape_of, shape_record
+from engine.run.tables.projection_rules import check_altered, check_rules, check_spec, shape_of, shape_record
 from engine.settings import Spec, parse
 
 TABLE = Table(

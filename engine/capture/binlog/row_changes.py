@@ -2,7 +2,7 @@
 
 `rows` has the table's own columns. `facts` has, for each image: `kind` (number of `decode.images`), `file` (number of
 its binlog file), `offset` (behind its event), `ts` (commit, seconds since 1970) and its transaction's GTID as `tx_source` (an index
-into `sources`, see `capture.transactions`) and `tx_n` (0: no GTID).
+into `sources`, see `capture.binlog.transactions`) and `tx_n` (0: no GTID).
 """
 
 from collections.abc import Callable, Iterable, Sequence

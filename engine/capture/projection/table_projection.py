@@ -23,8 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.changes import Changes
-from engine.capture.condition import Condition, columns_of, passing
+from engine.capture.binlog.row_changes import Changes
+from engine.capture.projection.row_filter import Condition, columns_of, passing
 from engine.decode.schema import Column, Table
 
 _DIGEST_LENGTH = 512

@@ -12,10 +12,10 @@ from collections import Counter
 from dataclasses import dataclass
 
 from engine import clock
-from engine.capture.changes import concatenate, dumped, log_schema
-from engine.capture.chunk import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
+from engine.capture.binlog.row_changes import concatenate, dumped, log_schema
+from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
-from engine.capture.session import ReaderSession
+from engine.capture.reader_session import ReaderSession
 from engine.decode.gtid import gtid_set_of
 from engine.decode.schema import image_schema
 from engine.errors import TableStoppedError

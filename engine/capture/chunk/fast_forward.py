@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.capture.backfill import Reduced, Within, reduce_changes, without
-from engine.capture.binlog import BinlogStretch
-from engine.capture.chunk import ChunkRequest, changes_of, chunk_writer
+from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
+from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
 from engine.decode.schema import Table, image_schema
 from engine.errors import TidemarkError

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from engine.capture.written import Written, written_from_dict
+from engine.capture.binlog.written_tables import Written, written_from_dict
 from engine.decode.events import Kind, read_query
 from engine.decode.framing import words
 from engine.decode.schema import Table

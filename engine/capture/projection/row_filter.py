@@ -1,4 +1,4 @@
-"""A row filter: a condition on a table's columns, and which rows fulfil it. Pure; `capture.where` reads its text.
+"""A row filter: a condition on a table's columns, and which rows fulfil it. Pure; `filter_parser` reads its text.
 
 Logic is SQL's, of three values: a comparison with NULL is unknown, and a row passes where the condition is true. One code
 evaluates the rows that a SELECT returned and the row images of the log, over the same Arrow types, so both ways agree exactly.

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.changes import FACTS, Changes, log_table
+from engine.capture.binlog.row_changes import FACTS, Changes, log_table
 
 SOURCES = ["", "uuid:", "uuid:tag:"]
 CHANGES = st.lists(

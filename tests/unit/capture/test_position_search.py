@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from engine.capture.search import BehindPosition, NoPlaceError, NotInSet, begins_in
+from engine.capture.binlog.position_search import BehindPosition, NoPlaceError, NotInSet, begins_in
 from engine.decode.gtid import GtidPosition, gtid_set_of
 from engine.decode.gtid_events import GtidList
 from engine.source.heads import Head

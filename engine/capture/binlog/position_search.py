@@ -17,9 +17,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.capture.again import runs_from
-from engine.capture.segment import read_stretch
-from engine.capture.transactions import NUMBER, SOURCE, TS, Transactions
+from engine.capture.binlog.binlog_access import runs_from
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.transactions import NUMBER, SOURCE, TS, Transactions
 from engine.decode.events import BEGINS, Kind
 from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet
@@ -66,7 +66,10 @@ class Wanted(Protocol):
 
 
 class Scan:
-    """Looks for the first transaction that `wanted` chooses (`capture.segment.Stretch`). found: the place in front of it."""
+    """Looks for the first transaction that `wanted` chooses (`capture.binlog.binlog_reader.Stretch`).
+
+    found: the place in front of it.
+    """
 
     def __init__(self, start: Position, end: Position, wanted: Wanted, *, mariadb: bool) -> None:
         self.position, self.end = start, end

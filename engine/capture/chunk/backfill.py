@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.changes import Changes, concatenate, empty
+from engine.capture.binlog.row_changes import Changes, concatenate, empty
 from engine.decode.images import AFTER, INSERT
 
 _WAITING_ROWS = 1 << 16

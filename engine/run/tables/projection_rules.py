@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.capture.shape import Shape
-from engine.capture.where import column_named, nearest, parse_where
+from engine.capture.projection.filter_parser import column_named, nearest, parse_where
+from engine.capture.projection.table_projection import Shape
 from engine.decode.schema import Table, table_from_dict
 from engine.decode.types import value_type
 from engine.errors import SpecError, TableStoppedError

@@ -16,7 +16,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from engine.capture.condition import Among, Compare, Condition, Every, IsNull, Not, Some
+from engine.capture.projection.row_filter import Among, Compare, Condition, Every, IsNull, Not, Some
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
 from engine.errors import SpecError

@@ -14,13 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine import clock
-from engine.capture.backfill import Reduced, Within, reduce_changes, without
-from engine.capture.binlog import BinlogStretch, SchemaMismatch
-from engine.capture.changes import Changes
+from engine.capture.binlog.binlog_range import BinlogStretch, SchemaMismatch
+from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.row_changes import Changes
+from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.segment import read_stretch
-from engine.capture.session import ReaderSession
-from engine.capture.shape import AS_IT_IS, Shape
+from engine.capture.projection.table_projection import AS_IT_IS, Shape
+from engine.capture.reader_session import ReaderSession
 from engine.decode.gtid import joined
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table, arrow_schema, image_schema
@@ -42,7 +42,7 @@ class ChunkRequest:
 
     key: the chunk key, None for a table that has none. rows: how many a chunk has by plan; no more than twice as many are read.
     folder: of the mirror (of the change log, for a table without identity) that gets the file. shape: what of it is published.
-    refresh: what is published of it is read again (`capture.refresh`). keys: then only the rows with these identities.
+    refresh: what is published of it is read again (`capture.chunk.redump_part`). keys: then only the rows with these identities.
     """
 
     table: Table
