@@ -223,7 +223,7 @@ Algorithm = Literal["sha256", "sha512"]
 """The digest of a masked value."""
 
 
-class Shaping(_Section):
+class ProjectionRules(_Section):
     """The projection of some tables: which columns and rows are published. What is not set is as an earlier glob says, else all."""
 
     columns: tuple[str, ...] | None = None
@@ -389,7 +389,7 @@ class Spec(_Section):
     spark: Spark = Spark()
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
-    tables: dict[str, Shaping] = Field(default_factory=dict)
+    tables: dict[str, ProjectionRules] = Field(default_factory=dict)
     """Projections, by globs over `database.table`; the last match wins, field by field."""
     mask_salt_env: str | None = None
     """The environment variable that holds the secret of the masks (HMAC). Not set: masks are plain digests."""
@@ -407,16 +407,16 @@ class Spec(_Section):
 
     @field_validator("tables")
     @classmethod
-    def _table_globs(cls, value: dict[str, Shaping]) -> dict[str, Shaping]:
+    def _table_globs(cls, value: dict[str, ProjectionRules]) -> dict[str, ProjectionRules]:
         return dict(_checked_globs(value))
 
-    def shaping(self, database: str, table: str) -> Shaping:
+    def shaping(self, database: str, table: str) -> ProjectionRules:
         """What of a table is published."""
         merged: dict[str, Any] = {}
         for glob, rules in self.tables.items():
             if matches(glob, database, table):
                 merged |= {name: getattr(rules, name) for name in rules.model_fields_set}
-        return Shaping(**merged)
+        return ProjectionRules(**merged)
 
     def first_server_id(self) -> int:
         """The first of the 4096 server ids that the pipeline's binlog connections use."""

@@ -10,7 +10,7 @@ from app.view import words
 from engine.decode.schema import Table
 from engine.plan.keys import own_key
 from engine.plan.strategy import decide
-from engine.settings import Shaping, Snapshot, matches, select_tables
+from engine.settings import ProjectionRules, Snapshot, matches, select_tables
 from engine.source.preflight import table_checks
 from engine.source.survey import Surveyed
 
@@ -121,7 +121,7 @@ def with_glob(globs: Sequence[str], glob: str, *, on: bool) -> list[str]:
     return [*(one for one in globs if one.removeprefix("!") != glob), added]
 
 
-def shaped(table: Table, shaping: Shaping) -> Table:
+def shaped(table: Table, shaping: ProjectionRules) -> Table:
     """The table with the columns marked that are not published, as far as that is seen from here; the key always is."""
     if shaping.columns is None and shaping.exclude is None:
         return table
@@ -182,7 +182,7 @@ def tree(
     surveyed: Sequence[Surveyed],
     known: Mapping[str, list[Badge]],
     globs: Sequence[str],
-    shapings: Mapping[str, Shaping],
+    shapings: Mapping[str, ProjectionRules],
 ) -> list[tuple[str, list[list[Any]]]]:
     """For the picker: each database with its tables: name, chosen, rows, bytes, key, engine, badges.
 

@@ -20,16 +20,16 @@ import numpy as np
 
 from engine import clock
 from engine.capture import reader_session as sessions
-from engine.capture.binlog.binlog_range import BinlogStretch, SchemaMismatch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.emission import Progress, emitted, published
 from engine.capture.binlog.row_changes import log_schema, log_table
 from engine.capture.chunk.chunk_reader import ChunkRequest, changed, read_chunk
-from engine.capture.chunk.fast_forward import Carry
+from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.chunk.keyless import read_keyless
-from engine.capture.chunk.redump_part import Refresh, read_again
+from engine.capture.chunk.redump_part import RedumpPart, read_again
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.projection.table_projection import AS_IT_IS, Shape
+from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.decode.schema import Table, arrow_schema, same_columns
 from engine.errors import (
     DecodeError,
@@ -60,7 +60,7 @@ class Follow:
     key: ChunkKey | None
     progress: Progress
     folder: Path
-    shape: Shape = AS_IT_IS
+    shape: Projection = WHOLE_TABLE
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Segment:
     def _read(self, end: Position) -> Report:
         started = clock.monotonic_s()
         follows = {follow.table.full_name: follow for follow in self.tables}
-        stretch = BinlogStretch(
+        stretch = BinlogRange(
             {(f.table.database, f.table.name): f.shape.tolerant(f.table) for f in self.tables},
             self.start,
             end,
@@ -184,7 +184,7 @@ class Segment:
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)
         try:
-            for table, file, changes in read_stretch(self.endpoint, stretch, self.first_server_id):
+            for table, file, changes in read_range(self.endpoint, stretch, self.first_server_id):
                 follow = follows[table.full_name]
                 emit = follow.shape.emitted(changes, emitted(changes, follow.key, follow.progress, order))
                 chosen, kinds = published(changes.fact("kind"), emit)
@@ -277,7 +277,7 @@ class Warming:
         yield _reader()
 
 
-Task = ChunkGroup | Segment | Carry | Refresh | Warming
+Task = ChunkGroup | Segment | FastForward | RedumpPart | Warming
 
 
 def encode(report: Report) -> str:

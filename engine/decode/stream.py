@@ -33,7 +33,7 @@ _LOW_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Run:
+class EventBatch:
     """Consecutive events of one binlog file.
 
     headers: their `end` is without checksum. file: its name. offset: for each event the position behind it.
@@ -48,7 +48,7 @@ class Run:
         """The body of event `n`, without checksum."""
         return bytes(self.buffer[self.headers.body[n] : self.headers.end[n]])
 
-    def slice(self, begin: int, end: int) -> "Run":
+    def slice(self, begin: int, end: int) -> "EventBatch":
         """Events `begin` to `end`, the latter not included."""
         return replace(self, headers=self.headers.slice(begin, end), offset=self.offset[begin:end])
 
@@ -60,7 +60,7 @@ class StreamPosition:
         self.file, self.offset = file, offset
         self._checksum = CHECKSUM
 
-    def runs(self, buffer: Bytes, start: Offsets, end: Offsets) -> Iterator[Run]:
+    def runs(self, buffer: Bytes, start: Offsets, end: Offsets) -> Iterator[EventBatch]:
         """Split the events of a block where the file changes; packet headers between events are overwritten.
 
         Raises BinlogDamagedError for an event that is not what the server wrote, SourceLostError when positions do not add up.
@@ -115,7 +115,7 @@ class StreamPosition:
             "python -m engine redump SPEC --all",
         )
 
-    def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> Run:
+    def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> EventBatch:
         part = headers.slice(begin, end)
         checksum = CHECKSUM if part.kind[0] == Kind.FORMAT_DESCRIPTION else self._checksum
         real = (part.end_position != 0) & (part.kind != Kind.HEARTBEAT) & (part.kind != Kind.HEARTBEAT_V2)
@@ -139,7 +139,7 @@ class StreamPosition:
             raise SourceLostError(
                 f"An event in {self.file} is shorter than its header and checksum.", detail="Nothing of it was used."
             )
-        return Run(buffer, part, self.file, offset)
+        return EventBatch(buffer, part, self.file, offset)
 
     def _follow(self, buffer: Bytes, headers: Headers, mark: int) -> None:
         event = bytes(buffer[headers.body[mark] - HEADER : headers.end[mark]])

@@ -24,11 +24,11 @@ import pyarrow as pa
 
 from engine.decode.events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
 from engine.decode.framing import PADDING, Bytes, Offsets, words
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.decode.tablemap import packed_integer
 from engine.errors import BinlogDamagedError
 
-Again = Callable[[Run, int], bytes | None]
+Again = Callable[[EventBatch, int], bytes | None]
 """The body of event `n` of a run, read from the server once more; None when it cannot be had."""
 MOST = 16 << 20
 """Bytes that a run may have more after unfolding; a single event may be larger."""
@@ -46,11 +46,11 @@ _ZSTD, _NONE = 0, 255
 class Unfolded:
     """A run of plain events; source: for each the number of the event that it was in the run before."""
 
-    run: Run
+    run: EventBatch
     source: Offsets
 
 
-def unfolded(run: Run, chosen: Offsets, most: int = MOST, again: Again | None = None) -> Iterator[Unfolded]:
+def unfolded(run: EventBatch, chosen: Offsets, most: int = MOST, again: Again | None = None) -> Iterator[Unfolded]:
     """The run with its events `chosen` replaced by what they stand for, as one run or, where that gets large, as several.
 
     again: reads an event once more that cannot be unpacked. Raises BinlogDamagedError when that does not help.
@@ -69,7 +69,7 @@ def unfolded(run: Run, chosen: Offsets, most: int = MOST, again: Again | None = 
     yield _merged(run, begin, len(run.headers), held)
 
 
-def _contents(run: Run, n: int, again: Again | None = None) -> Iterator[Bytes]:
+def _contents(run: EventBatch, n: int, again: Again | None = None) -> Iterator[Bytes]:
     """Whole events without checksums in pieces, at least one, though it may be empty."""
     given, body = 0, run.buffer[run.headers.body[n] : run.headers.end[n]]
     while True:
@@ -88,7 +88,7 @@ def _contents(run: Run, n: int, again: Again | None = None) -> Iterator[Bytes]:
             again, body = None, np.frombuffer(other, np.uint8)
 
 
-def _unfolded(run: Run, n: int, body: Bytes) -> Iterator[Bytes]:
+def _unfolded(run: EventBatch, n: int, body: Bytes) -> Iterator[Bytes]:
     kind = run.headers.kind[n]
     if kind == Kind.TRANSACTION_PAYLOAD:
         yield from _payload(body)
@@ -108,7 +108,7 @@ def _unfolded(run: Run, n: int, body: Bytes) -> Iterator[Bytes]:
     yield np.frombuffer(bytes(head) + plain, np.uint8)
 
 
-def _cannot_be_unpacked(run: Run, n: int, why: object) -> BinlogDamagedError:
+def _cannot_be_unpacked(run: EventBatch, n: int, why: object) -> BinlogDamagedError:
     return BinlogDamagedError(
         f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {why}.",
         detail="It may carry changes of the captured tables; nothing of it was used. What is published is right up to the "
@@ -205,7 +205,7 @@ def _unpacked(body: bytes, at: int) -> bytes:
     return body[:at] + content
 
 
-def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
+def _merged(run: EventBatch, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
     """The events from `begin` to `stop`, with those that are `held` in the place of the events that they were in."""
     segments: list[tuple[int, int]] = []
     at = begin
@@ -236,7 +236,7 @@ def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> U
         sources.append(np.full(len(starts), a))
         base += len(content)
     source = np.concatenate(sources)
-    return Unfolded(Run(buffer, Headers.joined(headers), run.file, run.offset[source]), source)
+    return Unfolded(EventBatch(buffer, Headers.joined(headers), run.file, run.offset[source]), source)
 
 
 def _headers(buffer: Bytes, at: Offsets, end: Offsets) -> Headers:

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 
 from engine import clock
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.emission import progress_of
 from engine.capture.binlog.statements import Alteration
 from engine.capture.chunk.chunk_reader import ChunkRequest
-from engine.capture.chunk.fast_forward import Carry, moving
-from engine.capture.chunk.redump_part import Refresh
-from engine.capture.projection.table_projection import Shape
+from engine.capture.chunk.fast_forward import FastForward, moving
+from engine.capture.chunk.redump_part import RedumpPart
+from engine.capture.projection.table_projection import Projection
 from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, from_dict, is_disk_full
@@ -42,7 +42,7 @@ from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, Away
 from engine.run.publisher import Publisher
-from engine.run.redump.executor import Refreshes
+from engine.run.redump.executor import RedumpExecutor
 from engine.run.redump.requests import check_ranges
 from engine.run.snapshot.mutable_keys import carry_to
 from engine.run.snapshot.scheduler import Snapshot
@@ -98,7 +98,7 @@ class Coordinator:
         self._stopped: dict[str, Record] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._progress = Progress(control, journal)
-        self._shapes: dict[str, tuple[Table, Shape]] = {}
+        self._shapes: dict[str, tuple[Table, Projection]] = {}
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
@@ -110,7 +110,7 @@ class Coordinator:
             lambda group, text: session.run([group], text),
             spec.snapshot.chunk_attempts,
         )
-        self._refreshes = Refreshes(
+        self._refreshes = RedumpExecutor(
             self._snapshot,
             control,
             journal,
@@ -153,7 +153,7 @@ class Coordinator:
     def _mirror(self, name: str) -> Path:
         return mirror_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
 
-    def _shape(self, table: Table) -> Shape:
+    def _shape(self, table: Table) -> Projection:
         """What of the table is published, as it is now."""
         known = self._shapes.get(table.full_name)
         if known is None or known[0] != table:
@@ -435,8 +435,8 @@ class Coordinator:
     def _settled(self, table: Table, start: Position) -> bool:
         """Whether no statement of the log from `start` to its present end concerns the table."""
         end, mariadb = current(self._connection, self._source.server), self._mariadb
-        stretch = BinlogStretch({}, start, end, mariadb=mariadb, awaited=[table])
-        for _ in read_stretch(self._source.endpoint, stretch, self._spec.first_server_id()):
+        stretch = BinlogRange({}, start, end, mariadb=mariadb, awaited=[table])
+        for _ in read_range(self._source.endpoint, stretch, self._spec.first_server_id()):
             pass
         return stretch.altered is None
 
@@ -499,19 +499,19 @@ class Coordinator:
             self._stop_table(name, error)
         return [f for f in [*others, *carried.chunks] if f.table not in self._stopped]
 
-    def _carry(self, finished: Finished, known: Position) -> Carry:
+    def _carry(self, finished: Finished, known: Position) -> FastForward:
         copying = self._copying(self._tables[finished.table], self._plans[finished.table], Coverage())
         number, limits = finished.report["chunk"], finished.limits
         refresh, keys, shape = finished.refresh is not None, finished.keys, copying.shape
         request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0, shape, refresh, keys)
         first, mariadb = self._spec.first_server_id(), self._mariadb
-        return Carry(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
+        return FastForward(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
 
-    def _refresh(self, finished: Finished, known: Position, first_seq: int) -> Refresh:
+    def _refresh(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
         table = self._tables[finished.table]
         assert finished.refresh is not None
         log, folder = self._refreshes.log_of(finished.table), self._changes(table.full_name)
-        return Refresh(self._carry(finished, known), finished.ghosts, log, folder, first_seq, finished.refresh)
+        return RedumpPart(self._carry(finished, known), finished.ghosts, log, folder, first_seq, finished.refresh)
 
     def _read_log(
         self,

@@ -52,7 +52,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Members:
+class Membership:
     """Tables that are captured whatever the globs choose, and those that are not; each as (database, table)."""
 
     also: frozenset[tuple[str, str]] = frozenset()
@@ -64,7 +64,7 @@ class Members:
         return [name for name in tables if name in self.also or name in matching]
 
 
-BY_GLOBS = Members()
+BY_GLOBS = Membership()
 """The globs alone say it."""
 
 
@@ -80,7 +80,7 @@ def passed_over(connection: Connection, globs: Sequence[str]) -> dict[str, str]:
 
 
 def captured_tables(
-    connection: Connection, globs: Sequence[str], members: Members = BY_GLOBS, *, null_dates: bool = False
+    connection: Connection, globs: Sequence[str], members: Membership = BY_GLOBS, *, null_dates: bool = False
 ) -> list[Table]:
     """The tables that the globs and the members choose, with columns and key. Raises SpecError when they choose none."""
     chosen = members.chosen(globs, list_tables(connection))

@@ -13,7 +13,7 @@ from engine.decode.types import fault
 from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
 from engine.layout import folder_fault
 from engine.settings import Source
-from engine.source.catalog import BY_GLOBS, Members, captured_tables, passed_over
+from engine.source.catalog import BY_GLOBS, Membership, captured_tables, passed_over
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
@@ -114,7 +114,7 @@ def run_preflight(
     source: Source,
     first_server_id: int,
     as_read: Callable[[Table], Table] = lambda table: table,
-    members: Members = BY_GLOBS,
+    members: Membership = BY_GLOBS,
 ) -> Preflight:
     """Run all checks. as_read: a table with the columns marked that are never read (`run.tables.projection_rules`).
 

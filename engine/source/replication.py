@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pymysql
 
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.source.connect import SILENCE_S, Connection, explain
 from engine.source.packets import PacketReader
 from engine.source.positions import FIRST_OFFSET
@@ -57,7 +57,7 @@ def open_dump(
 
 def read_runs(
     connection: Connection, file: str, offset: int, first_server_id: int, silence_s: float = SILENCE_S
-) -> Iterator[Run]:
+) -> Iterator[EventBatch]:
     """The events from `file:offset` to the binlog's present end; each run is valid until the next one is asked for.
 
     The dump command has 32 bits for the offset. A position beyond them, behind a giant transaction, is reached by reading its file

@@ -10,8 +10,8 @@ from contextlib import closing
 from statistics import median
 
 from engine import clock
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.source.catalog import read_table
 from engine.source.connect import describe, open_connection
 from engine.source.positions import Position, current
@@ -67,9 +67,9 @@ def _decode(server: Server, schema: Schema, start: Position, end: Position, imag
     """Seconds that decoding takes in this one process, its results thrown away."""
     with closing(open_connection(endpoint(server))) as connection:
         table = read_table(connection, DATABASE, schema.table)
-    stretch = BinlogStretch({(DATABASE, schema.table): table}, start, end, mariadb=server.flavor == "mariadb")
+    stretch = BinlogRange({(DATABASE, schema.table): table}, start, end, mariadb=server.flavor == "mariadb")
     began = time.perf_counter()
-    found = sum(len(changes) for _, _, changes in read_stretch(endpoint(server), stretch, _SERVER_ID))
+    found = sum(len(changes) for _, _, changes in read_range(endpoint(server), stretch, _SERVER_ID))
     took_s = time.perf_counter() - began
     assert found == images, f"{found} images decoded of {images}"
     return took_s

@@ -6,8 +6,8 @@ from contextlib import closing
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Table
@@ -59,8 +59,8 @@ def logged(
     nulled: gets the dates that became NULL, by column.
     """
     mariadb, captured = server.flavor == "mariadb", {(table.database, table.name): table}
-    stretch = BinlogStretch(captured, begin, end or position_of(server), mariadb=mariadb)
-    runs = read_stretch(endpoint_of(server), stretch, 5000)
+    stretch = BinlogRange(captured, begin, end or position_of(server), mariadb=mariadb)
+    runs = read_range(endpoint_of(server), stretch, 5000)
     parts = [c.rows.append_column("kind", c.facts["kind"]) for _, _, c in runs]
     for error in stretch.stopped.values():
         raise error

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import Changes
 from engine.decode.images import AFTER, INSERT
 from engine.decode.schema import Table
@@ -44,14 +44,12 @@ class Source:
 
     def read(
         self, start: Position, end: Position, *names: str
-    ) -> tuple[BinlogStretch, Iterator[tuple[Table, str, Changes]]]:
+    ) -> tuple[BinlogRange, Iterator[tuple[Table, str, Changes]]]:
         tables = {(self.database, name): self.table(name) for name in names}
-        stretch = BinlogStretch(tables, start, end, mariadb=self.server.flavor == "mariadb")
-        return stretch, read_stretch(self.endpoint, stretch, 6000)
+        stretch = BinlogRange(tables, start, end, mariadb=self.server.flavor == "mariadb")
+        return stretch, read_range(self.endpoint, stretch, 6000)
 
-    def replayed(
-        self, start: Position, end: Position, *names: str, rows: dict[str, Rows] | None = None
-    ) -> BinlogStretch:
+    def replayed(self, start: Position, end: Position, *names: str, rows: dict[str, Rows] | None = None) -> BinlogRange:
         """Apply what a stretch gives to `rows`; every change must fit to what is there."""
         state = {name: {} for name in names} if rows is None else rows
         stretch, found = self.read(start, end, *names)
@@ -70,7 +68,7 @@ class Source:
     def selected(self, name: str) -> Rows:
         return {row[0]: row for row in self.server.execute(f"SELECT * FROM `{self.database}`.`{name}`")}
 
-    def check(self, start: Position, *names: str) -> BinlogStretch:
+    def check(self, start: Position, *names: str) -> BinlogRange:
         """The replayed log from `start`, where the tables were empty, and the tables are the same."""
         rows: dict[str, Rows] = {name: {} for name in names}
         stretch = self.replayed(start, self.at(), *names, rows=rows)

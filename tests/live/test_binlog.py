@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import gtids_at, read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import gtids_at, read_range
 from engine.run.epoch import cut
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
@@ -28,8 +28,8 @@ def test_stretches_over_many_files_add_up(server: Server, database: str) -> None
         table, files = read_table(connection, database, "t"), binlog_files(connection)
 
     def read(start: Position, stop: Position) -> list[int]:
-        stretch = BinlogStretch({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
-        found = [key for _, _, c in read_stretch(endpoint, stretch, 6000) for key in c.rows["id"].to_pylist()]
+        stretch = BinlogRange({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
+        found = [key for _, _, c in read_range(endpoint, stretch, 6000) for key in c.rows["id"].to_pylist()]
         assert stretch.done
         assert not stretch.stopped
         return found
@@ -73,8 +73,8 @@ def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, data
             cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
             cursor.execute(f"INSERT INTO `{database}`.seen VALUES (1)")
         end = current(connection, described)
-    stretch = BinlogStretch({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
-    assert list(read_stretch(endpoint, stretch, 6000)) == []
+    stretch = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
+    assert list(read_range(endpoint, stretch, 6000)) == []
     assert stretch.altered is not None
     assert stretch.altered.written is not None
     assert stretch.altered.written.tables == ((database, "seen"),)

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.errors import BinlogDamagedError
 from engine.source.heads import read_head
 from engine.source.positions import Position
@@ -41,11 +41,11 @@ def written(source: Source) -> tuple[Position, Position]:
     return begin, source.at()
 
 
-def keys(source: Source, begin: Position, end: Position, port: int) -> tuple[BinlogStretch, list[int]]:
+def keys(source: Source, begin: Position, end: Position, port: int) -> tuple[BinlogRange, list[int]]:
     """The keys of all images between two places, read through another port."""
     mariadb = source.server.flavor == "mariadb"
-    stretch = BinlogStretch({("d", "i"): source.table("i")}, begin, end, mariadb=mariadb)
-    found = read_stretch(replace(source.endpoint, port=port), stretch, 6000)
+    stretch = BinlogRange({("d", "i"): source.table("i")}, begin, end, mariadb=mariadb)
+    found = read_range(replace(source.endpoint, port=port), stretch, 6000)
     return stretch, [key for _, _, changes in found for key in changes.rows["id"].to_pylist()]
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import Changes
 from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
@@ -80,13 +80,13 @@ def test_compressed_statements_are_read(compressing: Source) -> None:
     assert list(found) == []
     assert stretch.altered is None
     table = compressing.table("i")
-    stretch = BinlogStretch(
+    stretch = BinlogRange(
         {(compressing.database, "i"): Table(table.database, "i", table.columns[:2], table.key)},
         begin,
         compressing.at(),
         mariadb=compressing.server.flavor == "mariadb",
     )
-    (only,) = read_stretch(compressing.endpoint, stretch, 6000)
+    (only,) = read_range(compressing.endpoint, stretch, 6000)
     assert only[2].rows["id"].to_pylist() == [1]
     assert stretch.altered is not None
 
@@ -366,7 +366,7 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
         source.run("BEGIN", f"INSERT INTO other VALUES ({n}, 'x')", f"INSERT INTO i VALUES ({n}, 'y')", "COMMIT")
     tables = {(source.database, "i"): source.table("i")}
     mariadb = source.server.flavor == "mariadb"
-    stretch = BinlogStretch(tables, begin, source.at(), mariadb=mariadb)
+    stretch = BinlogRange(tables, begin, source.at(), mariadb=mariadb)
     feed, found = stretch.feed, []
 
     def spoilt(run: Any) -> Iterator[tuple[Table, str, Changes]]:
@@ -377,6 +377,6 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
         yield from feed(run)
 
     monkeypatch.setattr(stretch, "feed", spoilt)
-    for _, _, changes in read_stretch(source.endpoint, stretch, 6000):
+    for _, _, changes in read_range(source.endpoint, stretch, 6000):
         found += changes.rows["id"].to_pylist()
     assert found == list(range(20))

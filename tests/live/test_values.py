@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
@@ -57,8 +57,8 @@ def test_tls_and_large_packets(
         table = read_table(connection, database, "t")
     read = selected(endpoint, table)
     assert {row["id"]: len(row["v"]) for row in read.to_pylist()} == sizes
-    stretch = BinlogStretch({(database, "t"): table}, begin, end, mariadb=flavor == "mariadb")
-    images = [row for _, _, c in read_stretch(endpoint, stretch, 5000) for row in c.rows.to_pylist()]
+    stretch = BinlogRange({(database, "t"): table}, begin, end, mariadb=flavor == "mariadb")
+    images = [row for _, _, c in read_range(endpoint, stretch, 5000) for row in c.rows.to_pylist()]
     assert {row["id"]: len(row["v"]) for row in images} == sizes
 
 

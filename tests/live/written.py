@@ -4,8 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.capture.binlog.binlog_reader import gtids_at, read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import gtids_at, read_range
 from engine.capture.binlog.position_search import Binlog
 from engine.source.ancestry import check_same
 from engine.source.catalog import read_table
@@ -70,12 +70,12 @@ class Written:
             files, end = list(binlog_files(connection)), current(connection, describe(connection))
         return Binlog(self.endpoint, FIRST_ID, files, end, self.mariadb)
 
-    def read_from(self, start: Position) -> tuple[list[int], BinlogStretch]:
+    def read_from(self, start: Position) -> tuple[list[int], BinlogRange]:
         """The rows behind a place."""
         with closing(self.connection()) as connection:
             table = read_table(connection, "d", "t")
-        stretch = BinlogStretch({("d", "t"): table}, start, self.end(), mariadb=self.mariadb)
-        keys = [k for _, _, c in read_stretch(self.endpoint, stretch, FIRST_ID) for k in c.rows["id"].to_pylist()]
+        stretch = BinlogRange({("d", "t"): table}, start, self.end(), mariadb=self.mariadb)
+        keys = [k for _, _, c in read_range(self.endpoint, stretch, FIRST_ID) for k in c.rows["id"].to_pylist()]
         return keys, stretch
 
     def check(self, position: Position) -> None:

@@ -13,7 +13,7 @@ from app.view import picking, words
 from app.view.draft import Draft
 from app.view.planning import readers_of
 from engine.errors import TidemarkError
-from engine.settings import Shaping, Spec
+from engine.settings import ProjectionRules, Spec
 from engine.source.survey import Surveyed
 
 _GLOBS, _DETAILS = "Globs", "Columns and risks"
@@ -137,13 +137,13 @@ def _removed(identity: str, glob: str) -> None:
 
 
 def _details(
-    draft: Draft, names: list[str], one: Surveyed | None, shown_key: str, shapings: dict[str, Shaping]
+    draft: Draft, names: list[str], one: Surveyed | None, shown_key: str, shapings: dict[str, ProjectionRules]
 ) -> None:
     st.selectbox("Table", names, index=None, key=shown_key, placeholder="Choose one, or click a name in the tree")
     if one is None:
         st.caption("Here a table's columns can be left out or masked, and its risks are told.")
         return
-    table, shaping = one.table, shapings.get(one.table.full_name, Shaping())
+    table, shaping = one.table, shapings.get(one.table.full_name, ProjectionRules())
     found = picking.badges(one, picking.shaped(table, shaping))
     for badge in found:
         st.markdown(
@@ -177,7 +177,7 @@ def _details(
     )
 
 
-def _published(name: str, shaping: Shaping) -> str:
+def _published(name: str, shaping: ProjectionRules) -> str:
     if name in (shaping.exclude or ()):
         return "no"
     return "masked" if name in (shaping.mask or {}) else "yes"

@@ -16,7 +16,7 @@ from itertools import dropwhile
 import numpy as np
 
 from engine.decode.events import Kind
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, file_number
@@ -28,7 +28,7 @@ _TORN = "truncated in the middle of event"
 
 def runs_from(
     endpoint: Endpoint, start: Position, first_server_id: int, healed: Callable[[], None] = lambda: None
-) -> Generator[Run, None, None]:
+) -> Generator[EventBatch, None, None]:
     """The events from a position to the log's present end, over torn ends of files; each run valid until the next.
 
     healed: called when an event came damaged and is asked for once more. Raises BinlogDamagedError when that does not help.
@@ -56,7 +56,7 @@ def runs_from(
             connection._force_close()  # noqa: SLF001 - the server may still be sending; a polite end would wait for it
 
 
-def _opens_a_dump(run: Run) -> bool:
+def _opens_a_dump(run: EventBatch) -> bool:
     """Whether the run is one of the artificial events that open a dump; table maps in front of them still hold."""
     return run.headers.kind[0] in (Kind.ROTATE, Kind.FORMAT_DESCRIPTION) and run.headers.end_position[0] == 0
 
@@ -74,7 +74,7 @@ class BinaryLog:
     endpoint: Endpoint
     first_server_id: int
 
-    def read(self, start: Position, end: Position) -> Iterator[Run]:
+    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
         """The events from `start` to `end`. Raises TransientError when they are not all there yet."""
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:

@@ -1,9 +1,9 @@
 """From runs of events to changes: transactions, table maps, statements, and the row images of captured tables.
 
-Pure: it is fed `Run`s of a stream that begins between two transactions and gives back `Changes` until its end position is reached.
-What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could concern
-any. A statement that may alter what a captured table's rows are ends the stretch in front of the transaction that follows it
-(`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
+Pure: it is fed `EventBatch`s of a stream that begins between two transactions and gives back `Changes` until its end position is
+reached. What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could
+concern any. A statement that may alter what a captured table's rows are ends the stretch in front of the transaction that follows
+it (`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
 """
 
 import math
@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.capture.binlog.event_statistics import Census
+from engine.capture.binlog.event_statistics import EventStatistics
 from engine.capture.binlog.row_changes import FACTS, Changes
 from engine.capture.binlog.statements import Alteration, concerned, creates, meaningful, without_values, writes
-from engine.capture.binlog.transaction_outcomes import Judged, Log, Outcomes, Prepared
+from engine.capture.binlog.transaction_outcomes import Judged, Log, Prepared, TransactionOutcomes
 from engine.capture.binlog.transactions import Facts, Transactions
 from engine.capture.binlog.written_tables import UNKNOWN, written_by
 from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images
 from engine.decode.schema import Table, image_schema
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.source.positions import Position, file_number
@@ -62,7 +62,7 @@ class _Mapped:
     fault: TableStoppedError | None = None
 
 
-class BinlogStretch:
+class BinlogRange:
     """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
 
     awaited: tables that are not there but may come. since: by full name the place through which a table's rows are of no use, as
@@ -91,9 +91,9 @@ class BinlogStretch:
         self._through = start  # behind the last event that was read, which one that is kept back is not
         self._cut = False
         self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event that was read
-        self.census = Census(mariadb=mariadb)
+        self.census = EventStatistics(mariadb=mariadb)
         self._follows = bool(tables) or bool(awaited)
-        self._outcomes = Outcomes(start, end, log, self._names_captured)
+        self._outcomes = TransactionOutcomes(start, end, log, self._names_captured)
         self.altered: Alteration | None = None
         self.defined = False
         self.transactions = Transactions(mariadb=mariadb)
@@ -115,7 +115,7 @@ class BinlogStretch:
         """Whether the end position was reached."""
         return self.position.order >= self.end.order
 
-    def feed(self, run: Run) -> Iterator[tuple[Table, str, Changes]]:
+    def feed(self, run: EventBatch) -> Iterator[tuple[Table, str, Changes]]:
         """The changes of a run, in order within each table, with the file they come from."""
         if self.done:
             return
@@ -134,7 +134,7 @@ class BinlogStretch:
             yield from self._follow(self._outcomes.flush())
             self.position = self.end
 
-    def _judge(self, run: Run) -> Iterator[Judged]:
+    def _judge(self, run: EventBatch) -> Iterator[Judged]:
         if not self._follows:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
@@ -157,11 +157,13 @@ class BinlogStretch:
             if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
                 self._stop(mapped.table, _undone(mapped.table, judged.run))
 
-    def _committed(self, commit: Run, prepared: Prepared) -> Iterator[tuple[Table, str, Changes]]:
+    def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, Changes]]:
         """The rows of an XA transaction, read from where it was prepared, as what its commit did."""
         maps, self._maps = self._maps, {}
         fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
-        outcomes = Outcomes(prepared.start, prepared.end, self.log, self._names_captured, prepared_count=True)
+        outcomes = TransactionOutcomes(
+            prepared.start, prepared.end, self.log, self._names_captured, prepared_count=True
+        )
         for judged in outcomes.read() if self._tables else ():
             count = len(judged.run.headers)
             run = replace(judged.run, file=commit.file, offset=np.full(count, at))
@@ -173,7 +175,7 @@ class BinlogStretch:
             self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
-    def _once_more(self, damaged: Run, n: int) -> bytes | None:
+    def _once_more(self, damaged: EventBatch, n: int) -> bytes | None:
         """The body of an event that cannot be unpacked, read from the server again."""
         end = Position(damaged.file, int(damaged.offset[n]))
         start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
@@ -184,13 +186,13 @@ class BinlogStretch:
                     return run.body(int(at))
         return None
 
-    def _names_captured(self, run: Run) -> bool:
+    def _names_captured(self, run: EventBatch) -> bool:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
         _, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
         maps = (read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist())
         return any((m.database, m.table) in self._tables for m in maps)
 
-    def _read(self, run: Run, number: int) -> Iterator[tuple[Table, str, Changes]]:
+    def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, Changes]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # table ids begin anew when the server restarts
         for part in self._parts(run):
@@ -218,13 +220,13 @@ class BinlogStretch:
                 self._cut = True
                 return
 
-    def _up_to_next(self, run: Run, event: int) -> Run:
+    def _up_to_next(self, run: EventBatch, event: int) -> EventBatch:
         """The run up to the first transaction that begins behind an event; the run itself when there is none."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
         later = begins[begins > event]
         return run.slice(0, int(later[0])) if len(later) else run
 
-    def _opening(self, run: Run, event: int) -> Position:
+    def _opening(self, run: EventBatch, event: int) -> Position:
         """The place in front of the transaction that an event belongs to."""
         begins = np.flatnonzero(among(run.headers.kind[:event], BEGINS))
         if not len(begins):
@@ -232,14 +234,14 @@ class BinlogStretch:
         n = int(begins[-1])
         return Position(run.file, int(run.offset[n - 1])) if n else self._through
 
-    def _parts(self, run: Run) -> Iterator[Run]:
+    def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
         """The run, cut in front of each transaction with a statement of meaning: what lies before it is to be published."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
         cuts = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
         for begin, end in pairwise([0, *sorted(cuts - {0}), len(run.headers)]):
             yield run.slice(begin, end)
 
-    def _learn_tables(self, run: Run) -> None:
+    def _learn_tables(self, run: EventBatch) -> None:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
         ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
         for table_id in _distinct(ids) - self._maps.keys():
@@ -256,7 +258,7 @@ class BinlogStretch:
             return _Mapped(table, mapped, error)
         return _Mapped(table, mapped)
 
-    def _wanted(self, run: Run, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
+    def _wanted(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
         """Those row events of a table that may be published. Raises SchemaMismatch when they are not as the table is captured."""
         since = self._since.get(mapped.table.full_name, (0, 0))
         if number <= since[0]:
@@ -270,7 +272,7 @@ class BinlogStretch:
         self._tables.pop((table.database, table.name), None)
         self._maps = {n: None if m and m.table == table else m for n, m in self._maps.items()}
 
-    def _statements(self, run: Run) -> int | None:
+    def _statements(self, run: EventBatch) -> int | None:
         """Look at the statements of a run; the number of the event that altered tables, None when none did.
 
         All writes of one transaction are taken together: a part of a run has statements of one alone (`_parts`).
@@ -293,7 +295,7 @@ class BinlogStretch:
                     return n
         return wrote
 
-    def _wrote(self, run: Run, n: int, database: str, statement: str) -> None:
+    def _wrote(self, run: EventBatch, n: int, database: str, statement: str) -> None:
         """A write that is logged as a statement; which tables it reaches the catalogue tells (`run.tables.statement_reach`)."""
         if not self._tables:
             return
@@ -304,7 +306,7 @@ class BinlogStretch:
             names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[n]}"
             self.altered = Alteration(names, database, without_values(statement), at, written)
 
-    def _changes(self, run: Run, number: int, facts: Facts) -> Iterator[tuple[Table, str, Changes]]:
+    def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, Changes]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
@@ -335,7 +337,7 @@ class BinlogStretch:
 
     def _images(
         self,
-        run: Run,
+        run: EventBatch,
         number: int,
         facts: Facts,
         table: Table,
@@ -364,7 +366,7 @@ def _interleaved(parts: list[tuple[Offsets, Changes]]) -> Changes:
     return Changes(rows, facts, changes[-1].sources).take(order)
 
 
-def _undone(table: Table, run: Run) -> DecodeError:
+def _undone(table: Table, run: EventBatch) -> DecodeError:
     return DoubtfulRowsError(
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may be rolled back or not.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "

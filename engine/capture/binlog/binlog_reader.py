@@ -7,8 +7,8 @@ from typing import Any, Protocol, TypeVar
 
 from engine import clock
 from engine.capture.binlog.binlog_access import BinaryLog, runs_from
-from engine.capture.binlog.binlog_range import BinlogStretch
-from engine.decode.stream import Run
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.decode.stream import EventBatch
 from engine.errors import TransientError
 from engine.source.connect import Endpoint
 from engine.source.positions import FIRST_OFFSET, Position
@@ -18,7 +18,7 @@ _PATIENCE_S = 60.0
 Found_co = TypeVar("Found_co", covariant=True)
 
 
-class Stretch(Protocol[Found_co]):
+class EventConsumer(Protocol[Found_co]):
     """What is fed a stretch of the binlog run by run. position: behind what was fed; end: where it is done."""
 
     position: Position
@@ -27,18 +27,18 @@ class Stretch(Protocol[Found_co]):
     @property
     def done(self) -> bool: ...
 
-    def feed(self, run: Run) -> Iterator[Found_co]: ...
+    def feed(self, run: EventBatch) -> Iterator[Found_co]: ...
 
 
-def read_stretch(endpoint: Endpoint, stretch: Stretch[Found_co], first_server_id: int) -> Iterator[Found_co]:
-    """What a stretch gives: of a `BinlogStretch` its changes, in order within each table.
+def read_range(endpoint: Endpoint, stretch: EventConsumer[Found_co], first_server_id: int) -> Iterator[Found_co]:
+    """What a stretch gives: of a `BinlogRange` its changes, in order within each table.
 
     A position that `SHOW BINARY LOG STATUS` has shown can be a moment ahead of what a dump is given; the dump then ends early,
     between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
     whole: Any = stretch
-    followed = whole if isinstance(whole, BinlogStretch) else None
+    followed = whole if isinstance(whole, BinlogRange) else None
     if followed is not None and followed.log is None:
         followed.log = BinaryLog(endpoint, first_server_id)
     healed = followed.census.read_twice if followed is not None else lambda: None
@@ -61,7 +61,7 @@ def read_stretch(endpoint: Endpoint, stretch: Stretch[Found_co], first_server_id
             clock.sleep(_PAUSE_S)
 
 
-def _done(stretch: Stretch[object]) -> bool:
+def _done(stretch: EventConsumer[object]) -> bool:
     """Asked anew: what was fed since may have ended it."""
     return stretch.done
 
@@ -86,8 +86,8 @@ def before(endpoint: Endpoint, position: Position, first_server_id: int, *, mari
     `@@gtid_executed` may lag what the binlog holds, and the set that `SHOW BINARY LOG STATUS` shows beside a position
     is no better. So the position's file is read up to it once: what its head says of earlier files, and its own GTID events.
     """
-    stretch = BinlogStretch({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
-    for _ in read_stretch(endpoint, stretch, first_server_id):
+    stretch = BinlogRange({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
+    for _ in read_range(endpoint, stretch, first_server_id):
         pass
     seen = stretch.transactions
     return Before(str(seen.gtids), seen.count, seen.anonymous)

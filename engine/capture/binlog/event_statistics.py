@@ -7,14 +7,14 @@ import numpy as np
 
 from engine.capture.binlog.transactions import NUMBER, SOURCE, Transactions
 from engine.decode.events import BEGINS, Kind, among, kind_name, refuse_unknown
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.decode.unfold import Unfolded
 
 _ARTIFICIAL = 0x20
 """LOG_EVENT_ARTIFICIAL_F: the event is made for the dump and stands in no file."""
 
 
-class Census:
+class EventStatistics:
     """Counts the events of a stretch, run by run.
 
     bytes: of the events as they are logged. damaged: how often an event came damaged and was asked for once more.
@@ -44,7 +44,7 @@ class Census:
         self._close()
         return self._largest
 
-    def add(self, run: Run) -> None:
+    def add(self, run: EventBatch) -> None:
         """A run as it came. Raises SourceLostError for events that may not be passed over."""
         headers = run.headers
         self.unknown += refuse_unknown(headers)
@@ -69,7 +69,7 @@ class Census:
             self._largest = self._told(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
         self._open = self._told(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
 
-    def add_unfolded(self, plain: Unfolded, run: Run) -> None:
+    def add_unfolded(self, plain: Unfolded, run: EventBatch) -> None:
         """What the compressed transactions of a run hold. Raises SourceLostError as `add` does."""
         inner = plain.run.headers.kind[run.headers.kind[plain.source] == Kind.TRANSACTION_PAYLOAD]
         if len(inner):
@@ -85,7 +85,7 @@ class Census:
             self._largest = self._open
         self._open = None
 
-    def _told(self, run: Run, begin: int, size: int, events: int) -> dict[str, Any]:
+    def _told(self, run: EventBatch, begin: int, size: int, events: int) -> dict[str, Any]:
         alone = Transactions(mariadb=self._mariadb)
         fact = alone.of(run.slice(begin, begin + 1)).lines()[0]
         gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None

@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.capture.binlog.binlog_access import runs_from
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.transactions import NUMBER, SOURCE, TS, Transactions
 from engine.decode.events import BEGINS, Kind
 from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet
 from engine.decode.gtid_events import GtidList, read_tagged_gtid
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.source.connect import Endpoint
 from engine.source.heads import Head, read_head
 from engine.source.positions import FIRST_OFFSET, Position, file_number
@@ -61,12 +61,12 @@ class Wanted(Protocol):
     alone: bool
 
     def choose(
-        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+        self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
     ) -> npt.NDArray[np.bool_]: ...
 
 
 class Scan:
-    """Looks for the first transaction that `wanted` chooses (`capture.binlog.binlog_reader.Stretch`).
+    """Looks for the first transaction that `wanted` chooses (`capture.binlog.binlog_reader.EventConsumer`).
 
     found: the place in front of it.
     """
@@ -84,7 +84,7 @@ class Scan:
     def done(self) -> bool:
         return self.position.order >= self.end.order or (self.found is not None and not self._wanted.alone)
 
-    def feed(self, run: Run) -> Iterator[None]:
+    def feed(self, run: EventBatch) -> Iterator[None]:
         """Nothing; look at `found`. Raises NoPlaceError where something follows that must not."""
         if file_number(run.file) > file_number(self.end.file):
             self.position = self.end
@@ -103,7 +103,7 @@ class Scan:
         self.position = last
         yield from ()
 
-    def _take(self, run: Run, begins: Offsets, chosen: npt.NDArray[np.bool_]) -> None:
+    def _take(self, run: EventBatch, begins: Offsets, chosen: npt.NDArray[np.bool_]) -> None:
         if self.found is None and chosen.any():
             first = int(np.argmax(chosen))
             n = int(begins[first])
@@ -126,7 +126,7 @@ class NotInSet:
         self._gtids = gtids
 
     def choose(
-        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+        self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
     ) -> npt.NDArray[np.bool_]:
         source, number = facts[:, SOURCE], facts[:, NUMBER]
         if not source.all():
@@ -154,7 +154,7 @@ class BehindPosition:
         return sorted(set(self._gtids.last) - self._reached)
 
     def choose(
-        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+        self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
     ) -> npt.NDArray[np.bool_]:
         pairs = np.array([[int(x) for x in text.split("-")[:2]] if text else [-1, -1] for text in sources], np.int64)
         domain, server = pairs[facts[:, SOURCE]].T
@@ -171,7 +171,7 @@ class BehindPosition:
             new[at[: int(hits[0]) + 1 if len(hits) else len(at)]] = False
         return new
 
-    def _require_order(self, run: Run, domain: int, numbers: npt.NDArray[np.int64]) -> None:
+    def _require_order(self, run: EventBatch, domain: int, numbers: npt.NDArray[np.int64]) -> None:
         before = np.concatenate([[self._numbers.get(domain, 0)], numbers[:-1]])
         if (numbers <= before).any():
             raise NoPlaceError("diverged", f"the numbers of domain {domain} do not ascend in {run.file}")
@@ -187,7 +187,7 @@ class CommittedSince:
         self._since_us, self._mariadb = since_us, mariadb
 
     def choose(
-        self, run: Run, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
+        self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
     ) -> npt.NDArray[np.bool_]:
         # MariaDB writes whole seconds, of the statement that commits: the last instant of it is the one that is not too late.
         committed_us = facts[:, TS] * 1_000_000 + 999_999
@@ -243,7 +243,7 @@ class Binlog:
 
     def _scan(self, head: Head, wanted: Wanted) -> Position:
         scan = Scan(Position(head.file, FIRST_OFFSET), self.end, wanted, mariadb=self.mariadb)
-        for _ in read_stretch(self.endpoint, scan, self.first_server_id):
+        for _ in read_range(self.endpoint, scan, self.first_server_id):
             pass
         end = self.end
         return scan.found or Position(end.file, end.offset, born=scan.births.get(end.file))

@@ -14,7 +14,7 @@ from engine.capture.binlog.written_tables import Written, written_from_dict
 from engine.decode.events import Kind, read_query
 from engine.decode.framing import words
 from engine.decode.schema import Table
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 
 _BEGIN = np.uint64(int.from_bytes(b"\0BEGIN", "little"))
 # Quoted texts and names are kept as they are; what is in a comment for some versions of the server only, the second group, is code.
@@ -94,7 +94,7 @@ def without_values(statement: str) -> str:
     return shown if shown == statement else f"{shown}…"
 
 
-def meaningful(run: Run) -> Iterator[tuple[int, str, str]]:
+def meaningful(run: EventBatch) -> Iterator[tuple[int, str, str]]:
     """The statements that may concern a captured table: number of the event, default database, text without comments."""
     queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
     tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)

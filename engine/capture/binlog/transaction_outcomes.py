@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from engine.decode.events import BEGINS, HEADER, ROWS, Kind, among, read_query, read_xa_prepare
 from engine.decode.framing import PADDING, words
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import SourceLostError
 from engine.source.positions import FIRST_OFFSET, Position, file_number
@@ -50,7 +50,7 @@ _ROLLBACK = re.compile(
 class Log(Protocol):
     """The binlog that a stretch is a part of, to be read once more."""
 
-    def read(self, start: Position, end: Position) -> Iterator[Run]:
+    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
         """The events from `start` to `end`, in one file or in several, and artificial ones; each run valid until the next."""
 
     def files(self) -> Mapping[str, int]:
@@ -73,13 +73,13 @@ class Judged:
     transaction that the run's last event commits.
     """
 
-    run: Run
+    run: EventBatch
     undone: npt.NDArray[np.uint64]
     doubtful: npt.NDArray[np.uint64]
     committed: Prepared | None = None
 
 
-class Outcomes:
+class TransactionOutcomes:
     """Follows the transactions of a log from `start` to `end`, both between transactions.
 
     captured: whether a run names a captured table. prepared_count: for reading a prepared transaction that was committed.
@@ -90,7 +90,7 @@ class Outcomes:
         start: Position,
         end: Position,
         log: Log | None,
-        captured: Callable[[Run], bool],
+        captured: Callable[[EventBatch], bool],
         *,
         prepared_count: bool = False,
     ) -> None:
@@ -105,9 +105,9 @@ class Outcomes:
         self._commits: list[tuple[int, Xid, Prepared | None]] = []
         self._prepared: dict[Xid, Prepared] = {}
         self._past: dict[str, dict[Xid, Prepared]] = {}
-        self._held: list[tuple[int, Run]] = []
+        self._held: list[tuple[int, EventBatch]] = []
 
-    def judge(self, run: Run) -> Iterator[Judged]:
+    def judge(self, run: EventBatch) -> Iterator[Judged]:
         """What of the log up to the end of this run is known to count; `flush` gives the rest."""
         first = self._next
         if not len(run.headers):
@@ -166,11 +166,11 @@ class Outcomes:
                     self._commits.clear()
         return self._prepared
 
-    def _taken(self) -> list[tuple[int, Run]]:
+    def _taken(self) -> list[tuple[int, EventBatch]]:
         held, self._held = self._held, []
         return held
 
-    def _note(self, run: Run) -> None:
+    def _note(self, run: EventBatch) -> None:
         """Take down what a run says of how its transactions came out."""
         kind, first = run.headers.kind, self._next
         if run.file != self._file:
@@ -200,7 +200,7 @@ class Outcomes:
         self._rows = bool(rows) or (self._rows and self._begin < first)
         self._next = first + len(kind)
 
-    def _enter(self, run: Run, begin: int, first: int) -> None:
+    def _enter(self, run: EventBatch, begin: int, first: int) -> None:
         if self._begin == first + begin:
             return
         self._begin, self._told, self._rows, self._bytes = first + begin, False, False, 0
@@ -208,7 +208,7 @@ class Outcomes:
         self._savepoints.clear()
         self._shadows.clear()
 
-    def _take(self, run: Run, n: int, number: int) -> bool:
+    def _take(self, run: EventBatch, n: int, number: int) -> bool:
         """One event; whether it ends its transaction."""
         if run.headers.kind[n] == Kind.XA_PREPARE:
             xid, one_phase = read_xa_prepare(run.body(n))
@@ -237,7 +237,7 @@ class Outcomes:
             self._roll_back_to(run, n, _name(match[1]), number)
         return False
 
-    def _roll_back_to(self, run: Run, n: int, name: str, number: int) -> None:
+    def _roll_back_to(self, run: EventBatch, n: int, name: str, number: int) -> None:
         if name not in self._savepoints:
             raise SourceLostError(
                 f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not hold: {name}.",
@@ -255,7 +255,9 @@ class Outcomes:
     def _look_ahead(self) -> None:
         """Find out how the open transaction ends: its statements, by the same rules."""
         assert self.log is not None, "a stretch that is read in blocks can read its log again"
-        ahead = Outcomes(self._begin_at, self.end, None, lambda _: False, prepared_count=self._prepared_count)
+        ahead = TransactionOutcomes(
+            self._begin_at, self.end, None, lambda _: False, prepared_count=self._prepared_count
+        )
         for run in self.log.read(self._begin_at, self.end):
             for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
                 if ahead._begin < 0:
@@ -278,7 +280,7 @@ class Outcomes:
         end = ahead._begin if ahead._begin > 0 else ahead._next
         self._dropped += [(self._begin + a, self._begin + b, u) for a, b, u in ahead._dropped if a < end]
 
-    def _given(self, runs: list[tuple[int, Run]] | tuple[tuple[int, Run], ...]) -> Iterator[Judged]:
+    def _given(self, runs: list[tuple[int, EventBatch]] | tuple[tuple[int, EventBatch], ...]) -> Iterator[Judged]:
         for first, run in runs:
             stop = first + len(run.headers)
             at = first
@@ -290,7 +292,7 @@ class Outcomes:
             if at < stop:
                 yield self._counted(at, run.slice(at - first, stop - first))
 
-    def _counted(self, first: int, run: Run) -> Judged:
+    def _counted(self, first: int, run: EventBatch) -> Judged:
         stop = first + len(run.headers)
         masks = {why: np.zeros(len(run.headers), bool) for why in (_PREPARED, _UNDONE, _DOUBTFUL)}
         for a, b, why in self._dropped:
@@ -304,7 +306,7 @@ class Outcomes:
             run = replace(run, headers=run.headers.take(~out), offset=run.offset[~out])
         return Judged(run, undone_ids, doubtful_ids)
 
-    def _find(self, xid: Xid, run: Run) -> Prepared:
+    def _find(self, xid: Xid, run: EventBatch) -> Prepared:
         """Search the PREPARE in front of the stretch, from its start backwards."""
         if self.log is not None:
             before = file_number(self.start.file)
@@ -313,7 +315,7 @@ class Outcomes:
                     continue
                 if name not in self._past:
                     end = self.start if name == self.start.file else Position(name, size)
-                    seen = Outcomes(Position(name, FIRST_OFFSET), end, self.log, lambda _: False)
+                    seen = TransactionOutcomes(Position(name, FIRST_OFFSET), end, self.log, lambda _: False)
                     self._past[name] = seen.undecided()
                 if xid in self._past[name]:
                     return self._past[name].pop(xid)
@@ -326,7 +328,7 @@ class Outcomes:
         )
 
 
-def _tables(run: Run, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+def _tables(run: EventBatch, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
     """The table ids of some row events."""
     return np.unique(words(run.buffer)[run.headers.body[chosen]] & np.uint64((1 << 48) - 1))
 
@@ -337,16 +339,16 @@ def _name(text: str) -> str:
     return (text[1:-1].replace("``", "`") if quoted else text).casefold()
 
 
-def _bounds(run: Run) -> tuple[int, int]:
+def _bounds(run: EventBatch) -> tuple[int, int]:
     return int(run.headers.body.min()) - HEADER - 1, int(run.headers.end.max()) + _CHECKSUM
 
 
-def _span(run: Run) -> int:
+def _span(run: EventBatch) -> int:
     low, high = _bounds(run)
     return high - low
 
 
-def _kept(run: Run) -> Run:
+def _kept(run: EventBatch) -> EventBatch:
     """A run that stays valid when the next one comes."""
     low, high = _bounds(run)
     buffer = np.zeros(high - low + PADDING, np.uint8)

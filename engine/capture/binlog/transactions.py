@@ -13,7 +13,7 @@ from engine.decode.events import BEGINS, Kind, among
 from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet, gtid_set_of, united
 from engine.decode.gtid_events import read_gtid_list, read_previous_gtids, read_tagged_gtid, sid_text
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 
 _HEADS = (Kind.FORMAT_DESCRIPTION, Kind.PREVIOUS_GTIDS, Kind.MARIA_GTID_LIST)
 TS, SOURCE, NUMBER = 0, 1, 2
@@ -59,7 +59,7 @@ class Transactions:
         self._known: dict[tuple[int, int] | str, int] = {}
         self._open = np.zeros((1, 3), np.int64)  # of the transaction that goes on
 
-    def of(self, run: Run) -> "Facts":
+    def of(self, run: EventBatch) -> "Facts":
         """What is known of the transactions of a run's events."""
         headers = run.headers
         self._read_heads(run)
@@ -76,7 +76,7 @@ class Transactions:
         self._open = table[-1:].copy()
         return Facts(table, np.cumsum(mask))
 
-    def _read_heads(self, run: Run) -> None:
+    def _read_heads(self, run: EventBatch) -> None:
         """The events that stand at the head of a file (and a FORMAT_DESCRIPTION at the head of every dump)."""
         kind = run.headers.kind
         for n in np.flatnonzero(among(kind, _HEADS)).tolist():
@@ -90,7 +90,7 @@ class Transactions:
     def _add(self, gtids: Gtids) -> None:
         self.gtids = united(self.gtids, gtids)
 
-    def _identify(self, run: Run, begins: Offsets, table: npt.NDArray[np.int64]) -> None:
+    def _identify(self, run: EventBatch, begins: Offsets, table: npt.NDArray[np.int64]) -> None:
         body, loads = run.headers.body[begins], words(run.buffer)
         if self._mariadb:
             # Body: number (8), domain (4), flags; the server id stands in the header.

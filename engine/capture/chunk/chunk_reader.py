@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine import clock
-from engine.capture.binlog.binlog_range import BinlogStretch, SchemaMismatch
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import Changes
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.projection.table_projection import AS_IT_IS, Shape
+from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reader_session import ReaderSession
 from engine.decode.gtid import joined
 from engine.decode.rows import check_types, decode_rows
@@ -52,7 +52,7 @@ class ChunkRequest:
     rows: int
     folder: Path
     max_memory: int
-    shape: Shape = AS_IT_IS
+    shape: Projection = WHOLE_TABLE
     refresh: bool = False
     keys: tuple[Bound, ...] = ()
 
@@ -256,9 +256,7 @@ def changes_between(
 
     Raises as `changes_of`.
     """
-    stretch = BinlogStretch(
-        {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
-    )
+    stretch = BinlogRange({(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb")
     yield from changes_of(endpoint, first_server_id, table, stretch)
     nulled.update(stretch.nulled[table.full_name])
     if session.watermarks.kind == "gtid" and low.gtids is not None:
@@ -267,10 +265,10 @@ def changes_between(
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
 
 
-def changes_of(endpoint: Endpoint, first_server_id: int, table: Table, stretch: BinlogStretch) -> Iterator[Changes]:
+def changes_of(endpoint: Endpoint, first_server_id: int, table: Table, stretch: BinlogRange) -> Iterator[Changes]:
     """The changes of the one table of a stretch. Raises SchemaChangedError when it was altered there, and what stops it."""
     try:
-        for _, _, changes in read_stretch(endpoint, stretch, first_server_id):
+        for _, _, changes in read_range(endpoint, stretch, first_server_id):
             yield changes
     except SchemaMismatch as mismatch:
         raise changed(table, str(mismatch)) from mismatch

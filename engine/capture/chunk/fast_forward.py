@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
@@ -38,7 +38,7 @@ def moving(table: Table, key: ChunkKey | None) -> bool:
 
 
 @dataclass(frozen=True)
-class Carry:
+class FastForward:
     """A task: carry one chunk, whose rows are in `files` and exact at `start`, to `end`."""
 
     endpoint: Endpoint
@@ -60,7 +60,7 @@ class Carry:
         """The changes on the way, reduced to their effect on the rows `within`, and the dates of theirs that became NULL."""
         shape = self.request.shape
         table = shape.tolerant(self.request.table)
-        stretch = BinlogStretch({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
+        stretch = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
         changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
         return reduced, shape.counted(stretch.nulled[table.full_name])

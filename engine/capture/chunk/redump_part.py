@@ -41,7 +41,7 @@ from engine.capture.chunk.chunk_reader import (
     read_chunk,
     read_rows,
 )
-from engine.capture.chunk.fast_forward import Carry
+from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.reader_session import ReaderSession
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
@@ -154,14 +154,14 @@ def _condition(request: ChunkRequest) -> pc.Expression | None:
 
 
 @dataclass(frozen=True)
-class Refresh:
+class RedumpPart:
     """A task: carry a part that was read again to `carry.end`, and write it as changes of there.
 
     ghosts: the file of the rows that the mirror holds beside its own. log: files of the change log that the mirror may not have had
     then. folder: of the change log. first_seq: `_tm_seq` of the first change. command: the id that marks them.
     """
 
-    carry: Carry
+    carry: FastForward
     ghosts: tuple[DataFile, ...]
     log: tuple[str, ...]
     folder: Path

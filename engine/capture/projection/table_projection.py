@@ -31,7 +31,7 @@ _DIGEST_LENGTH = 512
 
 
 @dataclass(frozen=True)
-class Shape:
+class Projection:
     """kept: the columns that are published, None for all. masks: column to algorithm. where: the rows'. salt: of the masks."""
 
     kept: tuple[str, ...] | None = None
@@ -111,15 +111,15 @@ class Shape:
         return Column(column.name, "varchar", nullable, length=_DIGEST_LENGTH, charset="utf8mb4")
 
 
-AS_IT_IS = Shape()
+WHOLE_TABLE = Projection()
 """Everything is published."""
 
 
 def published_as(table: Table, record: Mapping[str, Any] | None) -> Table:
-    """A table as the destination has it, by what the ledger holds of its shape (`Shape.as_dict`; None: all of it)."""
+    """A table as the destination has it, by what the ledger holds of its shape (`Projection.as_dict`; None: all of it)."""
     if record is None:
         return table
-    return Shape(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published(table)
+    return Projection(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published(table)
 
 
 def digested(values: pa.ChunkedArray, algorithm: str, salt: bytes) -> pa.ChunkedArray:

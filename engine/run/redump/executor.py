@@ -42,7 +42,7 @@ class _Work:
         return {"rows": self.rows, "ghosts": self.ghosts, **named}
 
 
-class Refreshes:
+class RedumpExecutor:
     """The commands of one runner.
 
     copying: makes the work on a table, for its coverage, a command and keys. has_copy: whether its mirror has

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.capture.chunk.fast_forward import Carry
+from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.tasks import Report
 from engine.errors import TableStoppedError, TidemarkError, from_dict
 from engine.run.snapshot.table_copy import Finished
@@ -24,8 +24,8 @@ class Carried:
 def carry_to(
     position: Position,
     chunks: Sequence[Finished],
-    task: Callable[[Finished, Position], Carry],
-    run: Callable[[Sequence[Carry], str], list[Report]],
+    task: Callable[[Finished, Position], FastForward],
+    run: Callable[[Sequence[FastForward], str], list[Report]],
 ) -> Carried:
     """Carry chunks, whose high watermarks are not behind the position, to it. Raises what is not one table's error alone."""
     carried = Carried([f for f in chunks if _high(f).order == position.order])

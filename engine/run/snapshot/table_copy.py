@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine import clock
 from engine.capture.files import DataFile
-from engine.capture.projection.table_projection import AS_IT_IS, Shape
+from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.tasks import Report
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, range_from, text
@@ -62,7 +62,7 @@ class Copying:
     folder: Path
     rank: int
     coverage: Coverage
-    shape: Shape = AS_IT_IS
+    shape: Projection = WHOLE_TABLE
     refresh: str | None = None
     keys: tuple[Bound, ...] = ()
     waiting: deque[Chunk] = field(default_factory=deque)

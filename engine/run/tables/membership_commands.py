@@ -10,7 +10,7 @@ from engine.directory import Directory
 from engine.errors import SpecError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.source.catalog import BY_GLOBS, Members
+from engine.source.catalog import BY_GLOBS, Membership
 
 ADD, REMOVE = "add-table", "remove-table"
 
@@ -92,7 +92,7 @@ def _check_removed(change: Change, state: State | None) -> None:
         raise _wrong("No table would be left.", "Stop the pipeline instead: python -m engine stop SPEC")
 
 
-def members_of(state: State | None) -> Members:
+def members_of(state: State | None) -> Membership:
     """What a pipeline's ledger says beside its spec's globs."""
     if state is None:
         return BY_GLOBS
@@ -100,7 +100,7 @@ def members_of(state: State | None) -> Members:
         frozenset((table.database, table.name) for table in (table_from_dict(t.table) for t in tables.values()))
         for tables in (state.tables, state.removed)
     )
-    return Members(also, without)
+    return Membership(also, without)
 
 
 def removed_tables(state: State | None) -> list[Table]:
@@ -108,7 +108,7 @@ def removed_tables(state: State | None) -> list[Table]:
     return [table_from_dict(table.table) for table in state.removed.values()] if state else []
 
 
-def members_in(directory: Directory) -> tuple[Members, list[Table]]:
+def members_in(directory: Directory) -> tuple[Membership, list[Table]]:
     """Both of the pipeline in a directory."""
     state = Ledger(directory.ledger).state
     return members_of(state), removed_tables(state)

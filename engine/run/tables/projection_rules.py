@@ -10,17 +10,17 @@ from typing import Any
 import pyarrow as pa
 
 from engine.capture.projection.filter_parser import column_named, nearest, parse_where
-from engine.capture.projection.table_projection import Shape
+from engine.capture.projection.table_projection import Projection
 from engine.decode.schema import Table, table_from_dict
 from engine.decode.types import value_type
 from engine.errors import SpecError, TableStoppedError
 from engine.ledger.state import Record, State
 from engine.plan.strategy import chunk_key
-from engine.settings import Shaping, Spec, mask_salt, matches
+from engine.settings import ProjectionRules, Spec, mask_salt, matches
 from engine.source.preflight import refused
 
 
-def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Shape:
+def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projection:
     """The shape of a table. cut_by: the columns of its chunk key. Raises SpecError when it cannot be."""
     rules = spec.shaping(table.database, table.name)
     kept, masks = _kept(rules, table), _masks(rules, table)
@@ -32,17 +32,17 @@ def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Shape:
             raise SpecError(f"{table.full_name}: column {name!r} has no text that could be masked.", hint="Exclude it.")
     where = parse_where(rules.where, table) if rules.where is not None else None
     salt = mask_salt(spec) if masks else None
-    return Shape(kept, {n: a for n, a in masks.items() if kept is None or n in kept}, where, (salt or "").encode())
+    return Projection(kept, {n: a for n, a in masks.items() if kept is None or n in kept}, where, (salt or "").encode())
 
 
 def shape_record(spec: Spec, table: Table) -> Record | None:
     """What the ledger keeps of a table's shape, by which it is known again; None where the spec says nothing of it."""
     rules = spec.shaping(table.database, table.name)
     digest = _digest(spec, rules)
-    return {**Shape(_kept(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
+    return {**Projection(_kept(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
 
 
-def _kept(rules: Shaping, table: Table) -> tuple[str, ...] | None:
+def _kept(rules: ProjectionRules, table: Table) -> tuple[str, ...] | None:
     if rules.columns is None and rules.exclude is None:
         return None
     only = {*map(str.lower, rules.columns), *map(str.lower, table.key)} if rules.columns is not None else None
@@ -51,7 +51,7 @@ def _kept(rules: Shaping, table: Table) -> tuple[str, ...] | None:
     return tuple(n for n in names if (only is None or n.lower() in only) and n.lower() not in without)
 
 
-def _masks(rules: Shaping, table: Table) -> dict[str, str]:
+def _masks(rules: ProjectionRules, table: Table) -> dict[str, str]:
     named = {name: column_named(table, name) for name in rules.mask or {}}
     return {column.name: (rules.mask or {})[name] for name, column in named.items() if column is not None}
 
@@ -67,7 +67,7 @@ def _told_apart(table: Table, name: str, *, masked: bool) -> SpecError:
     )
 
 
-def _digest(spec: Spec, rules: Shaping) -> str:
+def _digest(spec: Spec, rules: ProjectionRules) -> str:
     """A table's rules, to be known again; empty where there are none."""
     told: dict[str, Any] = {
         "columns": sorted(map(str.lower, rules.columns)) if rules.columns is not None else None,

@@ -20,11 +20,11 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 
-from engine.capture.binlog.binlog_reader import read_stretch
+from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration, uncommented
 from engine.capture.binlog.written_tables import Written, words_of
 from engine.decode.events import Kind, among, read_query
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.source.connect import Connection, Endpoint, Server
 from engine.source.positions import Position, current, file_number
@@ -79,7 +79,7 @@ def tables_reached(
         return alteration.tables
     # Asked after the catalogue was read: what is defined later is not in what was read.
     definitions = _Definitions(end, current(connection, server))
-    for _ in read_stretch(endpoint, definitions, first_server_id):
+    for _ in read_range(endpoint, definitions, first_server_id):
         pass
     if definitions.found:
         return alteration.tables
@@ -88,7 +88,7 @@ def tables_reached(
 
 
 class _Definitions:
-    """Looks for a statement that defines or alters something (`capture.binlog.binlog_reader.Stretch`).
+    """Looks for a statement that defines or alters something (`capture.binlog.binlog_reader.EventConsumer`).
 
     found: whether there is one.
     """
@@ -100,7 +100,7 @@ class _Definitions:
     def done(self) -> bool:
         return self.found or self.position.order >= self.end.order
 
-    def feed(self, run: Run) -> Iterator[None]:
+    def feed(self, run: EventBatch) -> Iterator[None]:
         """Nothing; look at `found`. What lies behind the end is looked at too: it can only make the answer more careful."""
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
             queries = np.flatnonzero(plain.run.headers.kind == Kind.QUERY)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.view import picking
 from engine.decode.schema import Column, Index, Table
-from engine.settings import Shaping, Snapshot, Source, select_tables
+from engine.settings import ProjectionRules, Snapshot, Source, select_tables
 from engine.source.catalog import Statistics
 from engine.source.survey import Surveyed
 
@@ -97,7 +97,7 @@ def surveyed(key: Column | None, *more: Column, rows: int = 1000, **facts: objec
 ID = Column("id", "int", nullable=False, precision=10)
 
 
-def labels(one: Surveyed, shaping: Shaping | None = None) -> list[tuple[str, str]]:
+def labels(one: Surveyed, shaping: ProjectionRules | None = None) -> list[tuple[str, str]]:
     """The badges of a table."""
     table = picking.shaped(one.table, shaping) if shaping else None
     return [(badge.label, badge.tone) for badge in picking.badges(one, table)]
@@ -118,9 +118,11 @@ def test_each_risk_has_its_badge() -> None:
 def test_a_column_that_is_left_out_is_no_risk() -> None:
     """Its type does not matter then; the key cannot be left out."""
     odd = surveyed(ID, Column("x", "mystery"))
-    assert labels(odd, Shaping(exclude=("x",))) == []
-    assert labels(odd, Shaping(columns=("id",))) == []
-    assert [c.name for c in picking.shaped(odd.table, Shaping(exclude=("id", "x"))).columns if c.unread] == ["x"]
+    assert labels(odd, ProjectionRules(exclude=("x",))) == []
+    assert labels(odd, ProjectionRules(columns=("id",))) == []
+    assert [c.name for c in picking.shaped(odd.table, ProjectionRules(exclude=("id", "x"))).columns if c.unread] == [
+        "x"
+    ]
 
 
 def test_totals_are_of_what_is_chosen() -> None:

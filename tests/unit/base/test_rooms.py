@@ -91,7 +91,10 @@ def test_decoders_and_rules_touch_no_socket() -> None:
     pure = [
         *files("engine/decode"),
         *(ROOT / f"engine/plan/{n}.py" for n in ("chunks", "coverage", "keys", "places", "strategy")),
-        *(ROOT / f"engine/capture/{n}.py" for n in ("backfill", "emission", "changes", "binlog")),
+        *(
+            ROOT / f"engine/capture/{n}.py"
+            for n in ("chunk/backfill", "binlog/emission", "binlog/row_changes", "binlog/binlog_range")
+        ),
     ]
     for path in pure:
         wrong = {name.split(".")[0] for name in imported(path)} & {

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.binlog.binlog_range import BinlogStretch, SchemaMismatch
+from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.row_changes import Changes, log_table
 from engine.capture.binlog.written_tables import Written
 from engine.decode.images import KINDS
@@ -40,12 +40,12 @@ def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any
 
 def follow(
     log: Binlog, *, cuts: list[int] | None = None, **options: Any
-) -> tuple[BinlogStretch, list[Row], list[Changes]]:
+) -> tuple[BinlogRange, list[Row], list[Changes]]:
     """Everything that a stretch says of a log that comes in blocks."""
     start = options.get("start", Position(log.file, 4))
     end = options.get("end", Position(log.file, log.position))
     more = {name: options[name] for name in ("awaited", "since", "known") if name in options}
-    stretch = BinlogStretch(options.get("tables", TABLES), start, end, mariadb=options.get("mariadb", False), **more)
+    stretch = BinlogRange(options.get("tables", TABLES), start, end, mariadb=options.get("mariadb", False), **more)
     position = StreamPosition(start.file, start.offset)
     rows: list[Row] = []
     parts = []
@@ -260,7 +260,7 @@ def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
     table = Table("shop", "été", ITEMS.columns, ("id",))
     log = Binlog()
     log.query("TRUNCATE `été`".encode("latin-1"))
-    stretch = BinlogStretch(
+    stretch = BinlogRange(
         {("shop", "été"): table}, Position(log.file, 4), Position(log.file, log.position), mariadb=False
     )
     for run in StreamPosition(log.file, 4).runs(*laid_out(log.payloads)):

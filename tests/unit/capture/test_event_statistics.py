@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from engine.capture.binlog.event_statistics import Census
+from engine.capture.binlog.event_statistics import EventStatistics
 from engine.decode.stream import StreamPosition
 from engine.errors import SourceLostError
 from tests.unit.decode.test_unfold import event, opened, payload, run_of
@@ -14,9 +14,9 @@ from tests.unit.wire import Binlog, laid_out
 SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")
 
 
-def census(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> Census:
+def census(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> EventStatistics:
     """Of a log that comes in blocks."""
-    made, position = Census(mariadb=mariadb), StreamPosition(log.file, 4)
+    made, position = EventStatistics(mariadb=mariadb), StreamPosition(log.file, 4)
     for a, b in pairwise(sorted({0, *cuts, len(log.payloads)})):
         for run in position.runs(*laid_out(log.payloads[a:b])):
             made.add(run)
@@ -67,7 +67,7 @@ def test_compressed_events_are_counted_too() -> None:
     log.add(40, payload(event(2, b"") + event(30, b"x") + event(30, b"y")))
     log.add(30, b"plain")
     run = run_of(log)
-    made = Census(mariadb=False)
+    made = EventStatistics(mariadb=False)
     made.add(run)
     (plain,) = opened(run)
     made.add_unfolded(plain, run)

@@ -18,7 +18,7 @@ from engine.capture.binlog.row_changes import FACTS, Changes
 from engine.capture.binlog.statements import without_values
 from engine.capture.projection.filter_parser import parse_where
 from engine.capture.projection.row_filter import passing
-from engine.capture.projection.table_projection import Shape, published_as
+from engine.capture.projection.table_projection import Projection, published_as
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column, Index, Table, arrow_schema
 from engine.errors import SpecError, TableStoppedError
@@ -230,7 +230,7 @@ def test_specs_that_cannot_be_are_refused(section: str, why: str) -> None:
     assert why in str(refused.value)
 
 
-def checked(told: Spec) -> Shape:
+def checked(told: Spec) -> Projection:
     """The shape, with all checks of the start."""
     check_rules(told, [TABLE])
     return shape_of(told, TABLE, ["day"])
@@ -262,7 +262,7 @@ def test_later_globs_win_field_by_field() -> None:
     other = Table("shop", "x", TABLE.columns, ("id",))
     assert shape_of(told, other).kept is not None
     assert "n" not in (shape_of(told, other).kept or ())
-    assert shape_of(spec(""), TABLE) == Shape()
+    assert shape_of(spec(""), TABLE) == Projection()
     assert shape_record(spec(""), TABLE) is None
 
 
@@ -270,7 +270,7 @@ def test_later_globs_win_field_by_field() -> None:
 def test_masks_are_digests_of_texts_and_bytes(rows: list[dict[str, Any]]) -> None:
     """A masked column is text; equal values have equal digests, NULL stays NULL, and what is left out is gone."""
     table = pa.Table.from_pylist([{"id": n, **row} for n, row in enumerate(rows)], schema=arrow_schema(TABLE))
-    plain = Shape(("id", "name", "blob", "n"), {"name": "sha256", "blob": "sha512", "n": "sha256"})
+    plain = Projection(("id", "name", "blob", "n"), {"name": "sha256", "blob": "sha512", "n": "sha256"})
     shown = plain.apply(table)
     assert shown.schema == arrow_schema(published_as(TABLE, plain.as_dict()))
     assert shown.column_names == ["id", "n", "name", "blob"]
@@ -281,7 +281,7 @@ def test_masks_are_digests_of_texts_and_bytes(rows: list[dict[str, Any]]) -> Non
     assert shown["name"].to_pylist() == expected
     numbers = [None if r["n"] is None else hashlib.sha256(str(r["n"]).encode()).hexdigest() for r in rows]
     assert shown["n"].to_pylist() == numbers
-    salted = Shape(masks={"name": "sha256"}, salt=b"s").apply(table)["name"].to_pylist()
+    salted = Projection(masks={"name": "sha256"}, salt=b"s").apply(table)["name"].to_pylist()
     keyed = [
         hmac.new(b"s", t, "sha256").hexdigest() if r["name"] is not None else None
         for t, r in zip(texts, rows, strict=True)
@@ -291,7 +291,7 @@ def test_masks_are_digests_of_texts_and_bytes(rows: list[dict[str, Any]]) -> Non
 
 def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
     """Into it: an insert; out of it: a delete; within: both halves; outside: nothing."""
-    shape = Shape(("id",), where=parse_where("n > 0", TABLE))
+    shape = Projection(("id",), where=parse_where("n > 0", TABLE))
     n = [0, 1, 1, 0, 1, 2, None, 0, 5, None]
     kind = np.array([BEFORE, AFTER] * 4 + [INSERT, DELETE])
     rows = pa.Table.from_pylist([{"id": i, "n": v} for i, v in enumerate(n)], schema=arrow_schema(TABLE))
@@ -309,13 +309,13 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
 
 def test_needed_columns_and_those_of_no_use() -> None:
     """A SELECT fetches what is published and what the filter looks at; other columns are passed over and not counted."""
-    shape = Shape(("id", "name"), where=parse_where("at IS NULL", TABLE))
+    shape = Projection(("id", "name"), where=parse_where("at IS NULL", TABLE))
     assert [c.name for c in shape.needed(TABLE)] == ["id", "at", "name"]
     assert [c.name for c in shape.tolerant(TABLE).columns if c.unread] == [
         c.name for c in TABLE.columns if c.name not in ("id", "at", "name")
     ]
     assert shape.counted({"day": 3, "name": 1}) == {"name": 1}
-    assert arrow_schema(Shape(("name",)).tolerant(TABLE)).field("id").type == pa.null()  # though it is NOT NULL
+    assert arrow_schema(Projection(("name",)).tolerant(TABLE)).field("id").type == pa.null()  # though it is NOT NULL
 
 
 @pytest.mark.parametrize("section", ['columns = ["n"]', 'mask = ["n"]', 'where = "n = 1"'])

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.capture.binlog import transaction_outcomes as outcomes
-from engine.capture.binlog.binlog_range import BinlogStretch
+from engine.capture.binlog.binlog_range import BinlogRange
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError
 from engine.source.positions import Position, file_number
 from tests.depth import depth
@@ -60,7 +60,7 @@ class Files:
                     ):
                         yield packet
 
-    def read(self, start: Position, end: Position) -> Iterator[Run]:
+    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
         self.reads += 1
         yield from StreamPosition(start.file, start.offset).runs(*laid_out(list(self.packets(start, end))))
 
@@ -70,7 +70,7 @@ def follow(
 ) -> list[list[Any]]:
     """What a stretch gives: table, key and kind, with position and transaction's number where asked for."""
     tables = {("shop", t.name): t for t in (ITEMS, STONE)}
-    stretch = BinlogStretch(tables, start, end, mariadb=False, log=files)
+    stretch = BinlogRange(tables, start, end, mariadb=False, log=files)
     packets, position, found = list(files.packets(start, end)), StreamPosition(start.file, start.offset), []
     for a, b in pairwise(sorted({0, len(packets), *(c % (len(packets) + 1) for c in cuts or [])})):
         for run in position.runs(*laid_out(packets[a:b])):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.decode.checksums import RESIDUE, STEER, first_damaged
 from engine.decode.events import Kind
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import BinlogDamagedError, SourceLostError
 from tests.unit.wire import Binlog, laid_out
 
@@ -23,7 +23,7 @@ def log_of(bodies: list[bytes], *, checksum: bool = True) -> Binlog:
     return log
 
 
-def followed(log: Binlog, payloads: list[bytes], position: StreamPosition | None = None) -> list[Run]:
+def followed(log: Binlog, payloads: list[bytes], position: StreamPosition | None = None) -> list[EventBatch]:
     """The runs of a stream that comes in one block."""
     return list((position or StreamPosition(log.file, 4)).runs(*laid_out(payloads)))
 

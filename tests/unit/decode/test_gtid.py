@@ -20,17 +20,17 @@ from engine.decode.gtid_events import TaggedGtid, read_gtid_list, read_previous_
 from engine.errors import SourceLostError
 
 SERVERS = [uuid.UUID(int=n) for n in (1, 2**64, 2**127 + 5)]
-Members = set[tuple[str, int]]
+Membership = set[tuple[str, int]]
 
 members = st.sets(st.tuples(st.sampled_from([str(s) for s in SERVERS]), st.integers(1, 12) | st.integers(1, 2**62)))
 
 
-def members_of(gtids: GtidSet) -> Members:
+def members_of(gtids: GtidSet) -> Membership:
     """Every single one; intervals are short here."""
     return {(sid, n) for sid, intervals in gtids.intervals.items() for a, b in intervals for n in range(a, b + 1)}
 
 
-def made(of: Members) -> GtidSet:
+def made(of: Membership) -> GtidSet:
     """The engine's set of these transactions, as it makes one out of events."""
     return gtid_set_of(*_arrays(of))
 
@@ -45,7 +45,7 @@ def normal(gtids: GtidSet) -> bool:
 
 
 @given(members)
-def test_the_set_of_many_transactions_holds_each_of_them(of: Members) -> None:
+def test_the_set_of_many_transactions_holds_each_of_them(of: Membership) -> None:
     """In any order, of any servers, in normal form; given twice it is the same."""
     gtids = made(of)
     assert members_of(gtids) == of
@@ -55,14 +55,14 @@ def test_the_set_of_many_transactions_holds_each_of_them(of: Members) -> None:
     assert str(twice) == str(gtids)
 
 
-def _arrays(of: Members) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _arrays(of: Membership) -> tuple[list[str], np.ndarray, np.ndarray]:
     sources = ["", *(f"{sid}:" for sid in SERVERS)]
     source = np.array([sources.index(f"{sid}:") for sid, _ in of], np.int64)
     return sources, source, np.array([n for _, n in of], np.int64)
 
 
 @given(members, members)
-def test_union_is_the_union(a: Members, b: Members) -> None:
+def test_union_is_the_union(a: Membership, b: Membership) -> None:
     """Overlapping sets too: replays overlap by design."""
     union = made(a).union(made(b))
     assert members_of(union) == a | b
@@ -71,7 +71,7 @@ def test_union_is_the_union(a: Members, b: Members) -> None:
 
 
 @given(members)
-def test_text_is_read_back(of: Members) -> None:
+def test_text_is_read_back(of: Membership) -> None:
     """`parse_gtid_set` is the inverse of `str`, with the server's line breaks too."""
     gtids = made(of)
     assert members_of(parse_gtid_set(str(gtids))) == of
@@ -95,7 +95,7 @@ def test_other_texts_are_refused(text: str) -> None:
 
 
 @given(members)
-def test_previous_gtids_are_read(of: Members) -> None:
+def test_previous_gtids_are_read(of: Membership) -> None:
     """The event holds intervals with exclusive ends."""
     gtids = made(of)
     body = struct.pack("<Q", len(gtids.intervals))
@@ -143,7 +143,7 @@ def test_tags_in_texts() -> None:
 
 
 @given(members, members)
-def test_a_set_knows_what_it_holds(a: Members, b: Members) -> None:
+def test_a_set_knows_what_it_holds(a: Membership, b: Membership) -> None:
     """Subsets, and transactions many at a time."""
     assert (made(a) <= made(b)) == (a <= b)
     for sid in map(str, SERVERS):

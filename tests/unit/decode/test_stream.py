@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from engine.decode.events import Kind, read_headers, read_query, read_rotate, read_table_map, refuse_unknown
 from engine.decode.schema import Column, Table
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError
 from tests.unit.wire import Binlog, laid_out, table_map
 
 TABLE = Table("shop", "orders", (Column("id", "int"),), ("id",))
 
 
-def runs_of(payloads: list[bytes], position: StreamPosition, cuts: list[int] | None = None) -> list[Run]:
+def runs_of(payloads: list[bytes], position: StreamPosition, cuts: list[int] | None = None) -> list[EventBatch]:
     """The runs of a stream that comes in blocks."""
     edges = sorted({0, len(payloads), *(cuts or [])})
     return [run for a, b in pairwise(edges) for run in position.runs(*laid_out(payloads[a:b]))]

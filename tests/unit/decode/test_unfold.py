@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.decode.events import ROWS_COMPRESSED, Kind, among, read_query
 from engine.decode.schema import Column, Table
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.decode.unfold import STATEMENTS, Unfolded, unfolded
 from engine.errors import SourceLostError
 from tests.unit.cells import lenenc
@@ -34,18 +34,18 @@ def packed(content: bytes) -> bytes:
     return bytes([0x80 | len(length)]) + length + zlib.compress(content)
 
 
-def run_of(log: Binlog) -> Run:
+def run_of(log: Binlog) -> EventBatch:
     """The events of the log as one run, without those that open the dump."""
     *_, run = StreamPosition(log.file, 4).runs(*laid_out(log.payloads))
     return run
 
 
-def statements(run: Run) -> list[int]:
+def statements(run: EventBatch) -> list[int]:
     """The numbers of the events that are unfolded before anything is read."""
     return np.flatnonzero(among(run.headers.kind, STATEMENTS)).tolist()
 
 
-def opened(run: Run, most: int = 1 << 24) -> list[Unfolded]:
+def opened(run: EventBatch, most: int = 1 << 24) -> list[Unfolded]:
     """What it stands for."""
     return list(unfolded(run, np.array(statements(run), np.int64), most))
 

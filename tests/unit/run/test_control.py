@@ -25,7 +25,7 @@ from engine.run.commands.control import Control
 from engine.run.commands.overrides import load_controls
 from engine.run.tables.bootstrap import check_tables
 from engine.settings import parse
-from engine.source.catalog import BY_GLOBS, Members
+from engine.source.catalog import BY_GLOBS, Membership
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
 def test_who_is_a_member() -> None:
     """What was added stays whatever the globs say, what was removed does not come back by them."""
     tables = [("d", name) for name in ("a", "b", "c")]
-    members = Members(also=frozenset({("d", "c")}), without=frozenset({("d", "a")}))
+    members = Membership(also=frozenset({("d", "c")}), without=frozenset({("d", "a")}))
     assert members.chosen(["d.a", "d.b"], tables) == [("d", "b"), ("d", "c")]
     assert BY_GLOBS.chosen(["d.*", "!d.b"], tables) == [("d", "a"), ("d", "c")]
 
