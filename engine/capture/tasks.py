@@ -142,7 +142,7 @@ class ChunkGroup:
 
 @dataclass(frozen=True)
 class Segment:
-    """A stretch of the binlog for all captured tables.
+    """A binlog range for all captured tables.
 
     first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come. known: the
     committed position, which lies behind `start` where chunks are published that are exact in front of it.
@@ -159,7 +159,7 @@ class Segment:
     known: Position | None = None
 
     def run(self) -> Iterator[Report]:
-        """One report; when it says `altered`, the stretch ends at its `end`, earlier than asked for."""
+        """One report; when it says `altered`, the binlog range ends at its `end`, earlier than asked for."""
         try:
             try:
                 yield self._read(self.end)
@@ -172,7 +172,7 @@ class Segment:
     def _read(self, end: Position) -> Report:
         started = clock.monotonic_s()
         follows = {follow.table.full_name: follow for follow in self.tables}
-        stretch = BinlogRange(
+        binlog_range = BinlogRange(
             {(f.table.database, f.table.name): f.shape.tolerant(f.table) for f in self.tables},
             self.start,
             end,
@@ -184,18 +184,18 @@ class Segment:
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)
         try:
-            for table, file, changes in read_range(self.endpoint, stretch, self.first_server_id):
+            for table, file, changes in read_range(self.endpoint, binlog_range, self.first_server_id):
                 follow = follows[table.full_name]
                 emit = follow.shape.emitted(changes, emitted(changes, follow.key, follow.progress, order))
                 chosen, kinds = published(changes.fact("kind"), emit)
                 if len(chosen):
                     log = logs.setdefault(table.full_name, _Log(follow, self.first_seq))
                     log.write(follow.shape.chosen(changes, chosen), kinds, file)
-            for name, error in stretch.stopped.items():
+            for name, error in binlog_range.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
                     logs.pop(name).writer.discard()  # it may have stopped within a transaction
             reports = {
-                name: {**log.close(), "nulled": follows[name].shape.counted(stretch.nulled[name])}
+                name: {**log.close(), "nulled": follows[name].shape.counted(binlog_range.nulled[name])}
                 for name, log in logs.items()
             }
         except BaseException:
@@ -204,23 +204,23 @@ class Segment:
             raise
         finally:
             order.close()
-        seen = stretch.transactions
+        seen = binlog_range.transactions
         return {
-            "end": stretch.end.as_dict(),
-            "altered": stretch.altered.as_dict() if stretch.altered else None,
-            "defined": stretch.defined,
+            "end": binlog_range.end.as_dict(),
+            "altered": binlog_range.altered.as_dict() if binlog_range.altered else None,
+            "defined": binlog_range.defined,
             "gtids": str(seen.gtids),
             "anonymous": seen.anonymous,
             "complete": seen.complete,
             "births": seen.births,
             "tables": reports,
-            "stopped": {name: error.as_dict() for name, error in stretch.stopped.items()},
+            "stopped": {name: error.as_dict() for name, error in binlog_range.stopped.items()},
             "transactions": seen.count,
-            "bytes": stretch.census.bytes,
-            "events": stretch.census.events,
-            "damaged": stretch.census.damaged,
-            "unknown": dict(stretch.census.unknown),
-            "largest": stretch.census.largest,
+            "bytes": binlog_range.statistics.bytes,
+            "events": binlog_range.statistics.events,
+            "damaged": binlog_range.statistics.damaged,
+            "unknown": dict(binlog_range.statistics.unknown),
+            "largest": binlog_range.statistics.largest,
             "last_ts": seen.last_ts,
             "seconds": round(clock.monotonic_s() - started, 6),
             **_reader(),

@@ -133,7 +133,7 @@ def united(before: Gtids, after: Gtids) -> Gtids:
 
 
 def joined(texts: Iterable[str], *, mariadb: bool) -> str:
-    """What stands behind a position and the stretches that follow it, in their order, as text again."""
+    """What stands behind a position and the binlog ranges that follow it, in their order, as text again."""
     parsed = [parse_gtids(text, mariadb=mariadb) for text in texts]
     return str(reduce(united, parsed))
 

@@ -86,7 +86,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Window:
-    """The stretch of the binlog between a chunk's two watermarks."""
+    """The binlog range between a chunk's two watermarks."""
 
     table: str
     chunk: int

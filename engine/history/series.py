@@ -91,7 +91,7 @@ def latest_lag(cursor: Cursor, pipeline: str) -> Lag | None:
 
 
 def lag_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Lag]:
-    """The worst reading of each `width_ms`; stretches without a reading are left out."""
+    """The worst reading of each `width_ms`; gaps are left out."""
     return fetch(cursor, Lag, _LAG, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
 
 

@@ -435,10 +435,10 @@ class Coordinator:
     def _settled(self, table: Table, start: Position) -> bool:
         """Whether no statement of the log from `start` to its present end concerns the table."""
         end, mariadb = current(self._connection, self._source.server), self._mariadb
-        stretch = BinlogRange({}, start, end, mariadb=mariadb, awaited=[table])
-        for _ in read_range(self._source.endpoint, stretch, self._spec.first_server_id()):
+        binlog_range = BinlogRange({}, start, end, mariadb=mariadb, awaited=[table])
+        for _ in read_range(self._source.endpoint, binlog_range, self._spec.first_server_id()):
             pass
-        return stretch.altered is None
+        return binlog_range.altered is None
 
     def _concerned(self, alteration: Alteration, end: Position) -> Collection[str]:
         source, first = self._source, self._spec.first_server_id()

@@ -20,7 +20,7 @@ _PART_BYTES = 64 << 20
 def cut(
     files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
 ) -> list[tuple[Position, Position]]:
-    """The stretch from `start` to `end` as at most `slots` parts that end where files end; pure.
+    """The binlog range from `start` to `end` as at most `slots` parts that end where files end; pure.
 
     A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
     the next epoch: the last part then ends before `end`, but never before `known`, the committed position: there are more parts

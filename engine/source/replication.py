@@ -1,4 +1,4 @@
-"""The replication protocol: a bounded stretch of the binlog as blocks of events.
+"""The replication protocol: a bounded binlog range as blocks of events.
 
 A dump is asked for without blocking (flag 1): the server sends what it has and an end packet, so that a read ends by
 itself. That end may come before a position that `SHOW BINARY LOG STATUS` has shown already, as the server shows a

@@ -67,9 +67,9 @@ def _decode(server: Server, schema: Schema, start: Position, end: Position, imag
     """Seconds that decoding takes in this one process, its results thrown away."""
     with closing(open_connection(endpoint(server))) as connection:
         table = read_table(connection, DATABASE, schema.table)
-    stretch = BinlogRange({(DATABASE, schema.table): table}, start, end, mariadb=server.flavor == "mariadb")
+    binlog_range = BinlogRange({(DATABASE, schema.table): table}, start, end, mariadb=server.flavor == "mariadb")
     began = time.perf_counter()
-    found = sum(len(changes) for _, _, changes in read_range(endpoint(server), stretch, _SERVER_ID))
+    found = sum(len(changes) for _, _, changes in read_range(endpoint(server), binlog_range, _SERVER_ID))
     took_s = time.perf_counter() - began
     assert found == images, f"{found} images decoded of {images}"
     return took_s

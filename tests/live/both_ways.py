@@ -59,13 +59,13 @@ def logged(
     nulled: gets the dates that became NULL, by column.
     """
     mariadb, captured = server.flavor == "mariadb", {(table.database, table.name): table}
-    stretch = BinlogRange(captured, begin, end or position_of(server), mariadb=mariadb)
-    runs = read_range(endpoint_of(server), stretch, 5000)
+    binlog_range = BinlogRange(captured, begin, end or position_of(server), mariadb=mariadb)
+    runs = read_range(endpoint_of(server), binlog_range, 5000)
     parts = [c.rows.append_column("kind", c.facts["kind"]) for _, _, c in runs]
-    for error in stretch.stopped.values():
+    for error in binlog_range.stopped.values():
         raise error
     if nulled is not None:
-        nulled.update(stretch.nulled[table.full_name])
+        nulled.update(binlog_range.nulled[table.full_name])
     return pa.concat_tables(parts)
 
 

@@ -46,13 +46,13 @@ class Source:
         self, start: Position, end: Position, *names: str
     ) -> tuple[BinlogRange, Iterator[tuple[Table, str, Changes]]]:
         tables = {(self.database, name): self.table(name) for name in names}
-        stretch = BinlogRange(tables, start, end, mariadb=self.server.flavor == "mariadb")
-        return stretch, read_range(self.endpoint, stretch, 6000)
+        binlog_range = BinlogRange(tables, start, end, mariadb=self.server.flavor == "mariadb")
+        return binlog_range, read_range(self.endpoint, binlog_range, 6000)
 
     def replayed(self, start: Position, end: Position, *names: str, rows: dict[str, Rows] | None = None) -> BinlogRange:
-        """Apply what a stretch gives to `rows`; every change must fit to what is there."""
+        """Apply what a binlog range gives to `rows`; every change must fit to what is there."""
         state = {name: {} for name in names} if rows is None else rows
-        stretch, found = self.read(start, end, *names)
+        binlog_range, found = self.read(start, end, *names)
         for table, _, changes in found:
             held = state[table.name]
             for row, kind in zip(changes.rows.to_pylist(), changes.fact("kind").tolist(), strict=True):
@@ -62,8 +62,8 @@ class Source:
                     held[values[0]] = values
                 else:
                     assert held.pop(values[0]) == values
-        assert not stretch.stopped, stretch.stopped
-        return stretch
+        assert not binlog_range.stopped, binlog_range.stopped
+        return binlog_range
 
     def selected(self, name: str) -> Rows:
         return {row[0]: row for row in self.server.execute(f"SELECT * FROM `{self.database}`.`{name}`")}
@@ -71,10 +71,10 @@ class Source:
     def check(self, start: Position, *names: str) -> BinlogRange:
         """The replayed log from `start`, where the tables were empty, and the tables are the same."""
         rows: dict[str, Rows] = {name: {} for name in names}
-        stretch = self.replayed(start, self.at(), *names, rows=rows)
+        binlog_range = self.replayed(start, self.at(), *names, rows=rows)
         for name in names:
             assert rows[name] == self.selected(name), name
-        return stretch
+        return binlog_range
 
 
 def prepared(server: Server, database: str) -> Source:

@@ -1,4 +1,4 @@
-"""Reading stretches of the binlog: over file ends, from file ends, and before the server lets a dump have all of it."""
+"""Reading binlog ranges: over file ends, from file ends, and before the server lets a dump have all of it."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -13,7 +13,7 @@ from engine.source.positions import FIRST_OFFSET, Position, binlog_files, curren
 from tests.servers import PASSWORD, USER, Server
 
 
-def test_stretches_over_many_files_add_up(server: Server, database: str) -> None:
+def test_ranges_over_many_files_add_up(server: Server, database: str) -> None:
     """Cut at any file's end, the parts together give every change once and in order; so does the whole."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
@@ -28,10 +28,10 @@ def test_stretches_over_many_files_add_up(server: Server, database: str) -> None
         table, files = read_table(connection, database, "t"), binlog_files(connection)
 
     def read(start: Position, stop: Position) -> list[int]:
-        stretch = BinlogRange({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
-        found = [key for _, _, c in read_range(endpoint, stretch, 6000) for key in c.rows["id"].to_pylist()]
-        assert stretch.done
-        assert not stretch.stopped
+        binlog_range = BinlogRange({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
+        found = [key for _, _, c in read_range(endpoint, binlog_range, 6000) for key in c.rows["id"].to_pylist()]
+        assert binlog_range.done
+        assert not binlog_range.stopped
         return found
 
     wanted = [key for number in range(9) for key in (number, number + 100)]
@@ -62,7 +62,7 @@ def test_the_gtid_set_at_a_position_is_what_the_server_executed(
 
 
 def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, database: str) -> None:
-    """Through a view the captured table's name is not in the statement; the stretch ends behind it all the same."""
+    """Through a view the captured table's name is not in the statement; the binlog range ends behind it all the same."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"CREATE VIEW `{database}`.seen AS SELECT * FROM `{database}`.t")
@@ -73,8 +73,8 @@ def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, data
             cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
             cursor.execute(f"INSERT INTO `{database}`.seen VALUES (1)")
         end = current(connection, described)
-    stretch = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
-    assert list(read_range(endpoint, stretch, 6000)) == []
-    assert stretch.altered is not None
-    assert stretch.altered.written is not None
-    assert stretch.altered.written.tables == ((database, "seen"),)
+    binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
+    assert list(read_range(endpoint, binlog_range, 6000)) == []
+    assert binlog_range.altered is not None
+    assert binlog_range.altered.written is not None
+    assert binlog_range.altered.written.tables == ((database, "seen"),)

@@ -44,9 +44,9 @@ def written(source: Source) -> tuple[Position, Position]:
 def keys(source: Source, begin: Position, end: Position, port: int) -> tuple[BinlogRange, list[int]]:
     """The keys of all images between two places, read through another port."""
     mariadb = source.server.flavor == "mariadb"
-    stretch = BinlogRange({("d", "i"): source.table("i")}, begin, end, mariadb=mariadb)
-    found = read_range(replace(source.endpoint, port=port), stretch, 6000)
-    return stretch, [key for _, _, changes in found for key in changes.rows["id"].to_pylist()]
+    binlog_range = BinlogRange({("d", "i"): source.table("i")}, begin, end, mariadb=mariadb)
+    found = read_range(replace(source.endpoint, port=port), binlog_range, 6000)
+    return binlog_range, [key for _, _, changes in found for key in changes.rows["id"].to_pylist()]
 
 
 def test_damage_on_the_way_is_read_again(source: Source) -> None:
@@ -54,10 +54,10 @@ def test_damage_on_the_way_is_read_again(source: Source) -> None:
     begin, end = written(source)
     _, expected = keys(source, begin, end, source.server.port)
     with Damaging(source.server, MARKER, times=1) as network:
-        stretch, found = keys(source, begin, end, network.port)
+        binlog_range, found = keys(source, begin, end, network.port)
         assert network.damaged == 1
     assert found == expected
-    assert stretch.census.damaged == 1
+    assert binlog_range.statistics.damaged == 1
 
 
 def test_damage_that_stays_is_named(source: Source) -> None:
@@ -89,8 +89,8 @@ def test_compressed_content_is_read_again(flavor: str, private_server: ServerFac
     end = source.at()
     frame = b"\x28\xb5\x2f\xfd" if flavor == "mysql" else b"\x78\x9c"
     with Damaging(server, frame, times=1) as network:
-        stretch, found = keys(source, begin, end, network.port)
-        assert (found, network.damaged, stretch.census.damaged) == ([1], 1, 1)
+        binlog_range, found = keys(source, begin, end, network.port)
+        assert (found, network.damaged, binlog_range.statistics.damaged) == ([1], 1, 1)
     with Damaging(server, frame, times=9) as network, pytest.raises(BinlogDamagedError, match="cannot be unpacked"):
         keys(source, begin, end, network.port)
 

@@ -1,4 +1,4 @@
-"""Every event that servers log: what the changes of a stretch give when they are replayed is what SELECT gives."""
+"""Every event that servers log: what the changes of a binlog range give when they are replayed is what SELECT gives."""
 
 import resource
 import time
@@ -44,11 +44,11 @@ def test_compressed_transactions_give_what_plain_ones_give(compressing: Source) 
     both = [s for pair in zip(statements, others, strict=True) for s in pair]
     compressing.run("BEGIN", *both, "DELETE FROM i WHERE id > 35", "COMMIT")
     compressing.run("INSERT INTO m VALUES (1, REPEAT('m', 3000))", "UPDATE m SET v = NULL")
-    stretch = compressing.check(begin, "i", "m")
+    binlog_range = compressing.check(begin, "i", "m")
     kind = "TRANSACTION_PAYLOAD" if compressing.server.flavor == "mysql" else "MARIA_WRITE_ROWS_COMPRESSED_V1"
-    assert stretch.census.events[kind] >= 39
-    assert sum(n for name, n in stretch.census.events.items() if "WRITE_ROWS" in name) == 40 + 30 + 1
-    assert not stretch.census.unknown
+    assert binlog_range.statistics.events[kind] >= 39
+    assert sum(n for name, n in binlog_range.statistics.events.items() if "WRITE_ROWS" in name) == 40 + 30 + 1
+    assert not binlog_range.statistics.unknown
 
 
 def test_a_compressed_transaction_of_many_megabytes_passes(compressing: Source) -> None:
@@ -76,19 +76,19 @@ def test_compressed_statements_are_read(compressing: Source) -> None:
     """A DDL of a captured table is seen though it is compressed."""
     begin = compressing.at()
     compressing.run("INSERT INTO i VALUES (1, 'a')", f"ALTER TABLE i ADD COLUMN {'n' * 60} INT COMMENT '{'c' * 500}'")
-    stretch, found = compressing.read(begin, compressing.at(), "m")
+    binlog_range, found = compressing.read(begin, compressing.at(), "m")
     assert list(found) == []
-    assert stretch.altered is None
+    assert binlog_range.altered is None
     table = compressing.table("i")
-    stretch = BinlogRange(
+    binlog_range = BinlogRange(
         {(compressing.database, "i"): Table(table.database, "i", table.columns[:2], table.key)},
         begin,
         compressing.at(),
         mariadb=compressing.server.flavor == "mariadb",
     )
-    (only,) = read_range(compressing.endpoint, stretch, 6000)
+    (only,) = read_range(compressing.endpoint, binlog_range, 6000)
     assert only[2].rows["id"].to_pylist() == [1]
-    assert stretch.altered is not None
+    assert binlog_range.altered is not None
 
 
 XA = [
@@ -108,7 +108,7 @@ XA = [
 def test_xa_transactions_count_where_they_are_committed(
     compressed: bool, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """However the log is cut into stretches, over the ends of files too; not before the commit, and never when rolled back."""
+    """However the log is cut into binlog ranges, over the ends of files too; not before the commit, and never when rolled back."""
     server = server_with(flavor, **(COMPRESSED[flavor] if compressed else {"max_binlog_size": 1 << 20}))
     source = prepared(server, new_database(server))
     places, states = [source.at()], [source.selected("i")]
@@ -212,10 +212,12 @@ def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
         "INSERT INTO m VALUES (1, 'm')", "ROLLBACK TO s", "COMMIT",
     )  # fmt: skip
     assert set(source.selected("i")) == {1}
-    stretch, found = source.read(begin, source.at(), "i", "m")
-    given = {table.full_name for table, _, _ in list(found)} - set(stretch.stopped)
-    assert (given, set(stretch.stopped)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
-    assert isinstance(stretch.stopped[f"{source.database}.i"], DecodeError)  # a segment throws what it had of it away
+    binlog_range, found = source.read(begin, source.at(), "i", "m")
+    given = {table.full_name for table, _, _ in list(found)} - set(binlog_range.stopped)
+    assert (given, set(binlog_range.stopped)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
+    assert isinstance(
+        binlog_range.stopped[f"{source.database}.i"], DecodeError
+    )  # a segment throws what it had of it away
 
 
 def test_a_prepared_transaction_survives_a_server_that_is_killed(
@@ -264,10 +266,10 @@ def test_a_giant_transaction_is_followed_however_it_ends(
     )
     source.run("INSERT INTO i VALUES (2, 'after')")
     middle = source.at()
-    stretch = source.check(begin, "i", "m")
+    binlog_range = source.check(begin, "i", "m")
     if ending in ("COMMIT", "XA") or flavor == "mariadb":
-        assert stretch.census.largest is not None
-        assert stretch.census.largest["bytes"] > 30 << 20
+        assert binlog_range.statistics.largest is not None
+        assert binlog_range.statistics.largest["bytes"] > 30 << 20
     if ending == "XA":
         source.run("XA COMMIT 'g'")
         source.check(begin, "i", "m")
@@ -314,13 +316,15 @@ def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: 
             f"LOAD DATA LOCAL INFILE '{lines}' INTO TABLE i",
         ):
             session.cursor().execute(statement)
-    stretch, found = source.read(begin, source.at(), "i")
+    binlog_range, found = source.read(begin, source.at(), "i")
     assert [row for _, _, changes in found for row in changes.rows["id"].to_pylist()] == [9]
-    assert stretch.census.events["BEGIN_LOAD_QUERY"] == stretch.census.events["EXECUTE_LOAD_QUERY"] == 1
-    assert stretch.altered is not None
-    assert stretch.altered.written is not None
-    assert stretch.altered.written.tables == ((source.database, "i"),)
-    assert str(lines) not in stretch.altered.statement
+    assert (
+        binlog_range.statistics.events["BEGIN_LOAD_QUERY"] == binlog_range.statistics.events["EXECUTE_LOAD_QUERY"] == 1
+    )
+    assert binlog_range.altered is not None
+    assert binlog_range.altered.written is not None
+    assert binlog_range.altered.written.tables == ((source.database, "i"),)
+    assert str(lines) not in binlog_range.altered.statement
 
 
 def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
@@ -366,8 +370,8 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
         source.run("BEGIN", f"INSERT INTO other VALUES ({n}, 'x')", f"INSERT INTO i VALUES ({n}, 'y')", "COMMIT")
     tables = {(source.database, "i"): source.table("i")}
     mariadb = source.server.flavor == "mariadb"
-    stretch = BinlogRange(tables, begin, source.at(), mariadb=mariadb)
-    feed, found = stretch.feed, []
+    binlog_range = BinlogRange(tables, begin, source.at(), mariadb=mariadb)
+    feed, found = binlog_range.feed, []
 
     def spoilt(run: Any) -> Iterator[tuple[Table, str, Changes]]:
         kinds = run.headers.kind.tolist()
@@ -376,7 +380,7 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
             run.buffer[run.headers.body[n] + 8 : run.headers.end[n]] = 0xEE
         yield from feed(run)
 
-    monkeypatch.setattr(stretch, "feed", spoilt)
-    for _, _, changes in read_range(source.endpoint, stretch, 6000):
+    monkeypatch.setattr(binlog_range, "feed", spoilt)
+    for _, _, changes in read_range(source.endpoint, binlog_range, 6000):
         found += changes.rows["id"].to_pylist()
     assert found == list(range(20))

@@ -29,11 +29,11 @@ def test_the_gtids_of_every_place_are_the_servers_own(written: Written) -> None:
     for place in written.places:
         found = gtids_at(written.endpoint, place.position, FIRST_ID, mariadb=written.mariadb)
         assert found == str(parse_gtids(place.gtids, mariadb=written.mariadb))
-    keys, stretch = written.read_from(written.places[0].position)
+    keys, binlog_range = written.read_from(written.places[0].position)
     assert keys == list(range(9))
     kinds = [
         text
-        for text in stretch.transactions.sources
+        for text in binlog_range.transactions.sources
         if (text.startswith("7-") if written.mariadb else "a_tag:" in text)
     ]
     assert len(kinds) == 1  # what the change log shows as `_tm_tx` begins with it

@@ -57,8 +57,8 @@ def test_tls_and_large_packets(
         table = read_table(connection, database, "t")
     read = selected(endpoint, table)
     assert {row["id"]: len(row["v"]) for row in read.to_pylist()} == sizes
-    stretch = BinlogRange({(database, "t"): table}, begin, end, mariadb=flavor == "mariadb")
-    images = [row for _, _, c in read_range(endpoint, stretch, 5000) for row in c.rows.to_pylist()]
+    binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=flavor == "mariadb")
+    images = [row for _, _, c in read_range(endpoint, binlog_range, 5000) for row in c.rows.to_pylist()]
     assert {row["id"]: len(row["v"]) for row in images} == sizes
 
 

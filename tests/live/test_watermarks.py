@@ -71,8 +71,8 @@ def _lost(server: Server, database: str, low: Callable[[Any], Position], done: C
                 taken.append((position, tuple(row[0] for row in cursor.fetchall())))
                 done()
         end = current(connection, describe(connection))
-    stretch = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
-    parts = [changes for _, _, changes in read_range(endpoint, stretch, 77_000)]
+    binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
+    parts = [changes for _, _, changes in read_range(endpoint, binlog_range, 77_000)]
     writer, number = (np.concatenate([p.rows[name].to_numpy() for p in parts]) for name in ("writer", "number"))
     order = np.concatenate([p.fact("file") << 40 | p.fact("offset") for p in parts])
     lows = np.array([position.order[0] << 40 | position.order[1] for position, _ in taken])
@@ -158,9 +158,9 @@ class _Follower:
         self._calls += 1
         if self._calls % 10 == 1:
             end = current(connection, self._server)
-            stretch = BinlogRange({}, self._known, end, mariadb=False)
-            for _ in read_range(self._endpoint, stretch, 78_000):
+            binlog_range = BinlogRange({}, self._known, end, mariadb=False)
+            for _ in read_range(self._endpoint, binlog_range, 78_000):
                 pass
-            gtids = joined([self._known.gtids or "", str(stretch.transactions.gtids)], mariadb=False)
+            gtids = joined([self._known.gtids or "", str(binlog_range.transactions.gtids)], mariadb=False)
             self._known = Position(end.file, end.offset, gtids)
             watermarks.offer(Candidate(self._known, server_time_s(connection)))

@@ -74,9 +74,9 @@ class Written:
         """The rows behind a place."""
         with closing(self.connection()) as connection:
             table = read_table(connection, "d", "t")
-        stretch = BinlogRange({("d", "t"): table}, start, self.end(), mariadb=self.mariadb)
-        keys = [k for _, _, c in read_range(self.endpoint, stretch, FIRST_ID) for k in c.rows["id"].to_pylist()]
-        return keys, stretch
+        binlog_range = BinlogRange({("d", "t"): table}, start, self.end(), mariadb=self.mariadb)
+        keys = [k for _, _, c in read_range(self.endpoint, binlog_range, FIRST_ID) for k in c.rows["id"].to_pylist()]
+        return keys, binlog_range
 
     def check(self, position: Position) -> None:
         """`check_same` as a run does it."""

@@ -88,7 +88,7 @@ class BinaryLog:
                     return
         raise TransientError(
             f"The binlog was read again from {start} and did not reach {end}.",
-            detail="Nothing of the stretch was published.",
+            detail="Nothing of the binlog range was published.",
             hint="It is tried again; if it stays, look at the server's error log.",
         )
 

@@ -2,8 +2,8 @@
 
 Pure: it is fed `EventBatch`s of a stream that begins between two transactions and gives back `Changes` until its end position is
 reached. What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could
-concern any. A statement that may alter what a captured table's rows are ends the stretch in front of the transaction that follows
-it (`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
+concern any. A statement that may alter what a captured table's rows are ends the binlog range in front of the transaction that
+follows it (`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
 """
 
 import math
@@ -67,9 +67,10 @@ class BinlogRange:
 
     awaited: tables that are not there but may come. since: by full name the place through which a table's rows are of no use, as
     `Position.order`; they are not looked at. known: what became of statements up to there is known already. log: see `log`.
-    `position`: behind the last event that came. `transactions`: those read. `census`: of the events that came. `altered`: why the
-    stretch ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed, with the reason.
-    `nulled`: dates that became NULL, by table and column. `defined`: whether a statement was seen that may have made a table.
+    `position`: behind the last event that came. `transactions`: those read. `statistics`: of the events that came. `altered`: why
+    the binlog range ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed, with the
+    reason. `nulled`: dates that became NULL, by table and column. `defined`: whether a statement was seen that may have made a
+    table.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class BinlogRange:
         self._through = start  # behind the last event that was read, which one that is kept back is not
         self._cut = False
         self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event that was read
-        self.census = EventStatistics(mariadb=mariadb)
+        self.statistics = EventStatistics(mariadb=mariadb)
         self._follows = bool(tables) or bool(awaited)
         self._outcomes = TransactionOutcomes(start, end, log, self._names_captured)
         self.altered: Alteration | None = None
@@ -128,7 +129,7 @@ class BinlogRange:
             run = run.slice(0, int((run.offset <= self.end.offset).sum()))
         if len(run.headers):
             self.position = Position(run.file, int(run.offset[-1]))
-            self.census.add(run)
+            self.statistics.add(run)
             yield from self._follow(self._judge(run))
         if not self._cut and (behind or self.done):
             yield from self._follow(self._outcomes.flush())
@@ -139,7 +140,7 @@ class BinlogRange:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), again=self._once_more):
-            self.census.add_unfolded(plain, run)
+            self.statistics.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
     def _follow(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, Changes]]:
@@ -179,7 +180,7 @@ class BinlogRange:
         """The body of an event that cannot be unpacked, read from the server again."""
         end = Position(damaged.file, int(damaged.offset[n]))
         start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
-        self.census.read_twice()
+        self.statistics.read_twice()
         for run in self.log.read(start, end) if self.log is not None else ():
             for at in np.flatnonzero((run.offset == end.offset) & (run.headers.kind == damaged.headers.kind[n])):
                 if run.file == end.file and run.headers.end_position[at]:
@@ -319,7 +320,7 @@ class BinlogRange:
             if table_id not in self._maps and table_id not in _NO_TABLE:
                 raise SourceLostError(
                     f"The binlog {run.file} holds rows of a table that it does not name.",
-                    detail="They may belong to a captured table; nothing of this stretch was published.",
+                    detail="They may belong to a captured table; nothing of this binlog range was published.",
                     hint="Report this with the server's version.",
                 )
             mapped = self._maps.get(table_id)
@@ -354,7 +355,7 @@ class BinlogRange:
 
 
 def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
-    """The table ids among these, of which long stretches are the same."""
+    """The table ids among these, of which long runs are the same."""
     return set(ids[np.flatnonzero(np.diff(ids, prepend=~ids[:1]))].tolist())
 
 
@@ -370,6 +371,6 @@ def _undone(table: Table, run: EventBatch) -> DecodeError:
     return DoubtfulRowsError(
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may be rolled back or not.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "
-        "nothing of the stretch was published for the table.",
+        "nothing of the binlog range was published for the table.",
         hint="Copy the table again: python -m engine redump.",
     )

@@ -1,4 +1,4 @@
-"""Reading a stretch of the binlog to its end, however often the server lets the dump end before it."""
+"""Reading a binlog range to its end, however often the server lets the dump end before it."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class EventConsumer(Protocol[Found_co]):
-    """What is fed a stretch of the binlog run by run. position: behind what was fed; end: where it is done."""
+    """What is fed a binlog range run by run. position: behind what was fed; end: where it is done."""
 
     position: Position
     end: Position
@@ -30,40 +30,40 @@ class EventConsumer(Protocol[Found_co]):
     def feed(self, run: EventBatch) -> Iterator[Found_co]: ...
 
 
-def read_range(endpoint: Endpoint, stretch: EventConsumer[Found_co], first_server_id: int) -> Iterator[Found_co]:
-    """What a stretch gives: of a `BinlogRange` its changes, in order within each table.
+def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_server_id: int) -> Iterator[Found_co]:
+    """What a binlog range gives: of a `BinlogRange` its changes, in order within each table.
 
     A position that `SHOW BINARY LOG STATUS` has shown can be a moment ahead of what a dump is given; the dump then ends early,
     between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
-    whole: Any = stretch
+    whole: Any = binlog_range
     followed = whole if isinstance(whole, BinlogRange) else None
     if followed is not None and followed.log is None:
         followed.log = BinaryLog(endpoint, first_server_id)
-    healed = followed.census.read_twice if followed is not None else lambda: None
-    while not stretch.done:
-        place = stretch.position
+    healed = followed.statistics.read_twice if followed is not None else lambda: None
+    while not binlog_range.done:
+        place = binlog_range.position
         with closing(runs_from(endpoint, place, first_server_id, healed)) as runs:
             for run in runs:
-                yield from stretch.feed(run)
-                if _done(stretch):
+                yield from binlog_range.feed(run)
+                if _done(binlog_range):
                     break
-        if stretch.position != place:
+        if binlog_range.position != place:
             deadline = clock.monotonic_s() + _PATIENCE_S
         elif clock.monotonic_s() > deadline:
             raise TransientError(
-                f"The binlog did not reach {stretch.end} within {_PATIENCE_S:.0f} s; it stands at {stretch.position}.",
-                detail="Nothing of this stretch was published.",
+                f"The binlog did not reach {binlog_range.end} within {_PATIENCE_S:.0f} s; it stands at {binlog_range.position}.",
+                detail="Nothing of this binlog range was published.",
                 hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
             )
-        if not stretch.done:
+        if not binlog_range.done:
             clock.sleep(_PAUSE_S)
 
 
-def _done(stretch: EventConsumer[object]) -> bool:
+def _done(binlog_range: EventConsumer[object]) -> bool:
     """Asked anew: what was fed since may have ended it."""
-    return stretch.done
+    return binlog_range.done
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ def before(endpoint: Endpoint, position: Position, first_server_id: int, *, mari
     `@@gtid_executed` may lag what the binlog holds, and the set that `SHOW BINARY LOG STATUS` shows beside a position
     is no better. So the position's file is read up to it once: what its head says of earlier files, and its own GTID events.
     """
-    stretch = BinlogRange({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
-    for _ in read_range(endpoint, stretch, first_server_id):
+    binlog_range = BinlogRange({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
+    for _ in read_range(endpoint, binlog_range, first_server_id):
         pass
-    seen = stretch.transactions
+    seen = binlog_range.transactions
     return Before(str(seen.gtids), seen.count, seen.anonymous)

@@ -1,4 +1,7 @@
-"""What the events of a stretch are: how many of which type, what was passed over, the largest transaction. From headers alone."""
+"""What the events of a binlog range are: how many of which type, what was passed over, the largest transaction.
+
+From headers alone.
+"""
 
 from collections import Counter
 from typing import Any
@@ -15,7 +18,7 @@ _ARTIFICIAL = 0x20
 
 
 class EventStatistics:
-    """Counts the events of a stretch, run by run.
+    """Counts the events of a binlog range, run by run.
 
     bytes: of the events as they are logged. damaged: how often an event came damaged and was asked for once more.
     unknown: events that this version does not know and may pass over, by type.

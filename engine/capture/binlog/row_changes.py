@@ -38,7 +38,7 @@ LOG_COLUMNS = (
 
 @dataclass(frozen=True)
 class Changes:
-    """Images of one stretch in the binlog's order. sources: of its GTIDs, the text in front of the number."""
+    """Images of one binlog range in the binlog's order. sources: of its GTIDs, the text in front of the number."""
 
     rows: pa.Table
     facts: pa.Table
@@ -67,7 +67,7 @@ def empty(schema: pa.Schema) -> Changes:
 
 
 def concatenate(parts: Iterable[Changes], schema: pa.Schema) -> Changes:
-    """The parts of one stretch one after the other."""
+    """The parts of one binlog range one after the other."""
     parts = list(parts)
     if not parts:
         return empty(schema)
@@ -100,9 +100,9 @@ def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_se
     columns = [
         pa.array(KINDS, pa.string()).take(pa.array(kinds)),
         pc.multiply(changes.facts["ts"], 1_000_000).cast(pa.timestamp("us", "UTC")),
-        _once_a_stretch(position, changes.fact("offset")),
+        _once_a_range(position, changes.fact("offset")),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
-        _once_a_stretch(gtid, changes.fact("tx_source"), changes.fact("tx_n")),
+        _once_a_range(gtid, changes.fact("tx_source"), changes.fact("tx_n")),
         pa.nulls(count, pa.string()),
     ]
     return pa.table([*changes.rows.columns, *columns], schema=schema)
@@ -125,8 +125,8 @@ def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: st
     return pa.table([*rows.columns, *facts], schema=log_schema(rows.schema))
 
 
-def _once_a_stretch(text: Callable[..., pa.Array], *numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """The texts of numbers, each made once for a stretch of equal ones: a bulk transaction has long ones, others short ones."""
+def _once_a_range(text: Callable[..., pa.Array], *numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """The texts of numbers, each made once for a run of equal ones: a bulk transaction has long ones, others short ones."""
     count = len(numbers[0])
     new = np.ones(count, bool)
     new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in numbers])

@@ -8,9 +8,9 @@ Servers log some transactions before, or although, their rows do not count:
   `SAVEPOINT` of that name, to there do not count. A trigger's savepoint shadows one of the same name and is logged alike, while
   in a session it would replace it (seen on MariaDB): rows between two of one name, when the name is rolled back to, are doubtful.
 * **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`, and count where `XA COMMIT` stands, perhaps files later,
-  or never. They are passed over, and read again when they are committed; a PREPARE that lies in front of the stretch is searched
-  backwards, so that any stretch can be read without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a PREPARE that
-  says so: its rows count at once.)
+  or never. They are passed over, and read again when they are committed; a PREPARE that lies in front of the binlog range is
+  searched backwards, so that any binlog range can be read without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a
+  PREPARE that says so: its rows count at once.)
 * **Torn.** A server that died while it wrote leaves a transaction without an end at the end of a file, and rolls it back when it
   starts again.
 
@@ -48,7 +48,7 @@ _ROLLBACK = re.compile(
 
 
 class Log(Protocol):
-    """The binlog that a stretch is a part of, to be read once more."""
+    """The binlog that a binlog range is a part of, to be read once more."""
 
     def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
         """The events from `start` to `end`, in one file or in several, and artificial ones; each run valid until the next."""
@@ -131,7 +131,7 @@ class TransactionOutcomes:
     def flush(self, *, torn: bool = False) -> Iterator[Judged]:
         """What was kept back. torn: the file of an open transaction has ended.
 
-        Raises SourceLostError when the stretch ends within a transaction that the server may still go on writing.
+        Raises SourceLostError when the binlog range ends within a transaction that the server may still go on writing.
         """
         if self._open and self._rows and self.log is not None and not self._prepared_count:
             files = self.log.files()
@@ -139,8 +139,8 @@ class TransactionOutcomes:
                 self.end.offset < files.get(self._file, 0) or self._file == next(reversed(list(files)), "")
             ):
                 raise SourceLostError(
-                    f"The stretch that ends at {self.end} ends within a transaction, begun at {self._begin_at}.",
-                    detail="What it holds counts only when it is complete; nothing of the stretch was published.",
+                    f"The binlog range that ends at {self.end} ends within a transaction, begun at {self._begin_at}.",
+                    detail="What it holds counts only when it is complete; nothing of the binlog range was published.",
                     hint="Report this with the server's version.",
                 )
             self._tear()
@@ -254,7 +254,7 @@ class TransactionOutcomes:
 
     def _look_ahead(self) -> None:
         """Find out how the open transaction ends: its statements, by the same rules."""
-        assert self.log is not None, "a stretch that is read in blocks can read its log again"
+        assert self.log is not None, "a binlog range that is read in blocks can read its log again"
         ahead = TransactionOutcomes(
             self._begin_at, self.end, None, lambda _: False, prepared_count=self._prepared_count
         )
@@ -307,7 +307,7 @@ class TransactionOutcomes:
         return Judged(run, undone_ids, doubtful_ids)
 
     def _find(self, xid: Xid, run: EventBatch) -> Prepared:
-        """Search the PREPARE in front of the stretch, from its start backwards."""
+        """Search the PREPARE in front of the binlog range, from its start backwards."""
         if self.log is not None:
             before = file_number(self.start.file)
             for name, size in reversed(list(self.log.files().items())):

@@ -1,4 +1,4 @@
-"""The transactions of a stretch: when each event was committed, and under which GTID.
+"""The transactions of a binlog range: when each event was committed, and under which GTID.
 
 A GTID is a source and a number. Sources are few and numbers many, so an event carries the number of its source in `sources`, which
 holds the text in front of the transaction's number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on MariaDB.
@@ -40,7 +40,7 @@ class Facts:
 
 
 class Transactions:
-    """Follows the transactions of one stretch from run to run.
+    """Follows the transactions of one binlog range from run to run.
 
     count, anonymous, bytes: how many transactions, how many of them without a GTID, and how many bytes of events were seen.
     last_ts: when the last event was written, seconds
@@ -111,7 +111,7 @@ class Transactions:
         self._add(gtid_set_of(self.sources, table[named, SOURCE], table[named, NUMBER]))
 
     def _sources(self, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """The numbers of the sources with these two halves; a stretch has one, seldom a few."""
+        """The numbers of the sources with these two halves; a binlog range has one, seldom a few."""
         new = np.flatnonzero((np.diff(a, prepend=a[:1] + 1) != 0) | (np.diff(b, prepend=b[:1] + 1) != 0))
         numbers = [self._source((int(a[n]), int(b[n]))) for n in new.tolist()]
         return np.repeat(np.array(numbers, np.int64), np.diff(np.append(new, len(a))))

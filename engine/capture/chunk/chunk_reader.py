@@ -256,26 +256,28 @@ def changes_between(
 
     Raises as `changes_of`.
     """
-    stretch = BinlogRange({(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb")
-    yield from changes_of(endpoint, first_server_id, table, stretch)
-    nulled.update(stretch.nulled[table.full_name])
+    binlog_range = BinlogRange(
+        {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
+    )
+    yield from changes_of(endpoint, first_server_id, table, binlog_range)
+    nulled.update(binlog_range.nulled[table.full_name])
     if session.watermarks.kind == "gtid" and low.gtids is not None:
-        gtids = joined([low.gtids, str(stretch.transactions.gtids)], mariadb=False)
+        gtids = joined([low.gtids, str(binlog_range.transactions.gtids)], mariadb=False)
         known = Position(high.file, high.offset, gtids)
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
 
 
-def changes_of(endpoint: Endpoint, first_server_id: int, table: Table, stretch: BinlogRange) -> Iterator[Changes]:
-    """The changes of the one table of a stretch. Raises SchemaChangedError when it was altered there, and what stops it."""
+def changes_of(endpoint: Endpoint, first_server_id: int, table: Table, binlog_range: BinlogRange) -> Iterator[Changes]:
+    """The changes of the one table of a binlog range. Raises SchemaChangedError when it was altered there, and what stops it."""
     try:
-        for _, _, changes in read_range(endpoint, stretch, first_server_id):
+        for _, _, changes in read_range(endpoint, binlog_range, first_server_id):
             yield changes
     except SchemaMismatch as mismatch:
         raise changed(table, str(mismatch)) from mismatch
-    if stretch.altered is not None:
-        raise changed(table, f"At {stretch.altered.at}: {stretch.altered.statement[:200]}")
-    if table.full_name in stretch.stopped:
-        raise stretch.stopped[table.full_name]
+    if binlog_range.altered is not None:
+        raise changed(table, f"At {binlog_range.altered.at}: {binlog_range.altered.statement[:200]}")
+    if table.full_name in binlog_range.stopped:
+        raise binlog_range.stopped[table.full_name]
 
 
 def changed(table: Table, why: str) -> SchemaChangedError:

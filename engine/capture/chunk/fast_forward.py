@@ -60,10 +60,10 @@ class FastForward:
         """The changes on the way, reduced to their effect on the rows `within`, and the dates of theirs that became NULL."""
         shape = self.request.shape
         table = shape.tolerant(self.request.table)
-        stretch = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
-        changes = changes_of(self.endpoint, self.first_server_id, table, stretch)
+        binlog_range = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
+        changes = changes_of(self.endpoint, self.first_server_id, table, binlog_range)
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
-        return reduced, shape.counted(stretch.nulled[table.full_name])
+        return reduced, shape.counted(binlog_range.nulled[table.full_name])
 
     def _carried(self) -> dict[str, Any]:
         request, shape, schema = self.request, self.request.shape, self.request.schema

@@ -82,7 +82,7 @@ def _image_texts(
     except (pa.ArrowInvalid, UnicodeDecodeError):
         raise fail(column, "a text is not valid in its character set", "Correct the value in the source.") from None
     except pa.ArrowCapacityError:
-        raise fail(column, "its texts in one stretch of the binlog take more than 2 GiB", "Report this.") from None
+        raise fail(column, "its texts in one binlog range take more than 2 GiB", "Report this.") from None
     if column.tells_apart and _lost_codes(value, text, column.charset or ""):
         raise fail(
             column,

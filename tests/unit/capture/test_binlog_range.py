@@ -1,4 +1,4 @@
-"""From the bytes of a binlog to changes: transactions, table maps, statements, and where a stretch ends."""
+"""From the bytes of a binlog to changes: transactions, table maps, statements, and where a binlog range ends."""
 
 import math
 import uuid
@@ -41,24 +41,24 @@ def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any
 def follow(
     log: Binlog, *, cuts: list[int] | None = None, **options: Any
 ) -> tuple[BinlogRange, list[Row], list[Changes]]:
-    """Everything that a stretch says of a log that comes in blocks."""
+    """Everything that a binlog range says of a log that comes in blocks."""
     start = options.get("start", Position(log.file, 4))
     end = options.get("end", Position(log.file, log.position))
     more = {name: options[name] for name in ("awaited", "since", "known") if name in options}
-    stretch = BinlogRange(options.get("tables", TABLES), start, end, mariadb=options.get("mariadb", False), **more)
+    binlog_range = BinlogRange(options.get("tables", TABLES), start, end, mariadb=options.get("mariadb", False), **more)
     position = StreamPosition(start.file, start.offset)
     rows: list[Row] = []
     parts = []
     edges = sorted({0, len(log.payloads), *(cuts or [])})
     for a, b in pairwise(edges):
         for run in position.runs(*laid_out(log.payloads[a:b])):
-            for table, file, changes in stretch.feed(run):
+            for table, file, changes in binlog_range.feed(run):
                 texts = [KINDS[k] for k in changes.fact("kind")]
                 listed = zip(*(c.to_pylist() for c in changes.rows.columns), strict=True)
                 where = changes.fact("offset").tolist()
                 rows += [(f"{file}:{o}", [table.name, *r], k) for o, r, k in zip(where, listed, texts, strict=True)]
                 parts.append(changes)
-    return stretch, rows, parts
+    return binlog_range, rows, parts
 
 
 @given(st.lists(st.tuples(st.sampled_from([ORDERS, ITEMS, OTHER]), st.integers(0, 99)), max_size=12), st.data())
@@ -71,24 +71,24 @@ def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, 
         if table is not OTHER:
             expected.append((f"{log.file}:{at}", [table.name, key, "x"][: len(table.columns) + 1], "+I"))
     cuts = data.draw(st.lists(st.integers(0, len(log.payloads)), max_size=5))
-    stretch, rows, _ = follow(log, cuts=cuts)
+    binlog_range, rows, _ = follow(log, cuts=cuts)
     for name in ("orders", "items"):
         assert [r for r in rows if r[1][0] == name] == [r for r in expected if r[1][0] == name]
-    assert (stretch.done, stretch.transactions.count) == (True, len(happened))
-    assert str(stretch.transactions.gtids) == (
+    assert (binlog_range.done, binlog_range.transactions.count) == (True, len(happened))
+    assert str(binlog_range.transactions.gtids) == (
         f"{SERVER}:1" + (f"-{len(happened)}" if len(happened) > 1 else "") if happened else ""
     )
 
 
-def test_a_stretch_ends_at_its_end() -> None:
+def test_a_range_ends_at_its_end() -> None:
     """What lies behind the end position is not given, though the stream goes on."""
     log = Binlog()
     write(log, 1, ITEMS, "insert", [[1]])
     end = Position(log.file, log.position)
     write(log, 2, ITEMS, "insert", [[2]])
-    stretch, rows, _ = follow(log, end=end)
+    binlog_range, rows, _ = follow(log, end=end)
     assert [r[1] for r in rows] == [["items", 1]]
-    assert (stretch.position, str(stretch.transactions.gtids)) == (end, f"{SERVER}:1")
+    assert (binlog_range.position, str(binlog_range.transactions.gtids)) == (end, f"{SERVER}:1")
 
 
 def test_changes_become_rows_of_the_change_log() -> None:
@@ -167,7 +167,7 @@ PASSES = [
 
 
 @pytest.mark.parametrize("statement", ALTERS)
-def test_a_statement_that_may_alter_a_table_ends_the_stretch(statement: str) -> None:
+def test_a_statement_that_may_alter_a_table_ends_the_range(statement: str) -> None:
     """What came before in the log is given, nothing after, of no table; in one block or in many."""
     for cuts in ([], list(range(40))):
         log = Binlog()
@@ -177,19 +177,23 @@ def test_a_statement_that_may_alter_a_table_ends_the_stretch(statement: str) -> 
         end = log.position
         write(log, 3, ORDERS, "insert", [[2, "after"]])
         write(log, 4, ITEMS, "insert", [[2]])
-        stretch, rows, _ = follow(log, cuts=cuts)
+        binlog_range, rows, _ = follow(log, cuts=cuts)
         assert [r[1] for r in rows] == [["orders", 1, "before"]]
-        assert stretch.altered is not None
-        assert stretch.altered.tables == (
+        assert binlog_range.altered is not None
+        assert binlog_range.altered.tables == (
             ("shop.orders", "shop.items") if "DATABASE" in statement else ("shop.orders",)
         )
-        assert stretch.altered.at == f"{log.file}:{end}"
-        assert (stretch.done, stretch.end, stretch.position) == (True, Position(log.file, end), stretch.end)
-        assert (str(stretch.transactions.gtids), stretch.stopped) == (f"{SERVER}:1-2", {})
+        assert binlog_range.altered.at == f"{log.file}:{end}"
+        assert (binlog_range.done, binlog_range.end, binlog_range.position) == (
+            True,
+            Position(log.file, end),
+            binlog_range.end,
+        )
+        assert (str(binlog_range.transactions.gtids), binlog_range.stopped) == (f"{SERVER}:1-2", {})
 
 
 def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() -> None:
-    """CREATE TABLE … SELECT is logged with its rows (MySQL 8.0.21 on): a stretch never ends between the two."""
+    """CREATE TABLE … SELECT is logged with its rows (MySQL 8.0.21 on): a binlog range never ends between the two."""
     log = Binlog()
     log.gtid(SERVER, 1)
     log.query("CREATE TABLE `orders` (`id` int) START TRANSACTION")
@@ -199,26 +203,26 @@ def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() ->
     end = log.position
     write(log, 2, ITEMS, "insert", [[2]])
     for cuts in ([], list(range(40))):
-        stretch, rows, _ = follow(log, cuts=cuts, tables={("shop", "items"): ITEMS}, awaited=[ORDERS])
-        assert stretch.altered is not None
-        assert (stretch.altered.tables, stretch.end) == (("shop.orders",), Position(log.file, end))
+        binlog_range, rows, _ = follow(log, cuts=cuts, tables={("shop", "items"): ITEMS}, awaited=[ORDERS])
+        assert binlog_range.altered is not None
+        assert (binlog_range.altered.tables, binlog_range.end) == (("shop.orders",), Position(log.file, end))
         assert [r[1] for r in rows] == [["items", 1]]
 
 
-def test_a_write_that_is_logged_as_a_statement_ends_the_stretch() -> None:
+def test_a_write_that_is_logged_as_a_statement_ends_the_range() -> None:
     """It can reach any table, through a view or a trigger; what it writes to itself is told, and none of its values."""
     log = Binlog()
     write(log, 1, ORDERS, "insert", [[1, "before"]])
     log.gtid(SERVER, 2)
     log.query("UPDATE orders SET v = 1")
     write(log, 3, ORDERS, "insert", [[2, "after"]])
-    stretch, rows, _ = follow(log)
+    binlog_range, rows, _ = follow(log)
     assert [r[1] for r in rows] == [["orders", 1, "before"]]
-    assert not stretch.stopped
-    assert stretch.altered is not None
-    assert stretch.altered.tables == ("shop.orders", "shop.items")
-    assert stretch.altered.written == Written((("shop", "orders"),))
-    assert stretch.altered.statement == "UPDATE orders SET v = …"
+    assert not binlog_range.stopped
+    assert binlog_range.altered is not None
+    assert binlog_range.altered.tables == ("shop.orders", "shop.items")
+    assert binlog_range.altered.written == Written((("shop", "orders"),))
+    assert binlog_range.altered.statement == "UPDATE orders SET v = …"
 
 
 def test_all_writes_of_a_transaction_are_taken_together() -> None:
@@ -233,12 +237,12 @@ def test_all_writes_of_a_transaction_are_taken_together() -> None:
     end = log.commit()
     write(log, 2, ORDERS, "insert", [[2, "after"]])
     for cuts in ([], list(range(40))):
-        stretch, rows, _ = follow(log, cuts=cuts)
-        assert stretch.altered is not None
-        assert stretch.altered.written is not None
-        assert stretch.altered.written.tables == (("shop", "orders"),)
-        assert "fill" in stretch.altered.written.routines
-        assert stretch.end == Position(log.file, end)
+        binlog_range, rows, _ = follow(log, cuts=cuts)
+        assert binlog_range.altered is not None
+        assert binlog_range.altered.written is not None
+        assert binlog_range.altered.written.tables == (("shop", "orders"),)
+        assert "fill" in binlog_range.altered.written.routines
+        assert binlog_range.end == Position(log.file, end)
         assert len(rows) == 1
 
 
@@ -249,10 +253,10 @@ def test_a_harmless_statement_or_one_about_another_table_passes(statement: str) 
     log.gtid(SERVER, 1)
     log.query(statement)
     write(log, 2, ORDERS, "insert", [[2, "after"]])
-    stretch, rows, _ = follow(log)
+    binlog_range, rows, _ = follow(log)
     assert [r[1] for r in rows] == [["orders", 2, "after"]]
-    assert not stretch.stopped
-    assert stretch.altered is None
+    assert not binlog_range.stopped
+    assert binlog_range.altered is None
 
 
 def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
@@ -260,13 +264,13 @@ def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
     table = Table("shop", "été", ITEMS.columns, ("id",))
     log = Binlog()
     log.query("TRUNCATE `été`".encode("latin-1"))
-    stretch = BinlogRange(
+    binlog_range = BinlogRange(
         {("shop", "été"): table}, Position(log.file, 4), Position(log.file, log.position), mariadb=False
     )
     for run in StreamPosition(log.file, 4).runs(*laid_out(log.payloads)):
-        list(stretch.feed(run))
-    assert stretch.altered is not None
-    assert stretch.altered.tables == ("shop.été",)
+        list(binlog_range.feed(run))
+    assert binlog_range.altered is not None
+    assert binlog_range.altered.tables == ("shop.été",)
 
 
 def test_rows_of_a_transaction_that_was_rolled_back_are_dropped() -> None:
@@ -332,7 +336,7 @@ def test_an_altered_table_is_recognised_by_its_map() -> None:
 
 
 def test_two_tables_altered_one_after_the_other() -> None:
-    """The first ends the stretch; the second is met by the next one, and what is known already by none."""
+    """The first ends the binlog range; the second is met by the next one, and what is known already by none."""
     log = Binlog()
     log.gtid(SERVER, 1)
     log.query("ALTER TABLE orders ADD COLUMN m INT")
@@ -340,12 +344,12 @@ def test_two_tables_altered_one_after_the_other() -> None:
     log.gtid(SERVER, 2)
     log.query("ALTER TABLE items ADD COLUMN m INT")
     for cuts in ([], list(range(20))):
-        stretch, _, _ = follow(log, cuts=cuts)
-        assert stretch.altered is not None
-        assert (stretch.altered.tables, stretch.end) == (("shop.orders",), end)
-        stretch, _, _ = follow(log, cuts=cuts, known=end)
-        assert stretch.altered is not None
-        assert stretch.altered.tables == ("shop.items",)
+        binlog_range, _, _ = follow(log, cuts=cuts)
+        assert binlog_range.altered is not None
+        assert (binlog_range.altered.tables, binlog_range.end) == (("shop.orders",), end)
+        binlog_range, _, _ = follow(log, cuts=cuts, known=end)
+        assert binlog_range.altered is not None
+        assert binlog_range.altered.tables == ("shop.items",)
 
 
 def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
@@ -363,5 +367,5 @@ def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
             follow(log, cuts=cuts)
     log.gtid(SERVER, 3)
     log.query("ALTER TABLE orders ADD COLUMN m INT")
-    stretch, _, _ = follow(log, since={"shop.orders": (math.inf, math.inf)})
-    assert stretch.altered is not None
+    binlog_range, _, _ = follow(log, since={"shop.orders": (math.inf, math.inf)})
+    assert binlog_range.altered is not None

@@ -14,7 +14,7 @@ from tests.unit.wire import Binlog, laid_out
 SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")
 
 
-def census(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> EventStatistics:
+def statistics(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> EventStatistics:
     """Of a log that comes in blocks."""
     made, position = EventStatistics(mariadb=mariadb), StreamPosition(log.file, 4)
     for a, b in pairwise(sorted({0, *cuts, len(log.payloads)})):
@@ -36,7 +36,7 @@ def test_events_are_counted_and_the_largest_transaction_is_told(cuts: list[int])
         log.add(30, bytes(size))
         log.add(99, b"", flags=0x80)
         log.commit()
-    found = census(log, cuts)
+    found = statistics(log, cuts)
     assert found.events == {"QUERY": 4, "FORMAT_DESCRIPTION": 1, "XID": 4, "WRITE_ROWS": 4, "GTID": 4, "type 99": 4}
     assert found.unknown == {"type 99": 4}
     assert found.bytes == log.position - 4
@@ -50,13 +50,13 @@ def test_events_are_counted_and_the_largest_transaction_is_told(cuts: list[int])
 
 
 def test_the_last_transaction_can_be_the_largest() -> None:
-    """It is complete when the stretch is; without transactions there is none."""
+    """It is complete when the binlog range is; without transactions there is none."""
     log = Binlog()
-    assert census(log, []).largest is None
+    assert statistics(log, []).largest is None
     log.maria_gtid(3, 7)
     at = log.position
     log.add(23, bytes(99))
-    found = census(log, [2, 3], mariadb=True)
+    found = statistics(log, [2, 3], mariadb=True)
     assert found.largest is not None
     assert (found.largest["gtid"], found.largest["position"]) == ("3-1-7", f"{log.file}:{at - 42}")
 

@@ -13,12 +13,12 @@ CHANGES = st.lists(
         lambda change: st.integers(1, 5).map(lambda times: [change] * times)
     ),
     max_size=8,
-).map(lambda stretches: [change for stretch in stretches for change in stretch])
+).map(lambda parts: [change for part in parts for change in part])
 
 
 @given(CHANGES)
 def test_a_change_log_says_the_same_of_each_change_alone(changes: list[tuple[int, int, int, int, int]]) -> None:
-    """Long stretches of equal positions and transactions, short ones, and none."""
+    """Long binlog ranges of equal positions and transactions, short ones, and none."""
     kind, offset, ts, source, number = (np.array([c[n] for c in changes], np.int64) for n in range(5))
     columns = [kind.astype(np.int8), np.full(len(changes), 7), offset, ts, source, number]
     facts = pa.table([pa.array(column) for column in columns], schema=FACTS)

@@ -68,13 +68,13 @@ class Files:
 def follow(
     files: Files, start: Position, end: Position, cuts: list[int] | None = None, **options: Any
 ) -> list[list[Any]]:
-    """What a stretch gives: table, key and kind, with position and transaction's number where asked for."""
+    """What a binlog range gives: table, key and kind, with position and transaction's number where asked for."""
     tables = {("shop", t.name): t for t in (ITEMS, STONE)}
-    stretch = BinlogRange(tables, start, end, mariadb=False, log=files)
+    binlog_range = BinlogRange(tables, start, end, mariadb=False, log=files)
     packets, position, found = list(files.packets(start, end)), StreamPosition(start.file, start.offset), []
     for a, b in pairwise(sorted({0, len(packets), *(c % (len(packets) + 1) for c in cuts or [])})):
         for run in position.runs(*laid_out(packets[a:b])):
-            for table, file, changes in stretch.feed(run):
+            for table, file, changes in binlog_range.feed(run):
                 for key, kind, offset, number in zip(
                     changes.rows["id"].to_pylist(),
                     *(changes.fact(n).tolist() for n in ("kind", "offset", "tx_n")),
@@ -82,13 +82,16 @@ def follow(
                 ):
                     told = [f"{file}:{offset}", number] if options.get("told") else []
                     found.append([table.name, key, KINDS[kind], *told])
-    assert stretch.done
-    assert set(stretch.stopped) == options.get("stopped", set())
+    assert binlog_range.done
+    assert set(binlog_range.stopped) == options.get("stopped", set())
     return found
 
 
 class Writer:
-    """Writes transactions to files; `places`: between them. `counted`: for each stretch between two places what counts there."""
+    """Writes transactions to files; `places`: between them.
+
+    `counted`: for each binlog range between two places what counts there.
+    """
 
     def __init__(self) -> None:
         self.logs = [Binlog("bin.000001")]
@@ -214,7 +217,7 @@ def finish(writer: Writer, how: str, xid: str) -> None:
 @given(TRANSACTIONS, st.data(), st.sampled_from([0, 300, 1 << 20]))
 @settings(max_examples=depth(60, 600), deadline=None)
 def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.DataObject, kept: int) -> None:
-    """However the log is cut into stretches and a stretch into blocks, and however little of a transaction may be kept back."""
+    """However the log is split into binlog ranges and these into blocks, and however little of a transaction may be kept back."""
     writer = write(happened)
     files = Files(*writer.logs)
     inner = sorted(data.draw(st.sets(st.integers(0, len(writer.counted)))) | {0, len(writer.counted)})
@@ -280,7 +283,7 @@ def test_prepared_rows_are_told_with_their_commit() -> None:
 
 
 def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
-    """The server died while it wrote; whether the stretch goes on in the next file or ends with this one."""
+    """The server died while it wrote; whether the binlog range goes on in the next file or ends with this one."""
     writer = Writer()
     writer.begin()
     keys = writer.rows()
