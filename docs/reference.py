@@ -39,7 +39,8 @@ An unknown key is an error that names the nearest known key. Durations are in se
 _COMMANDS = """\
 # Command line
 
-This page is generated from the commands' own help. `SPEC` is the path of a pipeline's spec. Each command has `--json`.
+This page is generated from the commands' own help. `tidemark --version` prints the version. From the folder of the repository,
+`python -m engine` does the same as `tidemark`. `SPEC` is the path of a pipeline's spec. Each command but `console` has `--json`.
 
 | exit code | meaning |
 |---|---|
@@ -96,7 +97,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option" and parameter.help]
     usage = " ".join([name, *((parameter.metavar or parameter.name.upper()) for parameter in arguments)])
-    yield f"\n## {name}\n\n{_cell(command.help or '')}\n\n```\npython -m engine {usage} [OPTIONS]\n```\n"
+    yield f"\n## {name}\n\n{_cell(command.help or '')}\n\n```\ntidemark {usage} [OPTIONS]\n```\n"
     if options:
         yield "\n| option | meaning |\n|---|---|\n"
     for option in options:

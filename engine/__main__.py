@@ -1,6 +1,7 @@
 """The command line: `python -m engine VERB SPEC` (DESIGN 4)."""
 
 import json
+import os
 import sys
 import tomllib
 import traceback
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
+from engine import __version__
 from engine.directory import Directory, directory_of, find_runner, send_command
 from engine.errors import PreflightError, SpecError, TidemarkError
 from engine.redaction import redact
@@ -25,6 +27,22 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Reason = Annotated[str, typer.Option(help="Why; written to the journal.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"tidemark {__version__}", markup=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Tidemark copies MySQL and MariaDB tables into a lakehouse and keeps them equal."""
 
 
 def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
@@ -447,6 +465,14 @@ def restore(
         out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run goes on there.", markup=False)
 
 
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def console(context: typer.Context) -> None:
+    """Start the console. Further options are Streamlit's, such as --server.port 8080."""
+    main_page = Path(__file__).resolve().parents[1] / "app" / "main.py"
+    command = [sys.executable, "-m", "streamlit", "run", str(main_page), *context.args]
+    os.execv(sys.executable, command)  # noqa: S606 - the console takes the place of this process
+
+
 NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); may be repeated.")]
 
 
@@ -494,5 +520,10 @@ def _status(directory: Directory, name: str) -> dict[str, Any]:
     return read(directory, name)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """The command `tidemark`."""
     sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()
