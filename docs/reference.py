@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
-from engine.settings import Alerts, Metrics, Shaping, Sink, Snapshot, Source, Spark, Spec, TableRules, Throttle
+from engine.settings import Alerts, Metrics, ProjectionRules, Sink, Snapshot, Source, Spark, Spec, TableRules, Throttle
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -27,7 +27,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "spark": Spark,
     "alerts": Alerts,
     "metrics": Metrics,
-    'tables."GLOB"': Shaping,
+    'tables."GLOB"': ProjectionRules,
 }
 """The sections of a spec, in the order of the page."""
 _CONFIGURATION = """\
