@@ -1,7 +1,7 @@
 """The states of a pipeline's runner, of a table and of a chunk, as tables of transitions: state, event, following state.
 
 START stands for what is not there yet. Code that changes one of these states asks the table first, so that what the tables do not
-allow never happens unseen. The diagrams in README.md are printed from them: `python -m engine.run.state_machines`.
+allow never happens unseen. The diagrams in docs/architecture.md are printed from them: `python -m engine.run.state_machines`.
 """
 
 from collections.abc import Iterable, Mapping

@@ -240,7 +240,7 @@ def _passed_over(context: Context) -> Check:
 
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
-    why = "What a low watermark names must be visible to the read that follows (see the README)."
+    why = "What a low watermark names must be visible to the read that follows (docs/correctness.md)."
     good = kind != "aged"
     return Check(
         "watermarks",

@@ -25,7 +25,7 @@ from engine.run.state_machines import (
     table_events,
 )
 
-README = Path(__file__).parents[3] / "docs/architecture.md"
+PAGE = Path(__file__).parents[3] / "docs/architecture.md"
 ERROR = TableStoppedError("no").as_dict()
 PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 100, 1).as_dict()
 DESCRIBED = Table("d", "t", (Column("id", "int", nullable=False),), ("id",)).as_dict()
@@ -53,12 +53,12 @@ def test_every_transition_leads_to_a_state_that_exists_and_every_state_can_be_re
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: str(machine.name))
 def test_the_diagram_in_the_documentation_is_that_of_the_table(machine: Machine) -> None:
     """`python -m engine.run.state_machines` prints all of them."""
-    assert f"```mermaid\n{machine.diagram()}\n```" in README.read_text(encoding="utf-8")
+    assert f"```mermaid\n{machine.diagram()}\n```" in PAGE.read_text(encoding="utf-8")
 
 
 def test_the_documentation_has_no_other_diagram() -> None:
     """One that nobody keeps would soon be wrong."""
-    assert README.read_text(encoding="utf-8").count("```mermaid") == len(MACHINES)
+    assert PAGE.read_text(encoding="utf-8").count("```mermaid") == len(MACHINES)
     assert re.search(r"\[\*\] --> starting: launched\n.*\n    starting --> stopping: stop\n", PIPELINE.diagram())
     assert PIPELINE.diagram().endswith("\n    ended --> [*]")
 
