@@ -22,6 +22,7 @@ from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import (
     DestinationError,
+    MissingFilesError,
     PipelineHeldError,
     SpecError,
     TableStoppedError,
@@ -469,6 +470,8 @@ class Publisher:
         if name not in self._targets:  # it was refused, or removed, until now
             self._open(table, plan, expected=False)
         target = self._targets[name]
+        if target.held is None:
+            self._merge_or_fail(name, target)
         if target.error is not None and again:
             self._heal(name, target)
         target.moving = moving(table, plan.key(table))
@@ -485,8 +488,8 @@ class Publisher:
             target.delta.table = table
 
     def _switch_to(self, target: _Target, table: Table, epoch: int, switch: Record, *, again: bool) -> None:
-        if target.held is None:
-            self._merge(target)
+        if again and (gone := target.delta.drop_lost()):
+            self._has_gap(table.full_name, f"the changes of {len(gone)} files that are gone: {', '.join(gone[:3])}")
         target.delta.evolve(table)
         target.delta.create(expected=False)  # one that got a key gets a mirror
         if again and switch.get("since"):
@@ -510,21 +513,26 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 - see above
             self._fail(name, error, lacking)
             return
+        self._failures.pop(name, None)  # one that was not taken yet is over
         for part in lacking:
             try:
                 self._append_files(target, "changes", _files([part])[1])
             except PipelineHeldError:
                 raise
             except Exception as error:  # noqa: BLE001 - its files are gone
-                self._has_gap(name, part[0], error if isinstance(error, TidemarkError) else _failed(name, error))
+                said = error.message if isinstance(error, TidemarkError) else str(error)
+                self._has_gap(name, f"its changes of epoch {part[0]}: {said}")
 
-    def _has_gap(self, name: str, epoch: int, error: TidemarkError) -> None:
-        said = {
-            **error.as_dict(),
-            "message": f"The change log of {name} lacks its changes of epoch {epoch}: {error.message}",
-            "detail": "The mirror is right again after the resnapshot; the change log has a gap there.",
-        }
-        self._journal.write("error", **said, attempt=None, retry_in_s=None)
+    def _has_gap(self, name: str, what: str) -> None:
+        self._journal.write(
+            "error",
+            error=MissingFilesError.__name__,
+            message=f"The change log of {name} lacks {what}",
+            detail="The mirror is right again after the resnapshot; the change log has a gap there.",
+            hint="",
+            attempt=None,
+            retry_in_s=None,
+        )
 
     @staticmethod
     def _new(target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
@@ -533,17 +541,22 @@ class Publisher:
 
     def _merge_all(self) -> None:
         for name, target in self._targets.items():
-            if target.error is None:
-                try:
-                    self._tried(lambda target=target: self._merge(target))  # type: ignore[misc]
-                except PipelineHeldError:
-                    raise
-                except Exception as error:  # noqa: BLE001 - see above
-                    self._fail(name, error)
+            self._merge_or_fail(name, target)
         self._last_merge = clock.monotonic_s()
         well = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
         self._facts = (self._applied, well)
         self._prune()
+
+    def _merge_or_fail(self, name: str, target: _Target) -> None:
+        if target.error is not None:
+            return
+        try:
+            target.delta.check_recent()
+            self._tried(lambda: self._merge(target))
+        except PipelineHeldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            self._fail(name, error)
 
     def _prune(self) -> None:
         """Have the ledger forget what the destination is recorded to have."""

@@ -90,7 +90,7 @@ def _published(table: TableState) -> bool:
 def _look(root: Path, state: State, table: TableState) -> Look:
     tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.shape))
     try:
-        if fault := tables.fault():
+        if fault := tables.fault() or tables.lost():
             return Look(fault=fault)
         return Look({kind: tables.applied(kind) for kind in KINDS}, frozenset(tables.terms()))
     except DestinationError as error:

@@ -42,6 +42,7 @@ from engine.ledger.state import Owner
 from engine.sink.dropping import drop
 from engine.sink.evolution import check_evolution, lacks, mirror_schema, prepared, schema_of, united, widened
 from engine.sink.log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
+from engine.sink.lost import Recent, lost_names
 from engine.sink.merging import MirrorFiles
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
@@ -89,6 +90,7 @@ class DeltaTables:
         self.mirror = mirror_folder(root, table.database, table.name)
         self.changes = changes_folder(root, table.database, table.name)
         self._logs = {folder: DeltaLog(folder) for folder in (self.mirror, self.changes)}
+        self._recent = {folder: Recent() for folder in self._logs}
 
     def create(self, *, expected: bool) -> None:
         """Create both where they do not exist.
@@ -198,6 +200,38 @@ class DeltaTables:
     def file_names(self) -> set[str]:
         """The names of the files that the tables consist of now."""
         return {file.name for folder, _ in self._folders() for file in files_of(self._load(folder), folder)}
+
+    def lost(self) -> str:
+        """Which files the tables name that are not there, said in words; empty where all are. Raises DestinationError."""
+        found = [(folder, names) for folder, _ in self._folders() if (names := lost_names(self._load(folder), folder))]
+        return "; ".join(
+            f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in found
+        )
+
+    def check_recent(self) -> None:
+        """Look once more at the files that were added since the last look. Raises MissingFilesError when some are gone."""
+        for folder, recent in self._recent.items():
+            try:
+                check_files(folder, added := recent.take())
+            except MissingFilesError:
+                there = self.file_names()  # another writer may have removed some from the table
+                check_files(folder, [file for file in added if file.name in there])
+
+    def drop_lost(self) -> list[str]:
+        """Let the change log name no file that is not there; returns which it named. Their changes are a gap in it."""
+        gone: list[str] = []
+
+        def actions() -> Actions | None:
+            delta = self._load(self.changes)
+            gone[:] = lost_names(delta, self.changes)
+            return (
+                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in gone])
+                if gone
+                else None
+            )
+
+        self._commit(self.changes, actions)
+        return gone
 
     def applied(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
@@ -415,6 +449,7 @@ class DeltaTables:
                 if attempt:
                     raise
             else:
+                self._recent[folder].committed(found.add, found.remove)
                 return True
         raise DestinationError(
             f"Another writer commits to {folder} all the time: {_ATTEMPTS} attempts came too late.",

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from engine.capture.binlog.row_changes import log_schema
-from engine.capture.files import FileWriter
+from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
 from engine.errors import SpecError, TidemarkError
 from engine.events import Journal
@@ -330,6 +330,54 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3), (9, 9)]
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)], "the file came back: nothing is missing"
+
+
+def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path) -> None:
+    """A VACUUM had listed the folder before the commit. The table fails, and a resnapshot heals log and mirror."""
+    story(world := World(tmp_path))
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
+    publisher = Publisher(tmp_path / "lake", ledger, journal, 0.5)
+    ledger.commit(world.records[0])
+    publisher.open_tables(ledger.state)
+    publisher.recover()
+    for record in world.records[1:3]:
+        ledger.commit(record)
+        publisher.submit(record)
+    (lost,) = world.records[2]["tables"]["d.t"]["changes"]["files"]
+    deadline = time.monotonic() + 20
+    while len(log(tmp_path)) < 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
+    ledger.commit(world.records[3])
+    publisher.submit(world.records[3])
+    assert lost["name"] in str(wait_for(publisher.failures)["d.t"])
+    world.epoch(again=switch(OLD, OLD))
+    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
+    for record in world.records[4:]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.finish()
+    journal.close()
+    assert mirror(tmp_path) == [(2, 2), (3, 3)]
+    assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
+    assert "lacks the changes of 1 files" in (tmp_path / "j.jsonl").read_text()
+    assert not publisher.failures()
+
+
+def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> None:
+    """An OPTIMIZE replaced them, and a VACUUM removed them: the table names others."""
+    story(world := World(tmp_path))
+    delta = DeltaTables(tmp_path / "lake", Owner("L"), OLD)
+    delta.create(expected=False)
+    for epoch, record in enumerate(world.records):
+        if changes := record["tables"]["d.t"].get("changes"):
+            delta.append("changes", epoch, [DataFile(**file) for file in changes["files"]])
+    other = DeltaTable(str(delta.changes))
+    other.optimize.compact()
+    other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    delta.check_recent()
+    assert not delta.lost()
+    assert not delta.drop_lost()
 
 
 def wait_for(found: Callable[[], dict[str, TidemarkError]]) -> dict[str, TidemarkError]:

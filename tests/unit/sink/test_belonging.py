@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 
 from engine.errors import MismatchError, PipelineHeldError
 from engine.ledger.state import following
@@ -139,13 +140,16 @@ def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: boo
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)]
 
 
-@pytest.mark.parametrize("damage", ["gone", "foreign", "torn"])
+@pytest.mark.parametrize("damage", ["gone", "foreign", "torn", "a file of the mirror", "a file of the log"])
 def test_a_destination_that_is_gone_or_damaged_is_refused(tmp_path: Path, damage: str) -> None:
     """By name, with what to do; asking for its table's resnapshot is a way on."""
     run(tmp_path)
     folder = tmp_path / "lake/d/t"
     if damage == "gone":
         shutil.rmtree(folder)
+    elif damage.startswith("a file"):
+        damaged = folder if "mirror" in damage else tmp_path / "lake/d/t__changes"
+        Path(DeltaTable(str(damaged)).file_uris()[0]).unlink()
     elif damage == "torn":
         (folder / "_delta_log" / f"{1:020d}.json").write_bytes(b"")
     else:
