@@ -67,8 +67,8 @@ def _refuse() -> None:
         "**What it means** Anybody who reaches it could "
         "read your rows and stop your pipelines, so it shows nothing.\n\n"
         "**What to do** Configure a login: \\[auth\\] and \\[roles\\] in "
-        "secrets.toml, as docs/console.md says. Or start it with server.address 127.0.0.1; in a container, where that reaches nobody, "
-        f"publish the port on 127.0.0.1 and set {access.EVERYBODY}=1, which makes an operator of everybody who reaches it.",
+        "secrets.toml, as docs/console.md says. Or start it with server.address 127.0.0.1; in a container, where that reaches "
+        f"nobody, publish the port on 127.0.0.1 and set {access.EVERYBODY}=1, which makes an operator of everybody who reaches it.",
         icon=":material/lock:",
     )
     st.stop()
