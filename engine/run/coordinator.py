@@ -44,6 +44,7 @@ from engine.run.outage import EPOCHS, Away
 from engine.run.publisher import Publisher
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.redump.requests import check_ranges
+from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.mutable_keys import carry_to
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.splitter import Cutter
@@ -77,13 +78,14 @@ class Coordinator:
         ledger: Ledger,
         publisher: Publisher,
         control: Control,
+        gate: Gate,
         journal: Journal,
         away: Away,
     ) -> None:
         assert ledger.state is not None  # epoch 0 is committed before there is a coordinator
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
-        self._away = away
+        self._gate, self._away = gate, away
         self._connection: Connection = open_connection(source.endpoint)
         self._mariadb = source.server.flavor == "mariadb"
         self._plans: dict[str, Plan] = {}
@@ -97,13 +99,14 @@ class Coordinator:
         self._replaced: dict[tuple[str, int], list[Path]] = {}
         self._stopped: dict[str, Record] = {}
         self._verdicts: dict[str, Verdict] = {}
-        self._progress = Progress(control, journal)
+        self._progress = Progress(control.activity, journal)
         self._shapes: dict[str, tuple[Table, Projection]] = {}
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
             lambda: spec.snapshot.readers or session.slots,
-            control,
+            gate,
+            control.activity,
             spec.snapshot.max_chunk_memory_bytes,
             journal,
             Cutter(source.endpoint),
@@ -120,7 +123,7 @@ class Coordinator:
             publisher.unmerged,
         )
         self._joining = Joining(spec, publisher, control, self._snapshot.reading)
-        control.parking.keep_of(ledger.state.tables)
+        gate.parking.keep_of(ledger.state.tables)
         for name, table in ledger.state.tables.items():
             self._take(name, table)
 
@@ -178,14 +181,14 @@ class Coordinator:
     def run(self, until: str | None) -> bool:
         """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed.
 
-        What is parked does not keep a run from its goal: who runs it looks at `Control.parking`.
+        What is parked does not keep a run from its goal: who runs it looks at `Gate.parking`.
         """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
         self._progress.resumed(self.state)
         self._progress.show(self.state)
         self._control.look()  # a goal is not reached while a command waits
-        pace, helpers = self._control.pace, self._control.helpers
+        pace, helpers = self._gate.pace, self._control.helpers
         self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
         self._away.let_go = self._let_go
         try:
@@ -206,7 +209,7 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        asked = self._control.asked or self._joining.waiting or self._delivery.waiting
+        asked = self._control.pending or self._joining.waiting or self._delivery.waiting
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         there = copied or self._only_parked()
         if until == "snapshot":
@@ -216,7 +219,7 @@ class Coordinator:
     def _only_parked(self) -> bool:
         """Whether parked chunks are all that is left, and all that commands wait for."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
-        left = self._control.parking.left(self.state.tables)
+        left = self._gate.parking.left(self.state.tables)
         return bool(left) and not busy and self._refreshes.waits(self.state.tables)
 
     def _prototype(self) -> ChunkGroup:
@@ -287,7 +290,7 @@ class Coordinator:
         """One turn: assign, wait until the epoch is due, commit it."""
         due = self._last_epoch + self._spec.poll_interval_s
         while True:
-            self._snapshot.assign(self._prototype(), partial(hold, self._control.pace, self._health))
+            self._snapshot.assign(self._prototype(), partial(hold, self._gate.pace, self._health))
             self._gather()
             if clock.monotonic_s() >= due or self._control.state != "running":
                 break
@@ -356,7 +359,7 @@ class Coordinator:
                 if "stopped" not in change:
                     plan = self._plans[name]
                     self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
-            self._control.parking.keep_of(self.state.tables)
+            self._gate.parking.keep_of(self.state.tables)
             self._publisher.submit(record)
             self._progress.show(self.state)
 

@@ -76,7 +76,7 @@ class Delivery:
 
     def healed(self, state: State) -> set[str]:
         """The tables that are resnapshotted now, as their destination had failed."""
-        for name in self._control.healing():
+        for name in self._control.resumed():
             known = state.tables.get(name)
             if known is not None and known.stopped and known.stopped["error"] in _CURABLE:
                 self._healing.add(name)

@@ -41,11 +41,16 @@ from engine.run.observe.lag import Monitor
 from engine.run.observe.notifier import Alarm
 from engine.run.outage import EPOCHS, Away
 from engine.run.publisher import Publisher
+from engine.run.redump.requests import Redump
+from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import planned_chunks
+from engine.run.snapshot.throttle import Pace
 from engine.run.spark_sessions import Sessions
+from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership import drop_removed
-from engine.run.tables.membership_commands import members_of, removed_tables
+from engine.run.tables.membership_commands import Change, members_of, removed_tables
 from engine.run.tables.projection_rules import as_read, check_asked, check_rules, reshaped
 from engine.run.tables.resnapshot import anew, in_new_shapes
 from engine.settings import Spec
@@ -108,10 +113,22 @@ class _Run:
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
-        self._control = Control(directory, journal, spec.throttle, spec.name, [spec.sink.path])
+        pace, parking = Pace(spec.throttle), Parking(directory, journal)
+        self._control = Control(
+            directory,
+            journal,
+            spec.name,
+            throttle=spec.throttle,
+            folders=[spec.sink.path],
+            parsers=parsers(directory.journals),
+            in_turn=IN_TURN,
+            throttle_changed=partial(setattr, pace, "settings"),
+            retry_parked=parking.ask,
+        )
+        self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._alarm = Alarm(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run)
-        self._away = Away(journal, partial(setattr, self._control, "away"))
+        self._away = Away(journal, partial(setattr, self._control.activity, "away"))
         self._sessions = Sessions(self._start_spark, self._control, journal)
 
     def whole(self) -> None:
@@ -187,7 +204,7 @@ class _Run:
                 )
             assert ledger.state is not None
             if self._until is not None:
-                self._control.parking.require_none(ledger.state.tables)
+                self._gate.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
     def _room(self, name: str, step: Callable[[], T]) -> T:
@@ -255,7 +272,7 @@ class _Run:
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """`Coordinator.run` with one server and one session, watched by the monitor."""
         coordinator = Coordinator(
-            self._spec, source, session, ledger, publisher, self._control, self._journal, self._away
+            self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
         first = self._spec.first_server_id()
         with closing(
@@ -292,8 +309,9 @@ class _Run:
     def _last_changes(self, ledger: Ledger) -> None:
         """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
-        if (change := self._control.change()) is not None and change.done(_committed(ledger)):
-            self._control.carried_out(change, {})
+        for change in self._control.accepted(Change)[:1]:
+            if change.done(_committed(ledger)):
+                self._control.carried_out(change, {})
 
     def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
         first, members = self._spec.first_server_id(), members_of(state)
@@ -318,11 +336,11 @@ class _Run:
             kind = watermark_class(connection, preflight.server)
             source = Source(endpoint, preflight.server, kind)
             if ledger.state is not None:
-                check_tables(self._spec, ledger.state, preflight.tables, self._control.to_add())
+                check_tables(self._spec, ledger.state, preflight.tables, to_add(self._control.waiting()))
                 self._control.committed = partial(_committed, ledger)
                 if not self._possession.taken:
                     at_fault = self._possession.take(
-                        ledger, self._control.named(), everything=self._control.everything()
+                        ledger, to_replace(waiting := self._control.waiting()), everything=everything(waiting)
                     )
                     if at_fault is not None:
                         self._begin_lineage(ledger, connection, endpoint, preflight.server, at_fault)
@@ -354,7 +372,7 @@ class _Run:
         self._control.look()
         asked = [
             redump
-            for redump in self._control.redumps()
+            for redump in self._control.accepted(Redump)
             if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
         ]
         if not asked:
@@ -376,7 +394,7 @@ class _Run:
         facts = {"lineage": self._journal.run, "next_seq": max(next_seq, ledger.state.next_seq)}
         self._commit_copies(ledger, {**record, **facts}, "asked for, as the ledger was older than the destination")
         self._control.look()
-        for redump in self._control.redumps():
+        for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
                 self._control.carried_out(redump, {})
 
@@ -384,7 +402,7 @@ class _Run:
         """Tables whose destination is at fault are copied again where that is asked for."""
         assert ledger.state is not None
         self._control.look()
-        asked = [redump for redump in self._control.redumps() if redump.whole]
+        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
         healed = sorted(wanted.intersection(names, ledger.state.tables))
         if not healed:
@@ -406,7 +424,7 @@ class _Run:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
         self._control.look()
-        asked = [redump for redump in self._control.redumps() if redump.whole]
+        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = in_new_shapes(self._spec, ledger.state, connection, sorted(names), self._journal.run)
         self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")

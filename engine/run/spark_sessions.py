@@ -34,7 +34,7 @@ class Sessions:
     def use(self, session: "Session") -> "Session":
         """It is the session now."""
         self._session, self._started_s = session, clock.monotonic_s()
-        self._control.spark_ui = session.ui
+        self._control.activity.spark_ui = session.ui
         return session
 
     def again(self, error: SparkLostError) -> "Session | None":
@@ -54,7 +54,7 @@ class Sessions:
             self._tries += 1
             retry_s = min(_FIRST_S * 2 ** min(self._tries - 1, 10), _LONGEST_S)
             self._journal.write("error", **failure.as_dict(), attempt=self._tries, retry_in_s=retry_s)
-            self._control.waiting_for = "a new Spark session"
+            self._control.activity.waiting_for = "a new Spark session"
             self._wait(retry_s)
             try:
                 if not self._control.stopping:
@@ -68,7 +68,7 @@ class Sessions:
                     f"Spark could not be started again: {type(lost).__name__}: {lost}", hint="Look at the runner's log."
                 )
             finally:
-                self._control.waiting_for = ""
+                self._control.activity.waiting_for = ""
         return None
 
     def _wait(self, seconds: float) -> None:

@@ -1,114 +1,110 @@
-"""What the outside world may ask of a runner, and what it sees of it: signals, inbox, heartbeat.
+"""What operators may ask of a runner: commands, signals, pauses; and the heartbeat that shows it.
 
 A thread of its own looks into the inbox and rewrites `runner.json`, so both go on while the coordinator waits for Spark. Nothing
 that it meets ends it (`run.helpers`): a file that cannot be read, or that makes its reader fail, is put into `inbox/refused`.
 """
 
-import json
 import os
 import signal
-import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from engine import clock, formats, processes
-from engine.directory import HEARTBEAT_S, VERBS, Directory, overwrite, write_atomically
-from engine.errors import NewerFormatError, SpecError, TidemarkError, is_disk_full
+from engine import clock
+from engine.directory import HEARTBEAT_S, Directory
+from engine.errors import SpecError, TidemarkError, is_disk_full
 from engine.events import Journal
-from engine.layout import folder_name
 from engine.ledger.state import State
-from engine.redaction import clean
+from engine.run.commands.heartbeat import Activity, Heartbeat
+from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
 from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
-from engine.run.redump.requests import Redump, redump_from
-from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.throttle import Pace
 from engine.run.state_machines import IllegalEventError, after
-from engine.run.tables.membership_commands import ADD, REMOVE, Change, change_from
 from engine.settings import Throttle, throttled
 
 _INBOX_S = 0.2
-_KEPT = 1000
-"""Commands that are kept after they were answered, of either kind."""
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
-def _came(command: Path) -> tuple[bool, int, int, str]:
-    """Orders commands that are found at one look: by their own count; those without one, written by hand, last, by time."""
-    place, time = None, 0
-    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
-        time = command.stat().st_mtime_ns
-        place = json.loads(command.read_text(encoding="utf-8")).get("seq")
-    known = place if isinstance(place, int) else None
-    return known is None, known or 0, time, command.name
+class TableCommand(Protocol):
+    """A command about tables that was accepted: a redump, tables to add or to remove. Its file waits until it is answered."""
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def verb(self) -> str: ...
+    def describe(self) -> str:
+        """What it asks for, in words."""
 
 
-def _file(path: Path) -> tuple[str, int]:
-    """A file by its name and inode: one that is put there under a name that was used before is another."""
-    with suppress(OSError):
-        return path.name, path.lstat().st_ino
-    return path.name, 0
+T = TypeVar("T", bound=TableCommand)
+Parser = Callable[[Command, State], TableCommand]
+"""Judges a command by what the ledger holds. Raises SpecError."""
 
 
 class Control:
-    """State, phase and heartbeat of this runner; `state` changes by commands and signals.
+    """State and heartbeat of this runner; `state` changes by commands and signals.
 
-    Call `start` once the journal is open and `finish` at the end. folders: where the run writes beside its own directory.
+    Call `start` once the journal is open and `finish` at the end.
     """
 
     def __init__(
         self,
         directory: Directory,
         journal: Journal,
-        throttle: Throttle | None = None,
         name: str = "",
+        *,
+        throttle: Throttle | None = None,
         folders: Sequence[Path] = (),
+        parsers: Mapping[str, Parser] | None = None,
+        in_turn: Collection[str] = (),
+        throttle_changed: Callable[[Throttle], None] = lambda _: None,
+        retry_parked: Callable[[Iterable[str] | None], None] = lambda _: None,
     ) -> None:
+        """Make the control of one run.
+
+        name: the pipeline's.
+        throttle: the spec's; operators may change it.
+        folders: where the run writes beside its own directory.
+        parsers: by verb, who judges commands about tables.
+        in_turn: the verbs of which one is judged only when the one before it is answered.
+        throttle_changed: gets the throttle that holds, now and whenever it changes.
+        retry_parked: called when parked chunks of these tables (None: of all) are to be tried again.
+        """
         self._directory, self._journal, self._name = directory, journal, name
-        self._spec_throttle = throttle or Throttle()
+        self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
+        self._throttle_changed, self._retry_parked = throttle_changed, retry_parked
         self.controls = load_controls(directory)
-        self.pace = Pace(throttled(self._spec_throttle, self.controls.throttle))
-        self.waiting_for = ""  # why no table is read now, in words
-        self.away: dict[str, Any] | None = None  # the fields of `away.Outage` while the source is away
-        self.parking = Parking(directory, journal)
+        throttle_changed(throttled(self._spec_throttle, self.controls.throttle))
+        self.activity = Activity()
         self.disk = Disk([directory.root, *folders], journal, self._disk_full, self._disk_freed)
         self.helpers = Helpers(journal, self.disk)
-        # By table, what is being read of it for the longest time: {"chunks": numbers, "since": UTC text}.
-        self.reading: Mapping[str, dict[str, Any]] = {}
+        self.state = "starting"
+        self.committed: Callable[[], State] | None = None
+        """What the ledger holds; commands about tables wait until it is known."""
+        self._inbox, self._heartbeat = Inbox(directory.inbox), Heartbeat(directory, journal.run)
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self.state, self.phase = "starting", "starting"
-        self.spark_ui: str | None = None
-        # What the ledger holds; commands about tables wait until it is known.
-        self.committed: Callable[[], State] | None = None
         self._error: dict[str, str] | None = None
         self._signal: int | None = None
-        self._started, self._beats = clock.utc_text(), 0
-        self._arrived: dict[
-            tuple[str, int], int
-        ] = {}  # files of the inbox by name and inode, numbered as they were first seen
-        self._older: set[tuple[str, int]] = set()  # those that were there before this run could be seen
         self._open: list[tuple[str, str, float]] = []
-        self._asked: list[Redump | Change] = []
-        self._places = count(1)
+        self._accepted: list[TableCommand] = []
         self._files: dict[str, Path] = {}  # of open commands that change the state
-        self._healing: set[str] = set()
-        self._put_by: dict[str, str] = {}  # answered commands whose files could not be moved: by name, the folder
+        self._resumed: set[str] = set()
         self._listening: set[str] = set()  # listeners of the journal that failed
         self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
 
     def start(self) -> None:
         """Begin to look into the inbox and to show the heartbeat; SIGTERM and SIGINT become a stop."""
         with self._lock:
-            self._inbox()
-            self._older = set(self._arrived)
+            self._inbox.begin()
         self._show()
         self._thread.start()
         if threading.current_thread() is threading.main_thread():
@@ -139,7 +135,7 @@ class Control:
 
     def _disk_freed(self) -> None:
         """There is room again; chunks may have been parked for the lack of it."""
-        self.parking.ask(None)
+        self._retry_parked(None)
         if self.state == "running":
             self._journal.write("run.state", state="running", reason="there is room on the disk again")
         self._wake.set()
@@ -149,76 +145,50 @@ class Control:
         with suppress(IllegalEventError):  # it is paused, or ends
             self.event("pause", reason)
 
+    def pauses(self, table: str) -> bool:
+        """Whether operators have paused the copy of a table."""
+        return self.controls.pausing(table)
+
     @property
-    def asked(self) -> bool:
-        """Whether a command about tables is accepted and not carried out."""
-        return bool(self._asked)
+    def pending(self) -> bool:
+        """Whether a command about tables is accepted and not answered."""
+        return bool(self._accepted)
 
-    def redumps(self) -> list[Redump]:
-        """The wishes to read tables again that are accepted and not carried out."""
+    def accepted(self, kind: type[T]) -> list[T]:
+        """The commands of a kind that are accepted and not answered, in their order."""
         with self._lock:
-            return [asked for asked in self._asked if isinstance(asked, Redump)]
+            return [command for command in self._accepted if isinstance(command, kind)]
 
-    def change(self) -> Change | None:
-        """The wish to add or remove tables that is accepted and not carried out; the next is looked at after it."""
+    def waiting(self) -> list[Command]:
+        """The commands in the inbox, judged or not."""
         with self._lock:
-            return next((asked for asked in self._asked if isinstance(asked, Change)), None)
+            return self._inbox.commands()
 
-    def to_add(self) -> set[str]:
-        """The tables that commands in the inbox want to be added, judged or not."""
-        found: set[str] = set()
+    def resumed(self) -> set[str]:
+        """The tables that were resumed since the last call."""
         with self._lock:
-            for path in self._inbox():
-                with suppress(
-                    OSError, ValueError, KeyError, TypeError, RecursionError
-                ):  # the inbox's thread refuses it
-                    command = json.loads(path.read_text(encoding="utf-8"))
-                    found.update(command["arguments"]["tables"] if command["verb"] == ADD else ())
+            found, self._resumed = self._resumed, set()
         return found
 
-    def named(self) -> set[str]:
-        """The tables of which commands in the inbox, judged or not, want a whole redump or the removal."""
-        return {name for tables in self._wanted() for name in tables or ()}
-
-    def everything(self) -> bool:
-        """Whether a redump of everything is wanted."""
-        return any(not tables for tables in self._wanted())
-
-    def _wanted(self) -> Iterator[list[str]]:
-        for path in self._inbox():
-            with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                command = json.loads(path.read_text(encoding="utf-8"))
-                arguments = command["arguments"]
-                part = any(arguments.get(name) for name in ("chunks", "range", "keys"))
-                if command["verb"] == REMOVE or (command["verb"] in ("redump", "resume") and not part):
-                    tables = arguments.get("tables") or []
-                    if tables or command["verb"] == "redump":
-                        yield [str(name) for name in tables]
-
-    def healing(self) -> set[str]:
-        """The tables that were resumed since the last call; those that a failed destination stopped are resnapshotted."""
-        with self._lock:
-            found, self._healing = self._healing, set()
-        return found
-
-    def carried_out(self, asked: Redump | Change, result: dict[str, Any]) -> None:
-        """What a command about tables asked for is done."""
+    def carried_out(self, command: TableCommand, result: dict[str, Any]) -> None:
+        """A command about tables is done."""
         with self._lock:  # or its file, still in the inbox, is taken for another command
-            took_s = self._close(asked)
-            self._journal.write("command.done", id=asked.identity, verb=asked.verb, duration_s=took_s, result=result)
-            self._put_away(asked.path, "done", asked.identity)
+            took_s = self._close(command)
+            self._journal.write(
+                "command.done", id=command.identity, verb=command.verb, duration_s=took_s, result=result
+            )
+            self._inbox.put_away(command.path, "done", command.identity)
 
-    def refused(self, asked: Redump | Change, error: TidemarkError) -> None:
-        """It was accepted, and cannot be carried out."""
-        told = {"id": asked.identity, "verb": asked.verb, "actor": None, "reason": None}
+    def refused(self, command: TableCommand, error: TidemarkError) -> None:
+        """A command about tables was accepted, and cannot be carried out."""
         with self._lock:
-            self._close(asked)
-            self._refuse(asked.path, told, f"{error.message} {error.hint}".strip())
+            self._close(command)
+            self._refuse(Command(command.path, command.identity, command.verb), f"{error.message} {error.hint}".strip())
 
-    def _close(self, asked: Redump | Change) -> float:
-        self._asked.remove(asked)
-        since = next(since for identity, _, since in self._open if identity == asked.identity)
-        self._open = [command for command in self._open if command[0] != asked.identity]
+    def _close(self, command: TableCommand) -> float:
+        self._accepted.remove(command)
+        since = next(since for identity, _, since in self._open if identity == command.identity)
+        self._open = [opened for opened in self._open if opened[0] != command.identity]
         return round(clock.monotonic_s() - since, 3)
 
     def forget(self, table: str) -> None:
@@ -237,7 +207,7 @@ class Control:
                 took_s = round(clock.monotonic_s() - since, 3)
                 self._journal.write("command.done", id=identity, verb=name, duration_s=took_s)
                 with suppress(OSError):  # the next run refuses it
-                    self._keep(self._files.pop(identity), "done", identity)
+                    self._inbox.keep(self._files.pop(identity), "done", identity)
 
     def settle(self) -> None:
         """Nothing is paused: pauses and resumes are done, those too that were lifted before anybody saw them."""
@@ -308,9 +278,9 @@ class Control:
     def look(self) -> None:
         """Take what is in the inbox. What cannot be read is refused; what cannot be moved now may be so next time."""
         with self._lock:
-            for path in self._inbox():
+            for path in self._inbox.waiting():
                 try:
-                    self._command(path)
+                    self._take_file(path)
                 except Exception as error:
                     if is_disk_full(error):
                         raise
@@ -318,110 +288,82 @@ class Control:
 
     def _unreadable(self, path: Path, error: Exception) -> None:
         """Refuse a file that cannot be taken, whatever the reason, unless somebody took it away."""
-        if not path.exists() and not path.is_symlink():
-            return
-        told = {"id": path.stem, "verb": None, "actor": None, "reason": None}
-        self._refuse(path, told, f"The file cannot be taken as a command: {type(error).__name__}: {error}.")
+        if path.exists() or path.is_symlink():
+            why = f"The file cannot be taken as a command: {type(error).__name__}: {error}."
+            self._refuse(unreadable(path), why)
 
-    def _inbox(self) -> list[Path]:
-        """The commands that wait, in the order in which they came."""
-        found = {_file(path): path for path in self._directory.inbox.glob("*.json")}
-        self._arrived = {file: place for file, place in self._arrived.items() if file in found}
-        for path in sorted((found[file] for file in found.keys() - self._arrived.keys()), key=_came):
-            self._arrived[_file(path)] = next(self._places)
-        return sorted(found.values(), key=lambda path: self._arrived.get(_file(path), 0))
-
-    def _command(self, path: Path) -> None:
-        if path.name in self._put_by:
-            self._put_away(path, self._put_by[path.name], path.stem)
+    def _take_file(self, path: Path) -> None:
+        if self._inbox.retry(path):
             return
         try:
-            command = json.loads(path.read_text(encoding="utf-8"))
-            identity, verb = str(command["id"]), str(command["verb"])
-            told = {"id": identity, "verb": verb, "actor": command.get("actor"), "reason": command.get("reason")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            told = {"id": path.stem, "verb": None, "actor": None, "reason": None}
-            self._refuse(path, told, f"The file is not a command: {error!r}.")
+            command = read_command(path)
+        except SpecError as error:
+            self._refuse(unreadable(path), error.message)
             return
-        arguments = command.get("arguments") or {}
-        if why := self._unfit(path, command, identity, verb):
-            self._refuse(path, told, why)
-        elif verb in ("redump", ADD, REMOVE):
-            self._ask(path, told, arguments)
-        elif verb == "throttle" or (verb in ("pause", "resume") and arguments):
-            self._set(path, told, arguments)
-        elif why := self._not_ours(path, command):
-            self._refuse(path, told, why)
-        elif identity not in self._files:
-            self._change(path, told)
+        if why := unfit(command, self._inbox, self._name):
+            self._refuse(command, why)
+        elif parser := self._parsers.get(str(command.verb)):
+            self._accept(command, parser)
+        elif command.verb == "throttle" or (command.verb in ("pause", "resume") and command.arguments):
+            self._set(command)
+        elif why := self._not_ours(command):
+            self._refuse(command, why)
+        elif command.identity not in self._files:
+            self._change(command)
 
-    def _unfit(self, path: Path, command: dict[str, Any], identity: str, verb: str) -> str:
-        """Why no run of this version takes a command; empty when one would."""
-        try:
-            formats.check("command", command, path)
-        except NewerFormatError as error:
-            return f"{error.message} {error.hint}"
-        if self._kept("done", identity).exists():
-            return "It was carried out already."
-        if verb not in VERBS:
-            return f"There is no command {verb!r}; there are {', '.join(VERBS)}."
-        if command.get("pipeline") not in (None, self._name):
-            return f"It is meant for the pipeline {command['pipeline']}."
-        return ""
-
-    def _not_ours(self, path: Path, command: dict[str, Any]) -> str:
+    def _not_ours(self, command: Command) -> str:
         """Why a stop, a pause or a resume is not for this run; empty when it is. No clock decides.
 
         It names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
         unless it lay in the inbox before this run could be seen.
         """
-        if "run" in command:
-            meant = command["run"]
-            if meant == self._journal.run:
-                return ""
-            return f"It was sent before this run began: {f'it is for run {meant}' if meant else 'no run was there'}."
-        return "It was sent before this run began." if _file(path) in self._older else ""
+        if not command.names_run:
+            return "It was sent before this run began." if self._inbox.is_older(command.path) else ""
+        if command.run == self._journal.run:
+            return ""
+        meant = f"it is for run {command.run}" if command.run else "no run was there"
+        return f"It was sent before this run began: {meant}."
 
-    def _change(self, path: Path, told: dict[str, Any]) -> None:
-        """What changes the state of this runner.
+    def _change(self, command: Command) -> None:
+        """Change the state of this runner.
 
-        Its file waits in the inbox until it is done; if that is never, the next run refuses it.
+        The command's file waits in the inbox until it is done; if that is never, the next run refuses it.
         """
-        identity, verb = str(told["id"]), str(told["verb"])
-        with self._lock:
-            if verb == "resume" and self.disk.reason and self.state == "running":
-                self.disk.try_now()
-                self._journal.write("command.accepted", **told)
-                self._journal.write("command.done", id=identity, verb=verb, duration_s=0.0)
-                self._put_away(path, "done", identity)
-                return
-            try:
-                after(self.state, _EVENT_OF[verb])
-            except IllegalEventError as error:
-                self._refuse(path, told, f"{error.message} {error.hint}")
-                return
-            self._journal.write("command.accepted", **told)
-            self._open.append((identity, verb, clock.monotonic_s()))
-            self._files[identity] = path
-            self.event(_EVENT_OF[verb], f"{told['actor']}: {told['reason']}" if told["reason"] else str(told["actor"]))
-
-    def _set(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
-        """What holds until it is changed again, over the end of this runner: kept first, answered then."""
+        identity, verb = command.identity, str(command.verb)
+        if verb == "resume" and self.disk.reason and self.state == "running":
+            self.disk.try_now()
+            self._journal.write("command.accepted", **command.fields)
+            self._journal.write("command.done", id=identity, verb=verb, duration_s=0.0)
+            self._inbox.put_away(command.path, "done", identity)
+            return
         try:
-            controls = self._changed(str(told["verb"]), arguments)
+            after(self.state, _EVENT_OF[verb])
+        except IllegalEventError as error:
+            self._refuse(command, f"{error.message} {error.hint}")
+            return
+        self._journal.write("command.accepted", **command.fields)
+        self._open.append((identity, verb, clock.monotonic_s()))
+        self._files[identity] = command.path
+        self.event(_EVENT_OF[verb], command.sender)
+
+    def _set(self, command: Command) -> None:
+        """Set what holds until it is changed again, over the end of this runner: kept first, answered then."""
+        verb, arguments = str(command.verb), command.arguments
+        try:
+            controls = self._changed(verb, arguments)
         except SpecError as error:
-            self._refuse(path, told, f"{error.message} {error.hint}".strip())
+            self._refuse(command, f"{error.message} {error.hint}".strip())
             return
         if controls is None:
             return
         self._save(controls)
-        self._journal.write("command.accepted", **told)
-        self.pace.settings = throttled(self._spec_throttle, controls.throttle)
-        if told["verb"] == "resume":
-            self.parking.ask(None if arguments.get("snapshot") else arguments["tables"])
-            self._healing.update(arguments.get("tables") or ())
-        self._journal.write("command.done", id=told["id"], verb=told["verb"], duration_s=0.0)
-        self._put_away(path, "done", str(told["id"]))
+        self._journal.write("command.accepted", **command.fields)
+        self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
+        if verb == "resume":
+            self._retry_parked(None if arguments.get("snapshot") else arguments["tables"])
+            self._resumed.update(arguments.get("tables") or ())
+        self._journal.write("command.done", id=command.identity, verb=verb, duration_s=0.0)
+        self._inbox.put_away(command.path, "done", command.identity)
 
     def _save(self, controls: Controls) -> None:
         save_controls(self._directory, controls)
@@ -446,82 +388,33 @@ class Control:
                 raise SpecError(f"The pipeline has no table {', '.join(unknown)}.")
         return self.controls.paused(arguments, pause=verb == "pause")
 
-    def _ask(self, path: Path, told: dict[str, Any], arguments: Any) -> None:
+    def _accept(self, command: Command, parser: Parser) -> None:
         """About tables; taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
-        identity, verb = str(told["id"]), str(told["verb"])
-        if self.committed is None or identity in {asked.identity for asked in self._asked}:
+        identity, verb = command.identity, str(command.verb)
+        if self.committed is None or identity in {known.identity for known in self._accepted}:
             return
-        if verb != "redump" and self.change() is not None:
+        if verb in self._in_turn and any(known.verb in self._in_turn for known in self._accepted):
             return  # it is judged by what that one leaves
-        asked: Redump | Change
         try:
-            state = self.committed()
-            if verb == "redump":
-                asked = redump_from(identity, path, arguments, state.tables, self._directory.journals)
-            else:
-                asked = change_from(identity, path, verb, arguments, state)
+            asked = parser(command, self.committed())
         except SpecError as error:
-            self._refuse(path, told, f"{error.message} {error.hint}".strip())
+            self._refuse(command, f"{error.message} {error.hint}".strip())
             return
-        self._journal.write("command.accepted", **told, what=asked.told())
+        self._journal.write("command.accepted", **command.fields, what=asked.describe())
         self._open.append((identity, verb, clock.monotonic_s()))
-        self._asked.append(asked)
+        self._accepted.append(asked)
 
-    def _refuse(self, path: Path, told: dict[str, Any], message: str) -> None:
-        self._put_away(path, "refused", str(told["id"]))
-        self._journal.write("command.refused", **told, message=message)
-
-    def _put_away(self, path: Path, folder: str, identity: str) -> None:
-        """Move the file of an answered command; one that cannot be moved now is not taken again."""
-        try:
-            self._keep(path, folder, identity)
-        except OSError:
-            if path.name not in self._put_by and not (path.exists() or path.is_symlink()):
-                return
-            self._put_by[path.name] = folder
-        else:
-            self._put_by.pop(path.name, None)
-
-    def _kept(self, folder: str, identity: str) -> Path:
-        """Where a command is kept; its id may hold anything."""
-        return self._directory.inbox / folder / f"{folder_name(identity)}.json"
-
-    def _keep(self, path: Path, folder: str, identity: str) -> None:
-        """Move a command's file out of the inbox, to be looked at; the newest are kept."""
-        kept = self._directory.inbox / folder
-        kept.mkdir(exist_ok=True)
-        path.replace(self._kept(folder, identity))
-        for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
-            old.unlink(missing_ok=True)
+    def _refuse(self, command: Command, message: str) -> None:
+        self._inbox.put_away(command.path, "refused", command.identity)
+        self._journal.write("command.refused", **command.fields, message=message)
 
     def _beat(self) -> None:
-        self._beats += 1
-        record = {
-            formats.FIELD: formats.VERSIONS["runner"],
-            "run": self._journal.run,
-            "pid": os.getpid(),
-            "host": socket.gethostname(),
-            "state": "paused" if self.disk.reason and self.state == "running" else self.state,
-            "phase": self.phase,
-            "heartbeat": clock.utc_text(),
-            "beat": self._beats,
-            "process": processes.here(),
-            "started": self._started,
-            "spark_ui": self.spark_ui,
-            "waiting_for": self.disk.reason or self.waiting_for,
-            "away": self.away,
-            "disk_full": self.disk.reason or None,
-            "helpers": self.helpers.as_list(),
-            "reading": self.reading,
-            "controls": asdict(self.controls),
-            "commands": [{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
-            "error": self._error,
-        }
-        text = json.dumps(clean(record), indent=1)
-        try:
-            write_atomically(self._directory.runner, text)
-        except OSError as error:
-            if is_disk_full(error):
-                with suppress(OSError):  # else the heartbeat gets old
-                    overwrite(self._directory.runner, text)
-            raise
+        self._heartbeat.beat(
+            self.activity,
+            state="paused" if self.disk.reason and self.state == "running" else self.state,
+            disk_full=self.disk.reason or None,
+            helpers=self.helpers.as_list(),
+            controls=asdict(self.controls),
+            commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
+            error=self._error,
+        )

@@ -2,14 +2,14 @@
 
 from engine.events import Journal
 from engine.ledger.state import State
-from engine.run.commands.control import Control
+from engine.run.commands.heartbeat import Activity
 
 
 class Progress:
     """Says what has changed since it was last asked."""
 
-    def __init__(self, control: Control, journal: Journal) -> None:
-        self._control, self._journal = control, journal
+    def __init__(self, activity: Activity, journal: Journal) -> None:
+        self._activity, self._journal = activity, journal
         self._shown: dict[str, str] = {}
 
     def resumed(self, state: State) -> None:
@@ -21,7 +21,7 @@ class Progress:
 
     def show(self, state: State) -> None:
         """Say what changed: the phase, and the state of each table (`status` has the same words)."""
-        self._control.phase = "streaming" if state.copied else "snapshot"
+        self._activity.phase = "streaming" if state.copied else "snapshot"
         for name, table in (*state.tables.items(), *state.removed.items()):
             if self._shown.get(name) != table.state:
                 self._shown[name] = table.state

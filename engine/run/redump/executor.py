@@ -73,14 +73,14 @@ class RedumpExecutor:
 
     def waits(self, tables: Mapping[str, TableState]) -> bool:
         """Whether nothing can be done before tables are copied that are not."""
-        begun = all(redump.identity in self._works for redump in self._control.redumps())
+        begun = all(redump.identity in self._works for redump in self._control.accepted(Redump))
         works = self._works.values()
         can_go_on = any(work.again or any(tables[name].copied for name in work.fresh) for work in works)
         return begun and not self._read and not can_go_on
 
     def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
         """Start what can be; returns the tables that are to be copied again instead, as they are not followed now."""
-        for redump in self._control.redumps():
+        for redump in self._control.accepted(Redump):
             if redump.identity not in self._works:
                 self._works[redump.identity] = self._split(redump, tables, captured)
         for work in list(self._works.values()):

@@ -44,7 +44,7 @@ class Redump:
         """Whether it is whole tables."""
         return not self.ranges and not self.keys
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What is read again, in words."""
         count, noun = (len(self.ranges), "range") if self.ranges else (len(self.keys), "key")
         parts = f"{count:,} {noun}{'' if count == 1 else 's'} of " if count else ""

@@ -19,7 +19,8 @@ from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import Journal
 from engine.plan.chunks import range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
-from engine.run.commands.control import Control
+from engine.run.commands.heartbeat import Activity, Reading
+from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.retries import ATTEMPTS, Batch, Failing
 from engine.run.snapshot.splitter import Cutter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Copying, Finished
@@ -44,33 +45,39 @@ class _Group:
 
 
 class Snapshot:
-    """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others.
-
-    readers: how many read at once; executors come and go. run: runs one group as a Spark job and returns its reports.
-    attempts: of a chunk, before it is parked.
-    """
+    """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others."""
 
     def __init__(
         self,
         readers: Callable[[], int],
-        control: Control,
+        gate: Gate,
+        activity: Activity,
         max_memory: int,
         journal: Journal,
         cutter: Cutter,
         run: Callable[[ChunkGroup, str], list[Report]],
         attempts: int = ATTEMPTS,
     ) -> None:
-        self._usual_readers, self._control = readers, control
+        """Make the scheduler of one session.
+
+        readers: how many read at once; executors come and go.
+        gate: what may keep chunks from being read.
+        activity: gets what is read, and why nothing is.
+        max_memory: of a chunk's window, in bytes.
+        run: runs one group as a Spark job and returns its reports.
+        attempts: of a chunk, before it is parked.
+        """
+        self._usual_readers, self._gate, self._activity = readers, gate, activity
         self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, Copying] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
-        self._failing = Failing(journal, control.parking, attempts, control.disk)
+        self._failing = Failing(journal, gate.parking, attempts, gate.disk)
 
     def _readers(self) -> int:
         """Groups that are read at once; it may be changed at any time."""
-        return self._control.pace.settings.readers or self._usual_readers()
+        return self._gate.pace.settings.readers or self._usual_readers()
 
     def add(self, copying: Copying) -> None:
         """Copy what is not finished of a table."""
@@ -140,20 +147,20 @@ class Snapshot:
         self._failing.resume(self._tables)
         for name, copying in self._tables.items():
             copying.wake()
-            if self._control.controls.pausing(name):
+            if self._gate.is_paused(name):
                 continue
             if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
                 most = 1 if copying.fresh else AHEAD - len(copying.waiting)
                 self._cutter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
         while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
-            paused = self._control.controls.pausing
+            paused = self._gate.is_paused
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
             ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=Copying.turn)
             stopped = any(paused(copying.table.full_name) for copying in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
-            held = (hold() if ready else still) or ("the disk is full" if self._control.disk.holds() else "")
-            self._control.waiting_for = held
+            held = (hold() if ready else still) or ("the disk is full" if self._gate.disk.holds() else "")
+            self._activity.waiting_for = held
             if held or not ready:
                 return
             self._start(ready, prototype)
@@ -163,7 +170,7 @@ class Snapshot:
         small = [c for c in ready if c.worth_s <= GROUP_S and not c.coverage.uncut and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
-        budget_s = GROUP_S * self._control.pace.share(ROWS_PER_S)
+        budget_s = GROUP_S * self._gate.pace.share(ROWS_PER_S)
         for copying in tables:
             chunks = copying.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
             budget_s -= len(chunks) * copying.each_s
@@ -186,12 +193,12 @@ class Snapshot:
 
     def _show_reading(self) -> None:
         """Say what has been read for the longest time, of each table: `status` tells."""
-        oldest: dict[str, dict[str, Any]] = {}
+        oldest: dict[str, Reading] = {}
         for group in self._jobs.values():  # in the order in which they began
             for name, numbers in group.chunks.items():
                 if not group.copies[name].dropped:
                     oldest.setdefault(name, {"chunks": numbers, "since": group.since})
-        self._control.reading = oldest
+        self._activity.reading = oldest
 
     def _request(self, copying: Copying, chunk: Chunk) -> ChunkRequest:
         return ChunkRequest(
@@ -282,7 +289,7 @@ class Snapshot:
             self._tell_cut(copying, copying.shorten(report["chunk"], limits))
         copying.read_one(report)
         self._failing.read(copying, report["chunk"])
-        self._control.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
+        self._gate.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
         if not copying.refresh:
             self._journal.write("chunk.finished", **_event(report, group.number))
         batch.finished.append(Finished(report["table"], report, copying.refresh, copying.named(report["chunk"])))

@@ -55,7 +55,7 @@ class Joining:
     @property
     def waiting(self) -> bool:
         """Whether something may be to change still."""
-        return not self._looked or self._control.change() is not None
+        return not self._looked or bool(self._control.accepted(Change))
 
     def defined(self) -> None:
         """The log has a statement that may have made a table."""
@@ -66,7 +66,7 @@ class Joining:
 
         Answers the commands. state: committed before; the catalogue is read after that.
         """
-        change = self._control.change()
+        change = next(iter(self._control.accepted(Change)), None)
         if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
             self._control.carried_out(change, {})  # what is kept is as it stays from here on
             change = None

@@ -32,7 +32,7 @@ class Change:
     def adds(self) -> bool:
         return self.verb == ADD
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """What is added or removed, in words."""
         return ", ".join(self.tables) + (" and what is published of it" if self.drop else "")
 

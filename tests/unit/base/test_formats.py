@@ -29,6 +29,7 @@ from engine.run.observe.status import status
 from engine.run.observe.support_bundle import _versions
 from engine.run.redump.requests import chunk_ranges
 from engine.run.snapshot.parking import Parking
+from engine.run.table_commands import parsers
 
 PARENT = Path(__file__).parent / "parent_format"
 DRAFT = "0a1b2c3d"
@@ -71,7 +72,7 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     assert (runner["state"], runner["alive"]) == ("starting", False)
     journal = Journal(parents.journal("99999999T000000-000000"), "99999999T000000-000000")
     assert [p.chunk for p in Parking(parents, journal)._chunks.values()] == [3]
-    control = Control(parents, journal, name="shop")
+    control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
     control.look()  # the redump that waits is judged when the ledger is known; nothing is refused
     assert not [e for e in map(json.loads, journal.path.read_text().splitlines()) if e["event"] == "command.refused"]
     assert len(list((parents.inbox / "done").glob("*.json"))) == 2
@@ -164,7 +165,7 @@ def test_a_newer_command_is_refused_by_name(parents: Directory) -> None:
     _raise_version(parents.inbox / f"{identity}.json")
     second = send_command(parents, "throttle", arguments={"readers": 2})
     journal = Journal(parents.journal("z"), "z")
-    control = Control(parents, journal, name="shop")
+    control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
     control.look()
     journal.close()
     events = [json.loads(line) for line in journal.path.read_text().splitlines()]

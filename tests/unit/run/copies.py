@@ -17,10 +17,15 @@ from engine.errors import TidemarkError
 from engine.events import Journal
 from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
-from engine.run.commands.control import Control
+from engine.run.commands.heartbeat import Activity
+from engine.run.disk import Disk
+from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.retries import Batch
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import Copying
+from engine.run.snapshot.throttle import Pace
+from engine.settings import Throttle
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
@@ -113,8 +118,13 @@ class Copies:
         self.finished: set[tuple[str, int]] = set()
         self._path, self._gate = folder / "j.jsonl", threading.Event()
         self.journal = Journal(self._path, "r")
-        control = Control(Directory(folder), self.journal)
-        self.snapshot = Snapshot(lambda: self.readers, control, 1 << 20, self.journal, self.cutter, self._run)  # type: ignore[arg-type]
+        directory, self.activity = Directory(folder), Activity()
+        self.parking, self.paused = Parking(directory, self.journal), set[str]()
+        disk = Disk([directory.root], self.journal)
+        gate = Gate(Pace(Throttle()), self.parking, disk, lambda name: name in self.paused)
+        self.snapshot = Snapshot(
+            lambda: self.readers, gate, self.activity, 1 << 20, self.journal, self.cutter, self._run
+        )  # type: ignore[arg-type]
         for table in tables:
             self.snapshot.add(table)
 

@@ -23,8 +23,10 @@ from engine.ledger.state import State, TableState
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control
 from engine.run.commands.overrides import load_controls
+from engine.run.table_commands import IN_TURN, parsers, to_add
 from engine.run.tables.bootstrap import check_tables
-from engine.settings import parse
+from engine.run.tables.membership_commands import Change
+from engine.settings import Throttle, parse
 from engine.source.catalog import BY_GLOBS, Membership
 
 
@@ -37,7 +39,7 @@ def control(tmp_path: Path) -> Any:
     time.sleep(0.01)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     journal = Journal(directory.journal("r"), "r")
-    made = Control(directory, journal, name="shop")
+    made = Control(directory, journal, "shop", parsers=parsers(directory.journals), in_turn=IN_TURN)
     made.start()
     made.event("started")
     yield made
@@ -54,6 +56,11 @@ def _events(folder: Path, kind: str) -> list[dict[str, Any]]:
 
 def _answers(folder: Path, identity: str) -> list[dict[str, Any]]:
     return [e for kind in ("done", "refused") for e in _events(folder, f"command.{kind}") if e["id"] == identity]
+
+
+def waiting_change(control: Control) -> Change | None:
+    """The change of tables that is accepted and not carried out."""
+    return next(iter(control.accepted(Change)), None)
 
 
 def _wait(found: Callable[[], Any]) -> None:
@@ -104,6 +111,8 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
     """Pauses of tables and limits are kept; wrong ones are refused; a reset leads back to the spec."""
     directory = Directory(tmp_path)
     control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
+    paces = list[Throttle]()
+    control._throttle_changed = paces.append
 
     def send(verb: str, **arguments: Any) -> dict[str, Any]:
         identity = send_command(directory, verb, arguments=arguments, pipeline=arguments.pop("pipeline", ""))
@@ -116,18 +125,18 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
     assert send("throttle", max_rows_per_s=5, readers=3)["event"] == "command.done"
     kept = load_controls(directory)
     assert (kept.tables, kept.snapshot, kept.throttle) == (("d.a",), True, {"max_rows_per_s": 5, "readers": 3})
-    assert control.pace.settings.readers == 3
-    assert control.controls.pausing("d.b")
+    assert paces[-1].readers == 3
+    assert control.pauses("d.b")
     assert send("resume", snapshot=True)["event"] == "command.done"
-    assert not control.controls.pausing("d.b")
-    assert control.controls.pausing("d.a")
+    assert not control.pauses("d.b")
+    assert control.pauses("d.a")
     assert "no table d.c" in send("pause", tables=["d.c"])["message"]
     assert "No such throttle" in send("throttle", max_rows=5)["message"]
     assert "does not say what" in send("resume", tables=[])["message"]
     assert "another" in send("throttle", readers=1, pipeline="another")["message"]
     assert send("throttle", reset=True)["event"] == "command.done"
     assert load_controls(directory).throttle == {}
-    assert control.pace.settings.readers == 0
+    assert paces[-1].readers == 0
 
 
 def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tmp_path: Path) -> None:
@@ -137,19 +146,19 @@ def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tm
     first = remove(arguments={"tables": ["d.a"]})
     time.sleep(0.02)
     second = add(arguments={"tables": ["d.a"]})
-    assert control.to_add() == {"d.a"}
+    assert to_add(control.waiting()) == {"d.a"}
     table = TableState({}, {}, Coverage())
     state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
     control.committed = lambda: state
-    _wait(lambda: control.change() is not None)
+    _wait(lambda: waiting_change(control) is not None)
     time.sleep(0.5)
-    change = control.change()
+    change = waiting_change(control)
     assert change is not None
     assert (change.identity, change.adds, change.drop) == (first, False, False)
     state = replace(state, tables={"d.b": table}, removed={"d.a": replace(table, removed={"by": first})})
     control.carried_out(change, {})
-    _wait(lambda: (asked := control.change()) is not None and asked.identity == second)
-    change = control.change()
+    _wait(lambda: (asked := waiting_change(control)) is not None and asked.identity == second)
+    change = waiting_change(control)
     assert change is not None
     control.refused(change, SpecError("no"))
     for verb, tables, why in (
@@ -175,8 +184,8 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
         joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
         state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
         control.committed = lambda state=state: state  # type: ignore[misc]
-        _wait(lambda: control.change() is not None)
-        change = control.change()
+        _wait(lambda: waiting_change(control) is not None)
+        change = waiting_change(control)
         assert change is not None
         assert change.begun(state)
         assert change.done(state) == bool(joined)
@@ -210,8 +219,8 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
     state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
     control.committed = lambda: state
     identity = send_command(Directory(tmp_path), "remove-table", arguments={"tables": ["d.a"]})
-    _wait(lambda: control.change() is not None)
-    change = control.change()
+    _wait(lambda: waiting_change(control) is not None)
+    change = waiting_change(control)
     assert change is not None
     looked = threading.Thread(target=control.look)
 
@@ -224,7 +233,7 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
     control.carried_out(change, {})
     looked.join()
     assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
-    assert not control.asked
+    assert not control.pending
 
 
 @pytest.mark.parametrize("step_s", [-7200.0, 7200.0], ids=["back", "forth"])

@@ -22,6 +22,7 @@ from engine.run.observe.alerts import Alerts
 from engine.run.observe.lag import Monitor
 from engine.run.outage import Away
 from engine.run.snapshot.throttle import Health, Pace
+from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
@@ -150,7 +151,7 @@ def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
     else:
         poison.write_text(json.dumps({"id": "x" * 5000, "verb": "pause"}))
     control = started()
-    assert control.to_add() == set()
+    assert to_add(control.waiting()) == set()
     _wait(lambda: _events(journal, "command.refused"))
     assert os.path.lexists(directory.inbox / "refused" / "0poison.json")
     assert not os.path.lexists(poison)

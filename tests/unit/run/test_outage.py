@@ -11,6 +11,7 @@ import pytest
 from engine.clock import parse_utc
 from engine.errors import LoginRefusedError, SourceAwayError, SparkLostError, TidemarkError, TransientError
 from engine.events import Journal
+from engine.run.commands.heartbeat import Activity
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.terminal import line
 from engine.run.outage import EPOCHS, MONITOR, Away
@@ -180,7 +181,7 @@ class Control:
     """What `Sessions` uses of one; a wait takes no time."""
 
     def __init__(self, waiting: Waiting) -> None:
-        self._waiting, self.stopping, self.waiting_for, self.spark_ui = waiting, False, "", None
+        self._waiting, self.stopping, self.activity = waiting, False, Activity()
 
     def wait(self, seconds: float) -> None:
         self._waiting.now_s += seconds
@@ -209,7 +210,7 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
     sessions = Sessions(start, control, waiting.journal)  # type: ignore[arg-type]
     sessions.use(first)  # type: ignore[arg-type]
     second = sessions.again(lost)
-    assert (first.stopped, second is not None, control.waiting_for) == (1, True, "")
+    assert (first.stopped, second is not None, control.activity.waiting_for) == (1, True, "")
     assert len(tries) == pytest.approx(5 + 1800 / 60, abs=3)
     waiting.now_s, tries[:] = 1000.0, []
     with pytest.raises(SparkLostError):

@@ -90,7 +90,7 @@ def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path)
     one = table()
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
-        parking = run.snapshot._control.parking
+        parking = run.parking
         parking.ask(["d.other"])
         assert run.assign() == []
         parking.ask(["d.t"])
@@ -117,7 +117,7 @@ def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
         first, second = run.events("chunk.parked")
         assert (first["attempts"], second["attempts"], second["since"]) == (8, 9, first["since"])
         with pytest.raises(ChunksParkedError, match=r"d\.t chunk 5 \[5, 6\)\. no 5") as raised:
-            run.snapshot._control.parking.require_none(state(again))
+            run.parking.require_none(state(again))
         assert "resume SPEC --table d.t" in raised.value.hint
     with copies(tmp_path, anew, answer=poisoned()) as run:
         assert run.events("chunk.unparked")[0]["reason"] == "the table is cut anew"
@@ -167,9 +167,9 @@ def test_a_table_that_is_at_fault_itself_is_left_alone(tmp_path: Path) -> None:
         assert {e["table"] for e in run.events("chunk.finished")} == {"d.good"}
         assert len(run.events("chunk.finished")) == 12
         run.assign()
-        assert run.snapshot._control.waiting_for == "too many parked chunks of d.bad"
+        assert run.activity.waiting_for == "too many parked chunks of d.bad"
         run.answer = poisoned()
-        run.snapshot._control.parking.ask(None)
+        run.parking.ask(None)
         until_idle(run, bad, good)
         assert len(run.events("chunk.finished")) == 24
 
@@ -179,10 +179,10 @@ def test_what_is_read_for_long_is_shown(tmp_path: Path) -> None:
     one = table()
     with copies(tmp_path, one, readers=1) as run:
         first, _ = run.assign()
-        reading = run.snapshot._control.reading
+        reading = run.activity.reading
         assert reading["d.t"]["chunks"] == first["t"]
         run.settle()
-        assert run.snapshot._control.reading == {}
+        assert run.activity.reading == {}
 
 
 def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_
     one = table()
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
-        parking = run.snapshot._control.parking
+        parking = run.parking
         known = state(one)
         assert [p.chunk for p in parking.left(known)] == [5]
         parking.require_none({})
