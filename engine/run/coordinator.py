@@ -41,7 +41,6 @@ from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, Away
-from engine.run.publisher import Publisher
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.redump.requests import check_ranges
 from engine.run.snapshot.gate import Gate
@@ -56,6 +55,7 @@ from engine.run.tables.projection_rules import shape_of
 from engine.run.tables.schema_change import Altered, Verdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.settings import Spec
+from engine.sink.publisher import Publisher
 from engine.source.ancestry import check_born, went_back
 from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict

@@ -17,9 +17,9 @@ from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
-from engine.run.publisher import Publisher
 from engine.settings import Spec
 from engine.sink.log import check_files
+from engine.sink.publisher import Publisher
 
 _MOST_HEALED = 3
 """So often is a table resnapshotted in one run, without a hand, because files of it were gone or rows of the log doubtful."""

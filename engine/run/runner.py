@@ -40,7 +40,6 @@ from engine.run.failover import followed, told
 from engine.run.observe.lag import Monitor
 from engine.run.observe.notifier import Alarm
 from engine.run.outage import EPOCHS, Away
-from engine.run.publisher import Publisher
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
@@ -55,6 +54,7 @@ from engine.run.tables.projection_rules import as_read, check_asked, check_rules
 from engine.run.tables.resnapshot import anew, in_new_shapes
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
+from engine.sink.publisher import Publisher
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import Preflight, run_preflight
@@ -213,16 +213,9 @@ class _Run:
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
         """A publisher that has brought the destination up to the ledger. May be called again when it failed."""
-        guard, disk = self._possession.guard, self._control.disk
-        publisher = Publisher(
-            self._spec.sink.path,
-            ledger,
-            self._journal,
-            self._spec.sink.merge_interval_s,
-            guard,
-            disk,
-            lambda: self._control.stopping,
-        )
+        interval_s, guard = self._spec.sink.merge_interval_s, self._possession.guard
+        through = partial(self._room, "destination")
+        publisher = Publisher(self._spec.sink.path, ledger, self._journal, interval_s, guard, through)
         publisher.open_tables(state)
         delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
         publisher.recover()

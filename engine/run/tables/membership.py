@@ -28,12 +28,12 @@ from engine.ledger.store import Ledger
 from engine.plan.planner import plan_tables
 from engine.run.commands.control import Control
 from engine.run.epoch import completed
-from engine.run.publisher import Publisher
 from engine.run.tables.bootstrap import finished, followed, unfit_record
 from engine.run.tables.membership_commands import Change, check_change, members_of
 from engine.run.tables.projection_rules import as_read, shape_of, shape_record
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables, Guard, unguarded
+from engine.sink.publisher import Publisher
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe
 from engine.source.positions import current, position_from_dict

@@ -15,7 +15,7 @@ ROOMS: dict[str, set[str]] = {
     "plan": {"source", "decode"},
     "capture": {"source", "decode", "plan", "destination"},
     "ledger": {"plan"},
-    "sink": {"ledger", "capture", "decode", "destination"},
+    "sink": {"ledger", "plan", "capture", "decode", "destination"},
     "destination": set(),
     "explore": {"decode", "capture", "ledger", "sink", "destination"},
     "spark": {"capture"},

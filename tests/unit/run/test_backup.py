@@ -10,7 +10,7 @@ from engine.ledger.store import Ledger
 from engine.run.backup import restore, write_backup
 from engine.run.commands.possession import Possession
 from engine.settings import Spec, parse
-from tests.unit.run.test_publisher import OLD, SPEC, World, log, mirror, story, tell
+from tests.unit.sink.test_publisher import OLD, SPEC, World, log, mirror, story, tell
 
 
 def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:

@@ -20,11 +20,11 @@ from engine.ledger.state import Owner, Record
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
-from engine.run.publisher import Publisher
 from engine.run.tables.membership import drop_removed
 from engine.settings import parse
 from engine.sink import dropping
 from engine.sink.delta import DeltaTables
+from engine.sink.publisher import Publisher
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 OLD = Table("d", "t", (ID, V), ("id",))

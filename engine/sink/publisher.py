@@ -12,12 +12,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 
 from engine import clock
 from engine.capture.chunk.fast_forward import moving
-from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import (
@@ -33,58 +32,20 @@ from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
-from engine.run.disk import Disk
-from engine.sink.delta import KINDS, Applied, DeltaTables, Guard, Step, unguarded
+from engine.sink.delta import KINDS, Applied, DeltaTables, Guard, unguarded
+from engine.sink.target import Part, Resnapshot, Target, files_of_parts
 
 _QUEUE_EPOCHS = 64
 _SINK = "delta"
-_MERGE_ROWS = 4_000_000
-"""Changes that one merge takes, or a few more: its keys are held in memory."""
 _TRIES, _RETRY_S = 3, 0.5
-Part = tuple[int, Record]
-"""An epoch's number and what its record says of one table."""
-
-
-@dataclass
-class _Held:
-    """A copy that is made anew, from an epoch on: its mirror waits until the last chunk is there."""
-
-    epoch: int
-    parts: list[Part] = field(default_factory=list)
-
-
-@dataclass
-class _Target:
-    """One table's destination.
-
-    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.chunk.fast_forward`).
-    applied: the last epoch whose chunks, changes and merge it has.
-    waiting: change files that no merge has taken yet, with their epochs.
-    held: while the table is resnapshotted.
-    error: why nothing more is written to it.
-    lacking: what was committed since.
-    """
-
-    delta: DeltaTables
-    moving: bool
-    applied: dict[str, int]
-    waiting: list[tuple[int, DataFile]] = field(default_factory=list)
-    held: _Held | None = None
-    error: TidemarkError | None = None
-    lacking: list[Part] = field(default_factory=list)
-
-    @property
-    def needed(self) -> set[int]:
-        """Epochs that the ledger must keep for it."""
-        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
-        return epochs | ({self.held.epoch, *(epoch for epoch, _ in self.held.parts)} if self.held else set())
+Step = Callable[[], None]
 
 
 class Publisher:
     """Applies epochs. `submit` hands one over; `finish` waits until all are applied and merged.
 
-    guard: asked before anything is written (`sink.fence`). disk: whether there is room; the publisher waits for it, unless the run
-    is stopping. Errors of the thread are raised by the next call.
+    guard: asked before anything is written (`sink.fence`). through_full_disk: carries a step out, and waits
+    while a disk is full. Errors of the thread are raised by the next call.
     """
 
     def __init__(
@@ -94,12 +55,11 @@ class Publisher:
         journal: Journal,
         merge_interval_s: float,
         guard: Guard = unguarded,
-        disk: Disk | None = None,
-        stopping: Callable[[], bool] = lambda: False,
+        through_full_disk: Callable[[Step], None] = lambda step: step(),
     ) -> None:
         self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
-        self.guard, self._disk, self._stopping = guard, disk or Disk((), journal), stopping
-        self._targets: dict[str, _Target] = {}
+        self.guard, self._through_full_disk = guard, through_full_disk
+        self._targets: dict[str, Target] = {}
         self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
         self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
@@ -145,11 +105,11 @@ class Publisher:
         target.error, target.lacking = known, [*target.lacking, *lacking]
         self._failures[name] = known
 
-    def _tried(self, action: Callable[[], None]) -> None:
+    def _tried(self, action: Step) -> None:
         """Carry something out; a full disk is waited for, another error that may pass is tried again a few times."""
         for attempt in range(_TRIES):
             try:
-                self._disk.through("destination", action, self._stopping)
+                self._through_full_disk(action)
             except TidemarkError:
                 raise
             except Exception as error:
@@ -194,7 +154,8 @@ class Publisher:
         return self._ledger.state
 
     def _open(self, table: Table, plan: Plan, expected: bool) -> None:
-        target = _Target(self._tables(table), moving(table, plan.key(table)), dict.fromkeys(KINDS, -1))
+        delta = self._tables(table)
+        target = Target(delta, moving(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
         self._targets[table.full_name] = target
         try:
             for name in target.delta.repair():
@@ -377,7 +338,7 @@ class Publisher:
                 self._open(shown, plan_from_dict(joined["plan"]), expected=False)
         target = self._targets.get(name)
         if target is None:
-            assert not any(_files(parts)), f"{name} has files and no destination"
+            assert not any(files_of_parts(parts)), f"{name} has files and no destination"
         else:
             self._apply(name, target, parts)
         if "removed" in last:
@@ -386,82 +347,14 @@ class Publisher:
         for switch in _switches(last):
             self._switch(name, epoch, switch, again="again" in last)
 
-    def _apply(self, name: str, target: _Target, parts: list[Part]) -> None:
-        """Bring the parts of some epochs to a table; its error is its own."""
+    def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
+        """Bring the parts of some epochs to a table."""
         if target.error is not None:
             target.lacking += parts
             return
-        try:
-            self._tried(lambda: self._apply_parts(target, parts))
-        except PipelineHeldError:
-            raise
-        except Exception as error:  # noqa: BLE001 - see above
-            self._fail(name, error, parts)
+        self._or_fail(name, target, lambda: target.apply(parts), parts)
         if any("stopped" in part for _, part in parts):
-            target.held = None  # its mirror stays as it is; another copy begins anew
-
-    def _apply_parts(self, target: _Target, parts: list[Part]) -> None:
-        epoch, last = parts[-1]
-        if target.held is None:
-            self._publish(target, parts)
-        else:
-            self._append_files(target, "changes", _files(parts)[1])
-            known = {epoch for epoch, _ in target.held.parts}
-            target.held.parts += [part for part in parts if part[0] not in known]
-            if "copied" in last:
-                self._complete(target, target.held, epoch)
-        if "removed" in last and not last["removed"]["drop"]:
-            self._merge(target)
-
-    def _publish(self, target: _Target, parts: Sequence[Part]) -> None:
-        (epoch, last), (chunks, changes) = parts[-1], _files(parts)
-        if target.moving and self._new(target, "chunks", chunks):
-            self._merge(target)
-        if "copied" in last and target.delta.table.key:
-            self._complete_first(target, epoch, chunks, changes)
-            return
-        self._append_files(target, "chunks", chunks)
-        self._append_files(target, "changes", changes)
-        if target.delta.table.key:
-            target.waiting += self._unmerged(target, changes)
-
-    def _unmerged(self, target: _Target, changes: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
-        """Those that the mirror does not have, and that do not wait for a merge already."""
-        known = {epoch for epoch, _ in target.waiting}
-        return [one for one in self._new(target, "merge", changes) if one[0] not in known]
-
-    def _complete_first(
-        self,
-        target: _Target,
-        epoch: int,
-        chunks: Sequence[tuple[int, DataFile]],
-        changes: Sequence[tuple[int, DataFile]],
-    ) -> None:
-        """The last chunk of the first copy: its commit merges all changes too, and the mirror is the source from there on."""
-        self._append_files(target, "changes", changes)
-        merged = [*target.waiting, *self._unmerged(target, changes)]
-        step = Step([file for _, file in self._new(target, "chunks", chunks)], [file for _, file in merged])
-        if epoch > min(target.applied["chunks"], target.applied["merge"]):
-            self._written(target.delta.apply("append", [step], chunks=epoch, merge=epoch))
-        target.applied |= {kind: max(epoch, target.applied[kind]) for kind in ("chunks", "merge")}
-        target.waiting = []
-
-    def _append_files(self, target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> None:
-        if new := self._new(target, kind, files):
-            self._written(target.delta.append(kind, new[-1][0], [file for _, file in new]))
-            target.applied[kind] = new[-1][0]
-
-    def _complete(self, target: _Target, held: _Held, epoch: int) -> None:
-        """The last chunk of a new copy is there: one commit replaces what the mirror holds by it and all changes since."""
-        if target.applied["chunks"] < epoch:
-            parts = [[part] for part in held.parts] if target.moving else [held.parts]
-            steps = []
-            for some in parts:
-                chunks, changes = _files(some)
-                steps.append(Step([file for _, file in chunks], [file for _, file in changes]))
-            self._written(target.delta.replace(epoch, steps, through=epoch))
-            target.applied["chunks"] = target.applied["merge"] = epoch
-        target.held, target.waiting = None, []
+            target.resnapshot = None  # its mirror stays as it is; another copy begins anew
 
     def _switch(self, name: str, epoch: int, switch: Record, *, again: bool) -> None:
         """From the next epoch on the table is another; `again`: it is resnapshotted, which heals a destination that has failed."""
@@ -469,38 +362,27 @@ class Publisher:
         plan = plan_from_dict(switch["plan"])
         if name not in self._targets:  # it was refused, or removed, until now
             self._open(table, plan, expected=False)
-        target = self._targets[name]
-        if target.held is None:
+        target, emptied = self._targets[name], bool(switch.get("since"))
+        if target.resnapshot is None:
             self._merge_or_fail(name, target)
         if target.error is not None and again:
             self._heal(name, target)
         target.moving = moving(table, plan.key(table))
-        if target.error is None:
-            try:
-                self._tried(lambda: self._switch_to(target, table, epoch, switch, again=again))
-            except PipelineHeldError:
-                raise
-            except Exception as error:  # noqa: BLE001 - see above
-                self._fail(name, error)
-        if again and not switch.get("since"):
-            target.held = _Held(epoch)
+        if again:
+            self._or_fail(name, target, lambda: self._drop_lost(name, target))
+            self._or_fail(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
+            if not emptied:
+                target.resnapshot = Resnapshot(epoch)
+        else:
+            self._or_fail(name, target, lambda: target.alter(table))
         if target.error is not None:
             target.delta.table = table
 
-    def _switch_to(self, target: _Target, table: Table, epoch: int, switch: Record, *, again: bool) -> None:
-        if again and (gone := target.delta.drop_lost()):
-            self._has_gap(table.full_name, f"the changes of {len(gone)} files that are gone: {', '.join(gone[:3])}")
-        target.delta.evolve(table)
-        target.delta.create(expected=False)  # one that got a key gets a mirror
-        if again and switch.get("since"):
-            target.held, target.waiting = None, []
-            if target.applied["chunks"] < epoch:
-                self._written(target.delta.replace(epoch, [], since=epoch))
-                target.applied["chunks"] = target.applied["merge"] = epoch
-        elif not again and target.held is None:
-            target.delta.widen_mirror()
+    def _drop_lost(self, name: str, target: Target) -> None:
+        if gone := target.delta.drop_lost():
+            self._has_gap(name, f"the changes of {len(gone)} files that are gone: {', '.join(gone[:3])}")
 
-    def _heal(self, name: str, target: _Target) -> None:
+    def _heal(self, name: str, target: Target) -> None:
         """Before a resnapshot: make the destination writable, and give its change log what it lacks, where that is there."""
         lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
         try:
@@ -516,7 +398,7 @@ class Publisher:
         self._failures.pop(name, None)  # one that was not taken yet is over
         for part in lacking:
             try:
-                self._append_files(target, "changes", _files([part])[1])
+                target.append("changes", files_of_parts([part])[1])
             except PipelineHeldError:
                 raise
             except Exception as error:  # noqa: BLE001 - its files are gone
@@ -534,11 +416,6 @@ class Publisher:
             retry_in_s=None,
         )
 
-    @staticmethod
-    def _new(target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
-        """Those of epochs that the destination does not have yet."""
-        return [(epoch, file) for epoch, file in files if epoch > target.applied[kind]]
-
     def _merge_all(self) -> None:
         for name, target in self._targets.items():
             self._merge_or_fail(name, target)
@@ -547,34 +424,25 @@ class Publisher:
         self._facts = (self._applied, well)
         self._prune()
 
-    def _merge_or_fail(self, name: str, target: _Target) -> None:
+    def _merge_or_fail(self, name: str, target: Target) -> None:
+        self._or_fail(name, target, target.delta.check_recent)
+        self._or_fail(name, target, target.merge)
+
+    def _or_fail(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
+        """Carry a step out unless the table has failed. An error is the table's own: it then lacks these parts."""
         if target.error is not None:
             return
         try:
-            target.delta.check_recent()
-            self._tried(lambda: self._merge(target))
+            self._tried(step)
         except PipelineHeldError:
             raise
-        except Exception as error:  # noqa: BLE001 - see above
-            self._fail(name, error)
+        except Exception as error:  # noqa: BLE001 - see the module
+            self._fail(name, error, parts)
 
     def _prune(self) -> None:
         """Have the ledger forget what the destination is recorded to have."""
         needed = set[int]().union(*(target.needed for target in list(self._targets.values())))
         self._ledger.prune(self._recorded, needed)
-
-    def _merge(self, target: _Target) -> None:
-        while target.waiting:
-            rows, end = 0, len(target.waiting)
-            for n, (epoch, file) in enumerate(target.waiting):
-                if rows > _MERGE_ROWS and epoch != target.waiting[n - 1][0]:
-                    end = n
-                    break
-                rows += file.rows
-            taken = target.waiting[:end]
-            through = taken[-1][0]
-            self._written(target.delta.merge(through, [file for _, file in taken]))
-            target.applied["merge"], target.waiting = through, target.waiting[end:]
 
     def _written(self, applied: Applied | None) -> None:
         if applied is not None:
@@ -593,10 +461,3 @@ def _failed(name: str, error: Exception) -> DestinationError:
 def _switches(change: Record) -> list[Record]:
     """What an epoch's record of a table says of new columns, or of a new copy."""
     return [change[kind] for kind in ("altered", "again") if kind in change]
-
-
-def _files(parts: Sequence[Part]) -> tuple[list[tuple[int, DataFile]], list[tuple[int, DataFile]]]:
-    """The files of chunks and those of changes, with their epochs."""
-    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
-    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
-    return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]

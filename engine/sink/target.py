@@ -1,0 +1,158 @@
+"""What is published of one table: which epochs its mirror and change log have, what waits for a merge, what they lack.
+
+Everything here is done by one thread, the publisher's. An operation that fails may be repeated: the destination knows what it has.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from engine.capture.files import DataFile
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.ledger.state import Record
+from engine.sink.delta import Applied, DeltaTables, Step
+
+_MERGE_ROWS = 4_000_000
+"""Changes that one merge takes, or a few more: its keys are held in memory."""
+Part = tuple[int, Record]
+"""An epoch's number and what its record says of one table."""
+Numbered = tuple[int, DataFile]
+"""A file and the epoch that has it."""
+
+
+@dataclass
+class Resnapshot:
+    """A new copy, from an epoch on. The mirror keeps the old copy until the last chunk is there."""
+
+    epoch: int
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass
+class Target:
+    """One table's destination."""
+
+    delta: DeltaTables
+    moving: bool
+    """Whether its rows move between chunks; everything is then merged before a chunk is added (`capture.chunk.fast_forward`)."""
+    applied: dict[str, int]
+    """The last epoch whose chunks, changes and merge it has."""
+    written: Callable[[Applied | None], None]
+    """Called with what each commit did."""
+    waiting: list[Numbered] = field(default_factory=list)
+    """Change files that no merge has taken yet."""
+    resnapshot: Resnapshot | None = None
+    error: TidemarkError | None = None
+    """Why nothing more is written to it."""
+    lacking: list[Part] = field(default_factory=list)
+    """What was committed since."""
+
+    @property
+    def needed(self) -> set[int]:
+        """Epochs that the ledger must keep for it."""
+        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
+        held = self.resnapshot
+        return epochs | ({held.epoch, *(epoch for epoch, _ in held.parts)} if held else set())
+
+    def apply(self, parts: Sequence[Part]) -> None:
+        """Bring the parts of some epochs to the table. The last may end a copy, or remove the table."""
+        epoch, last = parts[-1]
+        if self.resnapshot is None:
+            self._publish(parts)
+        else:
+            self.append("changes", files_of_parts(parts)[1])
+            known = {epoch for epoch, _ in self.resnapshot.parts}
+            self.resnapshot.parts += [part for part in parts if part[0] not in known]
+            if "copied" in last:
+                self._complete_again(self.resnapshot, epoch)
+        if "removed" in last and not last["removed"]["drop"]:
+            self.merge()
+
+    def merge(self) -> None:
+        """Merge what waits, in commits of a bounded size. Each ends where an epoch ends."""
+        while self.waiting:
+            rows, end = 0, len(self.waiting)
+            for n, (epoch, file) in enumerate(self.waiting):
+                if rows > _MERGE_ROWS and epoch != self.waiting[n - 1][0]:
+                    end = n
+                    break
+                rows += file.rows
+            taken = self.waiting[:end]
+            through = taken[-1][0]
+            self.written(self.delta.merge(through, [file for _, file in taken]))
+            self.applied["merge"], self.waiting = through, self.waiting[end:]
+
+    def append(self, kind: str, files: Sequence[Numbered]) -> None:
+        """Add the files of chunks or changes that it does not have."""
+        if new := self._new(kind, files):
+            self.written(self.delta.append(kind, new[-1][0], [file for _, file in new]))
+            self.applied[kind] = new[-1][0]
+
+    def alter(self, table: Table) -> None:
+        """From the next epoch on the table has other columns."""
+        self.delta.evolve(table)
+        self.delta.create(expected=False)
+        if self.resnapshot is None:
+            self.delta.widen_mirror()
+
+    def begin_resnapshot(self, table: Table, epoch: int, *, emptied: bool) -> None:
+        """From the next epoch on the table is copied again. emptied: nothing is copied, the mirror is empty from here on."""
+        self.delta.evolve(table)
+        self.delta.create(expected=False)  # one that got a key gets a mirror
+        if emptied:
+            self.resnapshot, self.waiting = None, []
+            if self.applied["chunks"] < epoch:
+                self.written(self.delta.replace(epoch, [], since=epoch))
+                self.applied["chunks"] = self.applied["merge"] = epoch
+
+    def _publish(self, parts: Sequence[Part]) -> None:
+        (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
+        if self.moving and self._new("chunks", chunks):
+            self.merge()
+        if "copied" in last and self.delta.table.key:
+            self._complete_first(epoch, chunks, changes)
+            return
+        self.append("chunks", chunks)
+        self.append("changes", changes)
+        if self.delta.table.key:
+            self.waiting += self._unmerged(changes)
+
+    def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
+        """The last chunk of the first copy: its commit merges all changes too, and the mirror is the source from there on."""
+        self.append("changes", changes)
+        merged = [*self.waiting, *self._unmerged(changes)]
+        step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
+        if epoch > min(self.applied["chunks"], self.applied["merge"]):
+            self.written(self.delta.apply("append", [step], chunks=epoch, merge=epoch))
+        self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
+        self.waiting = []
+
+    def _complete_again(self, resnapshot: Resnapshot, epoch: int) -> None:
+        """The last chunk of a new copy is there: one commit replaces what the mirror holds by it and all changes since."""
+        if self.applied["chunks"] < epoch:
+            parts = [[part] for part in resnapshot.parts] if self.moving else [resnapshot.parts]
+            self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
+            self.applied["chunks"] = self.applied["merge"] = epoch
+        self.resnapshot, self.waiting = None, []
+
+    def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
+        """Those that the mirror does not have, and that do not wait for a merge already."""
+        known = {epoch for epoch, _ in self.waiting}
+        return [one for one in self._new("merge", changes) if one[0] not in known]
+
+    def _new(self, kind: str, files: Sequence[Numbered]) -> list[Numbered]:
+        """Those of epochs that the destination does not have yet."""
+        return [(epoch, file) for epoch, file in files if epoch > self.applied[kind]]
+
+
+def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered]]:
+    """The files of chunks and those of changes, with their epochs."""
+    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
+    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
+    return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
+
+
+def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:
+    for some in parts:
+        chunks, changes = files_of_parts(some)
+        yield Step([file for _, file in chunks], [file for _, file in changes])
