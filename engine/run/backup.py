@@ -30,8 +30,9 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run.commands.lock import held
 from engine.settings import Spec
-from engine.sink.delta import DeltaTables, Guard, unguarded
+from engine.sink.delta import DeltaTables
 from engine.sink.fence import Fence, Term
+from engine.sink.owned import Guard, unguarded
 
 FORMAT = 1
 _TRIES = 5

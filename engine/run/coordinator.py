@@ -16,47 +16,37 @@ from functools import partial
 from pathlib import Path
 
 from engine import clock
-from engine.capture.binlog.binlog_range import BinlogRange
-from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.emission import progress_of
 from engine.capture.binlog.statements import Alteration
-from engine.capture.chunk.chunk_reader import ChunkRequest
-from engine.capture.chunk.fast_forward import FastForward, moving
-from engine.capture.chunk.redump_part import RedumpPart
-from engine.capture.projection.table_projection import Projection
-from engine.capture.tasks import ChunkGroup, Follow, Report, Segment
-from engine.decode.schema import Table, table_from_dict
-from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, from_dict, is_disk_full
+from engine.capture.tasks import ChunkGroup, Report
+from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
 from engine.events import Journal
-from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import Record, State, TableState, following, nulled
 from engine.ledger.store import Ledger
-from engine.plan.chunks import Plan, plan_from_dict
 from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.epoch_reader import EpochReader, high_of
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, Away
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.redump.requests import check_ranges
+from engine.run.redump.requests import Redump, check_ranges
 from engine.run.snapshot.gate import Gate
-from engine.run.snapshot.mutable_keys import carry_to
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.splitter import Cutter
 from engine.run.snapshot.table_copy import Copying, Finished, planned_chunks
 from engine.run.snapshot.throttle import Health, hold
+from engine.run.tables.alterations import Alterations
 from engine.run.tables.bootstrap import Source, check_source
+from engine.run.tables.captured import CapturedTables
 from engine.run.tables.membership import Joining
-from engine.run.tables.projection_rules import shape_of
-from engine.run.tables.schema_change import Altered, Verdict, verdict
-from engine.run.tables.statement_reach import tables_reached
+from engine.run.tables.schema_change import Verdict
 from engine.settings import Spec
 from engine.sink.publisher import Publisher
-from engine.source.ancestry import check_born, went_back
+from engine.source.ancestry import went_back
 from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s
@@ -88,8 +78,7 @@ class Coordinator:
         self._gate, self._away = gate, away
         self._connection: Connection = open_connection(source.endpoint)
         self._mariadb = source.server.flavor == "mariadb"
-        self._plans: dict[str, Plan] = {}
-        self._tables: dict[str, Table] = {}
+        self._captured = CapturedTables(spec)
         self._gtids = known_gtids(
             self._connection, source.endpoint, source.server, self.position, spec.first_server_id()
         )
@@ -100,7 +89,6 @@ class Coordinator:
         self._stopped: dict[str, Record] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._progress = Progress(control.activity, journal)
-        self._shapes: dict[str, tuple[Table, Projection]] = {}
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
         self._last_epoch = -math.inf
         self._snapshot = Snapshot(
@@ -117,52 +105,33 @@ class Coordinator:
             self._snapshot,
             control,
             journal,
-            self._reading_again,
-            lambda name, redump: check_ranges(source.endpoint, redump, self._tables[name], self._plans[name]),
+            self._copying,
+            self._check_ranges,
             publisher.has_copy,
             publisher.unmerged,
         )
         self._joining = Joining(spec, publisher, control, self._snapshot.reading)
+        self._alterations = Alterations(spec, source, self._captured, publisher)
+        first_server_id = spec.first_server_id()
+        self._reader = EpochReader(
+            source.endpoint, first_server_id, self._mariadb, session, self._captured, self._snapshot, self._refreshes
+        )
         gate.parking.keep_of(ledger.state.tables)
         for name, table in ledger.state.tables.items():
             self._take(name, table)
 
     def _take(self, name: str, table: TableState) -> None:
         """A table as the ledger has it is captured from here on."""
-        # The spec decides, not what it said when the table joined.
-        null_dates = self._spec.source.invalid_dates == "null"
-        self._plans[name] = plan_from_dict(table.plan)
-        described = table_from_dict(table.table).with_null_dates(null_dates)
-        self._tables[name] = described.told_apart_by(self._plans[name].chunk_key)
+        self._captured.take(name, table)
         if not table.stopped and not table.copied:
-            self._snapshot.add(self._copying(self._tables[name], self._plans[name], table.coverage))
+            self._snapshot.add(self._copying(name, table.coverage))
 
     def _copying(
-        self,
-        table: Table,
-        plan: Plan,
-        coverage: Coverage,
-        refresh: str | None = None,
-        keys: tuple[Bound, ...] = (),
+        self, name: str, coverage: Coverage, redump: str | None = None, keys: tuple[Bound, ...] = ()
     ) -> Copying:
-        folder_of = mirror_folder if table.key else changes_folder
-        folder = folder_of(self._spec.sink.path, table.database, table.name)
-        rank, shape = self._spec.snapshot.rank(table.database, table.name), self._shape(table)
-        return Copying(table, plan, folder, rank, coverage, shape, refresh, keys)
-
-    def _reading_again(self, name: str, coverage: Coverage, command: str, keys: tuple[Bound, ...]) -> Copying:
-        return self._copying(self._tables[name], self._plans[name], coverage, command, keys)
-
-    def _mirror(self, name: str) -> Path:
-        return mirror_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
-
-    def _shape(self, table: Table) -> Projection:
-        """What of the table is published, as it is now."""
-        known = self._shapes.get(table.full_name)
-        if known is None or known[0] != table:
-            known = table, shape_of(self._spec, table)
-            self._shapes[table.full_name] = known
-        return known[1]
+        table, plan = self._captured.tables[name], self._captured.plans[name]
+        rank, projection = self._spec.snapshot.rank(table.database, table.name), self._captured.projection(name)
+        return Copying(table, plan, self._captured.chunks(name), rank, coverage, projection, redump, keys)
 
     @property
     def state(self) -> State:
@@ -302,14 +271,14 @@ class Coordinator:
         self._last_epoch = clock.monotonic_s()
         try:
             self._publisher.check()
-            for name, error in self._delivery.failed(self.state, self._tables).items():
+            for name, error in self._delivery.failed(self.state, self._captured.tables).items():
                 self._stop_table(name, error)
             self._change_tables()
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()
                 raise went_back(self.position, position)  # never "nothing new"
-            captured = {name: (table, self._plans[name]) for name, table in self._tables.items()}
+            captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
             asked = self._refreshes.begin(self.state.tables, captured) | self._delivery.healed(self.state)
             outdated = position.order > self.position.order
             if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
@@ -330,18 +299,11 @@ class Coordinator:
 
     def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
         """The chunks whose files are there; others are read again: something else than Tidemark has removed them."""
-        found = [f for f in frozen if self._delivery.there(self._folder(f.table), f.files)]
+        found = [f for f in frozen if self._delivery.there(self._captured.chunks(f.table), f.files)]
         for finished in (f for f in frozen if f not in found):
             self._frozen.remove(finished)
             self._snapshot.lost(finished)
         return found
-
-    def _changes(self, name: str) -> Path:
-        return changes_folder(self._spec.sink.path, self._tables[name].database, self._tables[name].name)
-
-    def _folder(self, name: str) -> Path:
-        """Where a table's chunks lie."""
-        return self._mirror(name) if self._tables[name].key else self._changes(name)
 
     def _change_tables(self) -> None:
         """Tables join and leave (`run.tables.membership`)."""
@@ -350,14 +312,14 @@ class Coordinator:
             self._delivery.commit(record)
             for name, change in tables.items():
                 self._drop(name)
-                for known in (self._tables, self._plans, self._stopped):
-                    known.pop(name, None)
+                self._captured.forget(name)
+                self._stopped.pop(name, None)
                 if name not in self.state.tables:
                     self._control.forget(name)
                     continue
                 self._take(name, self.state.tables[name])
                 if "stopped" not in change:
-                    plan = self._plans[name]
+                    plan = self._captured.plans[name]
                     self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
             self._gate.parking.keep_of(self.state.tables)
             self._publisher.submit(record)
@@ -389,20 +351,21 @@ class Coordinator:
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
         due, again = self._due(known), self._refreshes.due(known)
-        first = min([known, *(_high(f) for f in due)], key=lambda p: p.order)
+        first = min([known, *(high_of(f) for f in due)], key=lambda p: p.order)
         parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
-        frozen = self._whole([f for f in due if _high(f).order <= max(end.order, known.order)])
-        refreshed, read = self._read_log(parts, frozen, known, again)
+        frozen = self._whole([f for f in due if high_of(f).order <= max(end.order, known.order)])
+        refreshed, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
             # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
             reports, frozen = [], []
         # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
-        frozen = [f for f in frozen if _high(f).order <= max(end.order, known.order)]
-        self._delivery.require(self._changes, [*reports, *refreshed])
+        frozen = [f for f in frozen if high_of(f).order <= max(end.order, known.order)]
+        self._delivery.require(self._captured.changes, [*reports, *refreshed])
         read_s = clock.monotonic_s() - began
-        self._judge(alteration, asked, max([end, known], key=lambda p: p.order))
+        ends = max([end, known], key=lambda p: p.order)
+        self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
         record = self._record(known, end, frozen, reports, refreshed)
         self._delivery.commit(record)
         self._refreshes.logged(record)
@@ -415,7 +378,7 @@ class Coordinator:
         for name in record["tables"].keys() - self._verdicts.keys():  # those are dropped below
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
-        self._refreshes.committed(again, refreshed, self._mirror)
+        self._refreshes.committed(again, refreshed, self._captured.mirror)
         if any(report["defined"] for report in reports):
             self._joining.defined()
         if alteration is not None:
@@ -435,40 +398,6 @@ class Coordinator:
         self._progress.show(self.state)
         require_gtids(self._connection, self._source.watermarks, reports)
 
-    def _settled(self, table: Table, start: Position) -> bool:
-        """Whether no statement of the log from `start` to its present end concerns the table."""
-        end, mariadb = current(self._connection, self._source.server), self._mariadb
-        binlog_range = BinlogRange({}, start, end, mariadb=mariadb, awaited=[table])
-        for _ in read_range(self._source.endpoint, binlog_range, self._spec.first_server_id()):
-            pass
-        return binlog_range.altered is None
-
-    def _concerned(self, alteration: Alteration, end: Position) -> Collection[str]:
-        source, first = self._source, self._spec.first_server_id()
-        return tables_reached(alteration, self._connection, source.endpoint, source.server, end, first)
-
-    def _judge(self, alteration: Alteration | None, asked: Collection[str], end: Position) -> None:
-        """Find out what becomes of the tables that were altered, and of those that are to be copied again."""
-        self._verdicts = {}  # an attempt that broke off may have left some
-        statements: dict[str, str | None] = {}
-        if alteration is not None:
-            statements |= dict.fromkeys(self._concerned(alteration, end), alteration.statement)
-        statements |= dict.fromkeys(asked)
-        for name, statement in statements.items():
-            known = self.state.tables[name]
-            altered = Altered(
-                self._tables[name],
-                self._plans[name],
-                known.copied,
-                known.names,
-                self._publisher.check_columns,
-                known.shape,
-                known.stopped,
-                end,
-                partial(self._settled, self._tables[name], end),
-            )
-            self._verdicts[name] = verdict(self._connection, self._spec, altered, statement)
-
     def _follow_verdicts(self, alteration: Alteration | None) -> None:
         """The verdicts are committed: the tables are now what they say."""
         for name, found in self._verdicts.items():
@@ -481,88 +410,24 @@ class Coordinator:
             self._drop(name)
             if found.error is not None:
                 continue
-            self._tables[name], self._plans[name] = found.table.told_apart_by(found.plan.chunk_key), found.plan
+            self._captured.put(found.table, found.plan)
             if found.outcome == "copied again":
                 self._journal.write("table.planned", **found.plan.told(), chunks=planned_chunks(found.plan))
             if not self.state.tables[name].copied:
-                self._snapshot.add(self._copying(self._tables[name], found.plan, self.state.tables[name].coverage))
+                self._snapshot.add(self._copying(name, self.state.tables[name].coverage))
         self._verdicts = {}
 
     def _due(self, known: Position) -> list[Finished]:
-        """The chunks that an epoch from `known` on may publish; those of tables with a mutable key are fast-forwarded to it."""
-        able: list[Finished] = []
-        others: list[Finished] = []
-        for f in self._frozen:
-            table = self._tables[f.table]
-            (able if moving(table, self._plans[f.table].key(table)) else others).append(f)
-        ready = [f for f in able if _high(f).order <= known.order]
-        carried = carry_to(known, ready, self._carry, self._session.run)
+        """The chunks that an epoch from `known` on may publish."""
+        carried = self._reader.fast_forward(self._frozen, known)
         self._replaced = carried.replaced
         for name, error in carried.stopped.items():
             self._stop_table(name, error)
-        return [f for f in [*others, *carried.chunks] if f.table not in self._stopped]
+        return [f for f in carried.chunks if f.table not in self._stopped]
 
-    def _carry(self, finished: Finished, known: Position) -> FastForward:
-        copying = self._copying(self._tables[finished.table], self._plans[finished.table], Coverage())
-        number, limits = finished.report["chunk"], finished.limits
-        refresh, keys, shape = finished.refresh is not None, finished.keys, copying.shape
-        request = ChunkRequest(copying.table, number, copying.key, limits, 0, copying.folder, 0, shape, refresh, keys)
-        first, mariadb = self._spec.first_server_id(), self._mariadb
-        return FastForward(self._source.endpoint, first, mariadb, request, finished.files, _high(finished), known)
-
-    def _refresh(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
-        table = self._tables[finished.table]
-        assert finished.refresh is not None
-        log, folder = self._refreshes.log_of(finished.table), self._changes(table.full_name)
-        return RedumpPart(self._carry(finished, known), finished.ghosts, log, folder, first_seq, finished.refresh)
-
-    def _read_log(
-        self,
-        parts: Sequence[tuple[Position, Position]],
-        frozen: Sequence[Finished],
-        known: Position,
-        again: Sequence[Finished],
-    ) -> tuple[list[Report], list[Report]]:
-        """The reports of what was read again, whose changes come first, and of the parts of the log."""
-        if not parts and not again:
-            return [], []
-        next_seq = self.state.next_seq
-        refreshes = [self._refresh(finished, known, next_seq + n * _PART_SEQ) for n, finished in enumerate(again)]
-        follows = tuple(self._follow(name, frozen, known) for name, t in self.state.tables.items() if not t.stopped)
-        awaited = tuple(self._tables[name] for name, t in self.state.tables.items() if t.stopped)
-        mariadb = self._mariadb
-        tasks = [
-            Segment(
-                self._source.endpoint,
-                self._spec.first_server_id(),
-                mariadb,
-                start,
-                end,
-                tuple(f for f in follows if f.table.full_name not in self._stopped),
-                next_seq + (len(again) + n) * _PART_SEQ,
-                awaited,
-                known,
-            )
-            for n, (start, end) in enumerate(parts)
-        ]
-        told = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(again)} parts read again, at {known}"
-        reports = self._session.run([*refreshes, *tasks], told)
-        for report in reports:
-            if "failure" in report:
-                raise from_dict(report["failure"])
-        log = [report for report in reports if "refresh" not in report]
-        for report in log:
-            check_born(known, report["births"].get(known.file))
-        return [report for report in reports if "refresh" in report], log
-
-    def _follow(self, name: str, frozen: Sequence[Finished], known: Position) -> Follow:
-        table, plan = self._tables[name], self._plans[name]
-        exact = {f.report["chunk"]: _high(f).order for f in frozen if f.table == name}
-        coverage = self._snapshot.coverage(name) or self.state.tables[name].coverage
-        since = self.state.tables[name].since
-        through = max(known.order, position_from_dict(since).order) if since else known.order
-        progress = progress_of(coverage.pieces(), through, exact.get)
-        return Follow(table, plan.key(table), progress, self._changes(name), self._shape(table))
+    def _check_ranges(self, name: str, redump: Redump) -> None:
+        table, plan = self._captured.tables[name], self._captured.plans[name]
+        check_ranges(self._source.endpoint, redump, table, plan)
 
     def _record(
         self,
@@ -578,14 +443,14 @@ class Coordinator:
             assert coverage is not None
             cuts[name] = cut_as_dict(chunks, coverage)
         told = {
-            name: found.told(self._tables[name], self.state.tables[name].shape)
+            name: found.told(self._captured.tables[name], self.state.tables[name].shape)
             for name, found in self._verdicts.items()
         }
         tables, stopped = table_records(cuts, frozen, reports, self._stopped, told, refreshed)
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
-            self._delivery.doubted(name, error, self._tables[name])
+            self._delivery.doubted(name, error, self._captured.tables[name])
         logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
@@ -595,7 +460,3 @@ class Coordinator:
         return completed(
             self.state, following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
         )
-
-
-def _high(finished: Finished) -> Position:
-    return position_from_dict(finished.report["high"])

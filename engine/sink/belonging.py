@@ -22,9 +22,10 @@ from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.errors import DestinationError, MismatchError, MissingFilesError
 from engine.ledger.state import Record, State, TableState
-from engine.sink.delta import KINDS, DeltaTables
+from engine.sink.delta import DeltaTables
 from engine.sink.fence import Term, known_term
 from engine.sink.log import check_files
+from engine.sink.owned import KINDS
 
 _NAMED = 5
 _ALL = "python -m engine redump SPEC --all, then run"

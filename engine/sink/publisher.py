@@ -32,7 +32,8 @@ from engine.events import Journal
 from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
-from engine.sink.delta import KINDS, Applied, DeltaTables, Guard, unguarded
+from engine.sink.delta import Applied, DeltaTables
+from engine.sink.owned import KINDS, Guard, unguarded
 from engine.sink.target import Part, Resnapshot, Target, files_of_parts
 
 _QUEUE_EPOCHS = 64

@@ -32,7 +32,8 @@ from engine.run.tables.bootstrap import finished, followed, unfit_record
 from engine.run.tables.membership_commands import Change, check_change, members_of
 from engine.run.tables.projection_rules import as_read, shape_of, shape_record
 from engine.settings import Spec
-from engine.sink.delta import DeltaTables, Guard, unguarded
+from engine.sink.delta import DeltaTables
+from engine.sink.owned import Guard, unguarded
 from engine.sink.publisher import Publisher
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe

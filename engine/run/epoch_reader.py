@@ -1,0 +1,119 @@
+"""Reads what an epoch publishes: the binlog range behind the committed position, and what redumps have read.
+
+Chunks of tables whose rows move between chunks are fast-forwarded to the committed position first (`capture.chunk.fast_forward`).
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from engine.capture.binlog.emission import progress_of
+from engine.capture.chunk.chunk_reader import ChunkRequest
+from engine.capture.chunk.fast_forward import FastForward, moving
+from engine.capture.chunk.redump_part import RedumpPart
+from engine.capture.tasks import Follow, Report, Segment
+from engine.errors import from_dict
+from engine.ledger.state import State
+from engine.plan.coverage import Coverage
+from engine.run.redump.executor import RedumpExecutor
+from engine.run.snapshot.mutable_keys import Carried, carry_to
+from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.table_copy import Finished
+from engine.run.tables.captured import CapturedTables
+from engine.source.ancestry import check_born
+from engine.source.connect import Endpoint
+from engine.source.positions import Position, position_from_dict
+from engine.spark.session import Session
+
+_PART_SEQ = 1 << 33
+"""Sequence numbers set aside for one of several parts of an epoch: more images than a binlog file can hold."""
+Part = tuple[Position, Position]
+"""A part of a binlog range: its start and its end."""
+
+
+def high_of(finished: Finished) -> Position:
+    """The high watermark of a chunk."""
+    return position_from_dict(finished.report["high"])
+
+
+@dataclass
+class EpochReader:
+    """Runs the tasks of an epoch on Spark. Used by one thread."""
+
+    endpoint: Endpoint
+    first_server_id: int
+    mariadb: bool
+    session: Session
+    captured: CapturedTables
+    snapshot: Snapshot
+    redumps: RedumpExecutor
+
+    def fast_forward(self, frozen: Sequence[Finished], known: Position) -> Carried:
+        """The chunks that an epoch from `known` on may publish; those of tables with a mutable key are exact at it."""
+        able: list[Finished] = []
+        others: list[Finished] = []
+        for f in frozen:
+            table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
+            (able if moving(table, plan.key(table)) else others).append(f)
+        ready = [f for f in able if high_of(f).order <= known.order]
+        carried = carry_to(known, ready, self._fast_forward, self.session.run)
+        carried.chunks = [*others, *carried.chunks]
+        return carried
+
+    def read(
+        self,
+        parts: Sequence[Part],
+        frozen: Sequence[Finished],
+        redumped: Sequence[Finished],
+        state: State,
+        stopped: Collection[str],
+    ) -> tuple[list[Report], list[Report]]:
+        """The reports of what was redumped, whose changes come first, and of the parts of the binlog range.
+
+        stopped: tables that stop with this epoch; nothing is emitted for them. Raises what a part met.
+        """
+        if not parts and not redumped:
+            return [], []
+        known = position_from_dict(state.position)
+        first_seq = [state.next_seq + n * _PART_SEQ for n in range(len(redumped) + len(parts))]
+        redumps = [self._redump(f, known, seq) for f, seq in zip(redumped, first_seq, strict=False)]
+        live = [name for name, table in state.tables.items() if not table.stopped]
+        followed = tuple(self._follow(name, frozen, state) for name in live if name not in stopped)
+        awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
+        segment = partial(Segment, self.endpoint, self.first_server_id, self.mariadb)
+        segments = [
+            segment(start, end, followed, seq, awaited, known)
+            for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
+        ]
+        about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
+        reports = self.session.run([*redumps, *segments], about)
+        for report in reports:
+            if "failure" in report:
+                raise from_dict(report["failure"])
+        log = [report for report in reports if "refresh" not in report]
+        for report in log:
+            check_born(known, report["births"].get(known.file))
+        return [report for report in reports if "refresh" in report], log
+
+    def _fast_forward(self, finished: Finished, known: Position) -> FastForward:
+        name, number, limits = finished.table, finished.report["chunk"], finished.limits
+        table, plan, folder = self.captured.tables[name], self.captured.plans[name], self.captured.chunks(name)
+        projection, refresh = self.captured.projection(name), finished.refresh is not None
+        request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, refresh, finished.keys)
+        high = high_of(finished)
+        return FastForward(self.endpoint, self.first_server_id, self.mariadb, request, finished.files, high, known)
+
+    def _redump(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
+        assert finished.refresh is not None
+        log, folder = self.redumps.log_of(finished.table), self.captured.changes(finished.table)
+        part = self._fast_forward(finished, known)
+        return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.refresh)
+
+    def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> Follow:
+        table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)
+        exact = {f.report["chunk"]: high_of(f).order for f in frozen if f.table == name}
+        coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage
+        since = state.tables[name].since
+        through = max(known.order, position_from_dict(since).order) if since else known.order
+        progress = progress_of(coverage.pieces(), through, exact.get)
+        return Follow(table, plan.key(table), progress, self.captured.changes(name), self.captured.projection(name))

@@ -1,0 +1,352 @@
+"""The two Delta tables of one captured table: whose they are, which epochs they have, and how a commit to them is made.
+
+`<path>/<database>/<table>` is the mirror, `<table>__changes` the change log. Every commit carries transaction identifiers, written
+in the same Delta commit as the files:
+
+    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. An epoch that is applied again finds
+                                   its identifier there and does nothing: exactly once, whenever the runner was killed
+    …-merged-seq                   the `_tm_seq` through which the change log is merged into the mirror
+    …-term                         the term of the runner that made the commit (`sink.fence`); a runner of an earlier term stops
+
+The identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from engine import clock
+from engine.capture.binlog.row_changes import log_schema
+from engine.decode.schema import Table, arrow_schema
+from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
+from engine.layout import changes_folder, make_readable, mirror_folder
+from engine.ledger.state import Owner
+from engine.sink.dropping import drop
+from engine.sink.evolution import lacks, mirror_schema, prepared, schema_of
+from engine.sink.log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
+from engine.sink.lost import Recent, lost_names
+
+_ATTEMPTS, _RETRY_S = 6, 0.1
+_PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
+KINDS = ("chunks", "changes", "merge")
+SEQ = "merged-seq"
+TERM = "term"
+Guard = Callable[[], int]
+"""Returns the term of this runner; raises PipelineHeldError when another runner has taken a later one."""
+
+
+def unguarded() -> int:
+    """The guard of those who only read."""
+    return 0
+
+
+class OwnedTables:
+    """The Delta tables of one captured table, and of one ledger.
+
+    owner: the ledger that they belong to. guard: asked before anything is written or deleted.
+    """
+
+    def __init__(self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded) -> None:
+        self.table, self._owner, self._guard = table, owner, guard
+        self.mirror = mirror_folder(root, table.database, table.name)
+        self.changes = changes_folder(root, table.database, table.name)
+        self._logs = {folder: DeltaLog(folder) for folder in (self.mirror, self.changes)}
+        self._recent = {folder: Recent() for folder in self._logs}
+
+    def create(self, *, expected: bool) -> None:
+        """Create both where they do not exist.
+
+        expected: the ledger has published rows to them. Raises SpecError when they exist and belong to another ledger,
+        DestinationError when they are expected and do not exist, or cannot be read.
+        """
+        for folder, schema in self._folders():
+            _check_no_link(folder)
+            log = self._logs[folder]
+            if not log.there:
+                if expected:
+                    raise DestinationError(
+                        f"The destination {folder} is gone, but the ledger has published rows to it.",
+                        detail="Going on would leave a table that lacks them; nothing was written.",
+                        hint=f"Restore the folder, or resnapshot the table: python -m engine redump SPEC --table "
+                        f"{self.table.full_name}",
+                    )
+                self._guard()
+                make_readable(folder)
+                with suppress(StaleVersionError):  # somebody was quicker: whose it is, is asked below
+                    create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
+                    continue
+            if not self._ours(folder):
+                raise SpecError(
+                    f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
+                    detail="Adding to it would mix the rows of two pipelines; nothing was written.",
+                    hint="Choose another sink.path, or move that folder away.",
+                )
+            if folder == self.changes:
+                self._add_columns(log, schema)  # those of an earlier version lack columns
+
+    def repair(self, *, accepting: bool = False) -> list[str]:
+        """Set aside commits that a power cut tore; returns their names. Raises DestinationError when later ones rest on them.
+
+        accepting: a resnapshot follows, so what such a commit did is given up instead.
+        """
+        self._guard()
+        logs = [(folder, self._logs[folder]) for folder, _ in self._folders()]
+        return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
+
+    def _ours(self, folder: Path) -> bool:
+        return self._owner.ledger in (self._load(folder).metadata().description or "")
+
+    @staticmethod
+    def folders(root: Path, table: Table) -> tuple[Path, Path]:
+        """Where chunks and changes of a table lie."""
+        changes = changes_folder(root, table.database, table.name)
+        return (mirror_folder(root, table.database, table.name) if table.key else changes), changes
+
+    def fault(self) -> str:
+        """Why the tables are not what this ledger has published to; empty where they are. Writes nothing.
+
+        What a power cut tore at the end of a log is none: the ledger has it (`repair`). Raises DestinationError.
+        """
+        for folder, _ in self._folders():
+            log = self._logs[folder]
+            if not log.there:
+                return f"{folder} is gone"
+            end, amid = log.torn()
+            if amid:
+                return f"the commit {amid[0].name} of {folder} is empty or torn, and later ones rest on it"
+            if not end and not self._ours(folder):
+                return f"{folder} belongs to another ledger"
+        return ""
+
+    @property
+    def there(self) -> bool:
+        """Whether the tables exist and belong to the ledger: one of them alone is none of them."""
+        folders = [folder for folder, _ in self._folders()]
+        return all(self._logs[folder].there and self._ours(folder) for folder in folders)
+
+    def check_free(self) -> None:
+        """Raises SpecError when there is one already, whosever it is, so that a table cannot join.
+
+        But for those that were created and never written to: a runner was killed before it committed that the table joins.
+        """
+        for folder, log in self._logs.items():
+            if log.there and not (self._ours(folder) and log.version == 0):
+                raise SpecError(
+                    f"The destination {folder} exists already.",
+                    detail="Its rows would be mixed with those of the table; nothing was written.",
+                    hint="Move that folder away, then add the table again.",
+                )
+
+    def begin(self) -> None:
+        """Create both for a table that joins; `check_free` was asked. Raises SpecError when that cannot be done."""
+        self.drop()
+        self.create(expected=False)
+
+    def drop(self) -> None:
+        """Delete both, as far as they are there and belong to the ledger; an attempt that was broken off is completed."""
+        self._guard()
+        for folder, log in self._logs.items():
+            if not folder.exists() or (log.there and self._ours(folder)):
+                drop(folder)
+                log.version = -1
+
+    def _folders(self) -> list[tuple[Path, pa.Schema]]:
+        """The folders of the tables that there are, with their schemas."""
+        log = (self.changes, log_schema(arrow_schema(self.table)))
+        return [(self.mirror, mirror_schema(self.table)), log] if self.table.key else [log]
+
+    def _folder(self, kind: str) -> Path:
+        return self.mirror if self.table.key and kind != "changes" else self.changes
+
+    def file_names(self) -> set[str]:
+        """The names of the files that the tables consist of now."""
+        return {file.name for folder, _ in self._folders() for file in files_of(self._load(folder), folder)}
+
+    def lost(self) -> str:
+        """Which files the tables name that are not there, said in words; empty where all are. Raises DestinationError."""
+        found = [(folder, names) for folder, _ in self._folders() if (names := lost_names(self._load(folder), folder))]
+        return "; ".join(
+            f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in found
+        )
+
+    def check_recent(self) -> None:
+        """Look once more at the files that were added since the last look. Raises MissingFilesError when some are gone."""
+        for folder, recent in self._recent.items():
+            try:
+                check_files(folder, added := recent.take())
+            except MissingFilesError:
+                there = self.file_names()  # another writer may have removed some from the table
+                check_files(folder, [file for file in added if file.name in there])
+
+    def drop_lost(self) -> list[str]:
+        """Let the change log name no file that is not there; returns which it named. Their changes are a gap in it."""
+        gone: list[str] = []
+
+        def actions() -> Actions | None:
+            delta = self._load(self.changes)
+            gone[:] = lost_names(delta, self.changes)
+            return (
+                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in gone])
+                if gone
+                else None
+            )
+
+        self._commit(self.changes, actions)
+        return gone
+
+    def applied(self, kind: str) -> int:
+        """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
+        self._load(self._folder(kind))
+        return self._known(kind)
+
+    def _known(self, kind: str) -> int:
+        found = self._logs[self._folder(kind)].transactions.get(self._app(kind), -1)
+        return max(found, self._owner.floor)
+
+    def merged_seq(self) -> int:
+        """The `_tm_seq` through which the change log is merged into the mirror; -1 where that is not known."""
+        return self._load(self.mirror).transaction_version(self._app(SEQ)) or -1 if self.table.key else -1
+
+    def terms(self) -> set[int]:
+        """The terms of the runners that made the newest commits of both; empty where none is known."""
+        found = {self._load(folder).transaction_version(self._app(TERM)) for folder, _ in self._folders()}
+        return {int(term) for term in found if term is not None}
+
+    def largest_seq(self) -> int:
+        """The largest `_tm_seq` that the change log holds, by the statistics of its files; 0 for none."""
+        files = files_of(self._load(self.changes), self.changes)
+        return max((file.high.get("_tm_seq", 0) for file in files), default=0)
+
+    def _app(self, kind: str) -> str:
+        # Terms count on over a change of the lineage: they tell runners apart, not epochs.
+        owner = self._owner.ledger if kind == TERM else self._owner.application
+        return f"tidemark-{owner}-{kind}"
+
+    def _load(self, folder: Path) -> DeltaTable:
+        return self._logs[folder].load(self._app(kind) for kind in (*KINDS, SEQ, TERM))
+
+    def seal(self) -> None:
+        """Mark both as this runner's: a commit that an earlier one has prepared is turned away from here on."""
+        for folder, _ in self._folders():
+            self._commit(folder, lambda: Actions("TERM", {}))
+
+    def versions(self) -> dict[str, tuple[int, dict[str, int]]]:
+        """By folder name, the newest version of each table and the transaction identifiers of this ledger in it."""
+        found = {}
+        for folder, _ in self._folders():
+            self._load(folder)
+            log = self._logs[folder]
+            found[folder.name] = log.version, dict(log.transactions)
+        return found
+
+    def check_roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
+        """Raises DestinationError when `roll_back` cannot be done; changes nothing."""
+        for folder, _ in self._folders():
+            if found := self._rolled_back(folder, *versions[folder.name]):
+                check_files(folder, found.add)
+
+    def roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
+        """Make both what they were at these versions, transaction identifiers included (the inverse of `versions`).
+
+        Raises DestinationError when a version, or a file of it, is not there any more; nothing of that table is changed then.
+        """
+        for folder, _ in self._folders():
+            version, transactions = versions[folder.name]
+            self._commit(folder, partial(self._rolled_back, folder, version, transactions))
+
+    def _rolled_back(self, folder: Path, version: int, transactions: Mapping[str, int]) -> Actions | None:
+        delta = self._load(folder)
+        if delta.version() == version:
+            return None
+        try:
+            old = DeltaTable(str(folder), version=version)
+        except (DeltaError, OSError) as error:
+            raise DestinationError(
+                f"The version {version} of {folder} is not there: {error}",
+                detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
+                hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
+            ) from error
+        now, then = ({file.name: file for file in files_of(table, folder)} for table in (delta, old))
+        known = {self._app(kind): -1 for kind in (*KINDS, SEQ)}
+        changed = schema_of(old) != schema_of(delta)
+        return Actions(
+            "RESTORE",
+            {
+                app: transactions.get(app, -1)
+                for app in known
+                if app in transactions or app in self._logs[folder].transactions
+            },
+            [file for name, file in then.items() if name not in now],
+            [file for name, file in now.items() if name not in then],
+            metadata_of(delta, schema_of(old)) if changed else None,
+        )
+
+    def _commit(self, folder: Path, actions: Callable[[], Actions | None]) -> bool:
+        """Make a commit of what `actions` says; False when that is nothing.
+
+        Another writer's commit (a repair by hand, an OPTIMIZE) that came before is looked at, and the commit made anew.
+        """
+        log = self._logs[folder]
+        if log.version < 0:
+            self._load(folder)
+        for attempt in range(_ATTEMPTS + 1):
+            term = self._guard()
+            self._check_term(log, term)
+            found = actions()
+            if found is None:
+                return False
+            transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
+            try:
+                log.commit(replace(found, transactions=transactions))
+            except StaleVersionError:
+                clock.sleep(_RETRY_S * 2**attempt)
+                self._load(folder)
+            except MissingFilesError:  # of a merge, whose files are written again; those of readers are not
+                if attempt:
+                    raise
+            else:
+                self._recent[folder].committed(found.add, found.remove)
+                return True
+        raise DestinationError(
+            f"Another writer commits to {folder} all the time: {_ATTEMPTS} attempts came too late.",
+            detail="Nothing was written by them; what the table holds stays.",
+            hint="Find out who writes there; let only Tidemark write to its tables, and others seldom.",
+        )
+
+    def _check_term(self, log: DeltaLog, term: int) -> None:
+        theirs = log.transactions.get(self._app(TERM), 0)
+        if term and theirs > term:
+            raise PipelineHeldError(
+                f"A runner with term {theirs} has written to {log.folder}; this one has term {term}.",
+                detail="It has taken the pipeline over and goes on; this runner wrote nothing more.",
+                hint="Run one runner a pipeline. `status` shows where the other one is.",
+            )
+
+    def _add_columns(self, log: DeltaLog, wanted: pa.Schema) -> None:
+        """Give a Delta table the columns that it lacks; they are NULL in what it holds."""
+
+        def actions() -> Actions | None:
+            delta = self._load(log.folder)
+            if not lacks(delta, wanted):
+                return None
+            delta = prepared(log, delta, wanted)
+            held = schema_of(delta)
+            new = [field for field in wanted if field.name not in held.names]
+            return Actions("ADD COLUMN", {}, metadata=metadata_of(delta, pa.schema([*held, *new])))
+
+        self._commit(log.folder, actions)
+
+
+def _check_no_link(folder: Path) -> None:
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise SpecError(
+            f"The destination {folder} is a link, which is how another table's folder is read.",
+            detail="Two tables would be mixed; nothing was written.",
+            hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
+        )
