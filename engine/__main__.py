@@ -221,13 +221,13 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
 def _print_waits(now: dict[str, Any]) -> None:
     """Why nothing is begun now, and what does not work beside the pipeline."""
     if now["disk_full"]:
-        told = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
-        out.print(told, style="red", markup=False)
+        text = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
+        out.print(text, style="red", markup=False)
     elif now["waiting_for"]:
         out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
     for helper in now["helpers"]:
-        told = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
-        out.print(told, style="red", markup=False)
+        text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
+        out.print(text, style="red", markup=False)
 
 
 def _print_chunks(tables: list[dict[str, Any]]) -> None:
@@ -238,8 +238,8 @@ def _print_chunks(tables: list[dict[str, Any]]) -> None:
             out.print(f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s", markup=False)
         for p in t["parked"]:
             place = f"{t['table']} chunk {p['chunk']} [{p['lower'] or '…'}, {p['upper'] or '…'})"
-            told = f"{place} is parked after {p['attempts']} attempts: {p['message']} {p['hint']}"
-            out.print(told, style="red", markup=False)
+            text = f"{place} is parked after {p['attempts']} attempts: {p['message']} {p['hint']}"
+            out.print(text, style="red", markup=False)
 
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:

@@ -25,7 +25,7 @@ VERSIONS: Mapping[str, int] = {
     "state": 1,
     "controls": 1,
     "parked": 1,
-    "alerts": 1,
+    "alerts": 2,
     "command": 1,
     "runner": 1,
     "journal": 1,

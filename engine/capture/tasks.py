@@ -53,7 +53,7 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Follow:
+class EmittedTable:
     """One captured table in a segment: its chunk key (None without), how far it is copied, its change log's folder, its shape."""
 
     table: Table
@@ -141,7 +141,7 @@ class ChunkGroup:
 
 
 @dataclass(frozen=True)
-class Segment:
+class BinlogTask:
     """A binlog range for all captured tables.
 
     first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come. known: the
@@ -153,7 +153,7 @@ class Segment:
     mariadb: bool
     start: Position
     end: Position
-    tables: tuple[Follow, ...]
+    tables: tuple[EmittedTable, ...]
     first_seq: int
     awaited: tuple[Table, ...] = ()
     known: Position | None = None
@@ -230,7 +230,7 @@ class Segment:
 class _Log:
     """The change log file that a segment writes for one table."""
 
-    def __init__(self, follow: Follow, first_seq: int) -> None:
+    def __init__(self, follow: EmittedTable, first_seq: int) -> None:
         self._seq, self._kinds = first_seq, [0, 0, 0, 0]
         schema = log_schema(arrow_schema(follow.shape.published(follow.table)))
         self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
@@ -277,7 +277,7 @@ class Warming:
         yield _reader()
 
 
-Task = ChunkGroup | Segment | FastForward | RedumpPart | Warming
+Task = ChunkGroup | BinlogTask | FastForward | RedumpPart | Warming
 
 
 def encode(report: Report) -> str:

@@ -16,7 +16,7 @@ class Column:
     type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
     precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
     for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop
-    the table). tells_apart: whether rows or chunks are told apart by it; no code of it may become "?". unread: whether it is
+    the table). tells_apart: whether it identifies rows or bounds chunks; no code of it may become "?". unread: whether it is
     passed over.
     """
 
@@ -79,10 +79,10 @@ class Table:
         )
         return replace(self, columns=tuple(columns))
 
-    def told_apart_by(self, names: Iterable[str]) -> "Table":
-        """The table with its key and these columns marked as what rows and chunks are told apart by."""
-        told = {*self.key, *names}
-        return replace(self, columns=tuple(replace(c, tells_apart=c.name in told) for c in self.columns))
+    def identified_by(self, names: Iterable[str]) -> "Table":
+        """The table with its key and these columns marked as those that identify rows and bound chunks."""
+        identifying = {*self.key, *names}
+        return replace(self, columns=tuple(replace(c, tells_apart=c.name in identifying) for c in self.columns))
 
     def as_dict(self) -> dict[str, Any]:
         """For the ledger; `table_from_dict` is the inverse."""

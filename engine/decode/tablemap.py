@@ -2,7 +2,7 @@
 
 A sequence of fields, each its number (1 byte), its length (packed) and its content ("Table_map_event", MySQL source,
 libs/mysql/binlog/event/rows_event.h; MariaDB writes the same). MINIMAL carries signedness and character sets, FULL also names,
-labels and keys; MariaDB's default, NO_LOG, nothing. Character sets are told of the character columns by themselves, and of ENUM
+labels and keys; MariaDB's default, NO_LOG, nothing. Character sets are given for the character columns by themselves, and of ENUM
 and SET by themselves: either one number for each, or a default and the exceptions as pairs of a column's number and its collation.
 """
 
@@ -38,7 +38,7 @@ def packed_integer(data: bytes, at: int) -> tuple[int, int]:
 def describe_columns(
     columns: Sequence[Mapped], metadata: bytes, *, mariadb: bool
 ) -> tuple[tuple[Mapped, ...], tuple[str, ...] | None]:
-    """The columns with what the optional metadata say of them, and their names where those are told.
+    """The columns with what the optional metadata say of them, and their names where those are given.
 
     Raises IndexError for metadata that are not of these columns, UnicodeDecodeError for a name that is not UTF-8.
     """

@@ -72,7 +72,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
         if clock.monotonic_s() > until:
             raise QueryError(
                 f"The destination has not all yet that is committed: epoch {applied} of {wanted}.",
-                detail="What the table was at that time cannot be told before.",
+                detail="The table's state at that time is not known before.",
                 hint="Start the pipeline if it does not run, or try again later.",
             )
         clock.sleep(0.2)

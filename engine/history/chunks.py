@@ -127,10 +127,10 @@ reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pi
 read AS (
     SELECT f.tbl, f.chunk, f.lower, f.upper,
            {'committed': r.seq IS NOT NULL, 'ts': f.ts, 'seq': f.seq, 'run': f.run, 'rows': f.rows, 'attempt': f.attempt,
-            'started': f.started, 'ended': f.ended} AS told FROM finished f
+            'started': f.started, 'ended': f.ended} AS entry FROM finished f
     LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
     WHERE f.pipeline = $pipeline AND ($table IS NULL OR f.tbl = $table)),
-done AS (SELECT tbl, chunk, lower, upper, max(told) AS last FROM read GROUP BY ALL),
+done AS (SELECT tbl, chunk, lower, upper, max(entry) AS last FROM read GROUP BY ALL),
 taken AS (
     SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),

@@ -88,7 +88,7 @@ class Plan:
         """For the ledger; `plan_from_dict` is the inverse."""
         return asdict(self)
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """As `plan --json` and the journal tell it (DESIGN 4), but for the chunks."""
         return {
             "table": self.table,

@@ -26,7 +26,7 @@ _PLAIN = re.compile(r"[-+0-9A-Za-z:. ]+")
 def check_keys(table: Table, keys: Sequence[Bound]) -> None:
     """Raises SpecError for keys that cannot be identities of the table's rows."""
     if not table.key:
-        raise _refused(table, "it has no key by which its rows are told apart")
+        raise _refused(table, "it has no key that identifies its rows")
     for column in map(table.column, table.key):
         if column.type not in ORDERS or column.type in ("float", "double") or column.charset in SEVERAL_CODES:
             raise _refused(table, f"a value of {column.name!r} ({column.type.upper()}) cannot be named exactly")

@@ -48,8 +48,8 @@ def json_parts(connection: Connection, tables: Sequence[Table], settings: Snapsh
     """`plan --json` (DESIGN 4) in pieces. exact: with every chunk, for which keys are walked; else `chunks` is null."""
     yield '{"tables": ['
     for number, (table, plan, took_s) in enumerate(_planned(connection, tables, settings, exact=exact)):
-        told: dict[str, Any] = {**plan.told(), "approx_bytes": plan.approx_bytes, "estimated_s": took_s}
-        yield (", " if number else "") + json.dumps(told, ensure_ascii=False)[:-1] + ', "chunks": '
+        fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": took_s}
+        yield (", " if number else "") + json.dumps(fields, ensure_ascii=False)[:-1] + ', "chunks": '
         if not exact:
             yield "null}"
             continue

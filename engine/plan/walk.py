@@ -63,7 +63,7 @@ def _key_at(
     if not exact:
         raise TableStoppedError(
             f"{table.full_name}: its key {', '.join(bound)} holds a code that its character set has no character for.",
-            detail="Where such a key belongs among the others cannot be told, so the table is not copied.",
+            detail="The order of such keys is not known, so the table is not copied.",
             hint="Correct the value in the source, or exclude the table.",
         )
     return bound, bool(beyond)

@@ -31,18 +31,18 @@ from engine.run.epoch_reader import EpochReader, high_of
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
-from engine.run.outage import EPOCHS, Away
+from engine.run.outage import EPOCHS, OutageTracker
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.redump.requests import Redump, check_ranges
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.scheduler import Snapshot
-from engine.run.snapshot.splitter import Cutter
-from engine.run.snapshot.table_copy import Copying, Finished, planned_chunks
+from engine.run.snapshot.splitter import ChunkSplitter
+from engine.run.snapshot.table_copy import Finished, TableCopy, planned_chunks
 from engine.run.snapshot.throttle import Health, hold
 from engine.run.tables.alterations import Alterations
 from engine.run.tables.bootstrap import Source, check_source
 from engine.run.tables.captured import CapturedTables
-from engine.run.tables.membership import Joining
+from engine.run.tables.membership import MembershipChanges
 from engine.run.tables.schema_change import Verdict
 from engine.settings import Spec
 from engine.sink.publisher import Publisher
@@ -58,7 +58,7 @@ _PART_SEQ = 1 << 33
 
 
 class Coordinator:
-    """Runs epochs until told to stop, or until `until` ("snapshot", "caught-up") is reached."""
+    """Runs epochs until a stop is asked for, or until `until` ("snapshot", "caught-up") is reached."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Coordinator:
         control: Control,
         gate: Gate,
         journal: Journal,
-        away: Away,
+        away: OutageTracker,
     ) -> None:
         assert ledger.state is not None  # epoch 0 is committed before there is a coordinator
         self._spec, self._source, self._session = spec, source, session
@@ -97,11 +97,11 @@ class Coordinator:
             control.activity,
             spec.snapshot.max_chunk_memory_bytes,
             journal,
-            Cutter(source.endpoint),
+            ChunkSplitter(source.endpoint),
             lambda group, text: session.run([group], text),
             spec.snapshot.chunk_attempts,
         )
-        self._refreshes = RedumpExecutor(
+        self._redumps = RedumpExecutor(
             self._snapshot,
             control,
             journal,
@@ -110,11 +110,11 @@ class Coordinator:
             publisher.has_copy,
             publisher.unmerged,
         )
-        self._joining = Joining(spec, publisher, control, self._snapshot.reading)
+        self._membership = MembershipChanges(spec, publisher, control, self._snapshot.reading)
         self._alterations = Alterations(spec, source, self._captured, publisher)
         first_server_id = spec.first_server_id()
         self._reader = EpochReader(
-            source.endpoint, first_server_id, self._mariadb, session, self._captured, self._snapshot, self._refreshes
+            source.endpoint, first_server_id, self._mariadb, session, self._captured, self._snapshot, self._redumps
         )
         gate.parking.keep_of(ledger.state.tables)
         for name, table in ledger.state.tables.items():
@@ -128,10 +128,10 @@ class Coordinator:
 
     def _copying(
         self, name: str, coverage: Coverage, redump: str | None = None, keys: tuple[Bound, ...] = ()
-    ) -> Copying:
+    ) -> TableCopy:
         table, plan = self._captured.tables[name], self._captured.plans[name]
         rank, projection = self._spec.snapshot.rank(table.database, table.name), self._captured.projection(name)
-        return Copying(table, plan, self._captured.chunks(name), rank, coverage, projection, redump, keys)
+        return TableCopy(table, plan, self._captured.chunks(name), rank, coverage, projection, redump, keys)
 
     @property
     def state(self) -> State:
@@ -178,7 +178,7 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        asked = self._control.pending or self._joining.waiting or self._delivery.waiting
+        asked = self._control.pending or self._membership.waiting or self._delivery.waiting
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         there = copied or self._only_parked()
         if until == "snapshot":
@@ -189,7 +189,7 @@ class Coordinator:
         """Whether parked chunks are all that is left, and all that commands wait for."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
         left = self._gate.parking.left(self.state.tables)
-        return bool(left) and not busy and self._refreshes.waits(self.state.tables)
+        return bool(left) and not busy and self._redumps.waits(self.state.tables)
 
     def _prototype(self) -> ChunkGroup:
         first = self._spec.first_server_id()
@@ -225,7 +225,7 @@ class Coordinator:
                 query(self._connection, "DO 0")
             if not self._connection.open:
                 self._connection = open_connection(self._source.endpoint)
-            while self._frozen or self._stopped or self._refreshes.waiting:
+            while self._frozen or self._stopped or self._redumps.waiting:
                 self._commit_epoch(current(self._connection, self._source.server))
         except SourceAwayError:
             return
@@ -238,9 +238,9 @@ class Coordinator:
     def _gather(self) -> None:
         batch = self._snapshot.collect()
         for finished in batch.finished:
-            self._refreshes.take(finished) if finished.refresh else self._frozen.append(finished)
+            self._redumps.take(finished) if finished.refresh else self._frozen.append(finished)
         for name, error in batch.failed.items():
-            self._refreshes.failed(name, error)
+            self._redumps.failed(name, error)
         for name, error in batch.stopped.items():
             self._stop_table(name, error)
 
@@ -252,7 +252,7 @@ class Coordinator:
     def _drop(self, name: str) -> None:
         """What was read of a table, and what is being read, is of no use."""
         self._snapshot.drop(name)
-        self._refreshes.drop(name)
+        self._redumps.drop(name)
         self._frozen = [f for f in self._frozen if f.table != name]
 
     def _epoch(self) -> None:
@@ -265,7 +265,7 @@ class Coordinator:
                 break
             if self._control.disk.holds():
                 return
-            if (self._frozen or self._refreshes.waiting) and self._snapshot.idle:
+            if (self._frozen or self._redumps.waiting) and self._snapshot.idle:
                 break
             clock.sleep(_TICK_S)
         self._last_epoch = clock.monotonic_s()
@@ -279,9 +279,9 @@ class Coordinator:
                 self._check_source()
                 raise went_back(self.position, position)  # never "nothing new"
             captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
-            asked = self._refreshes.begin(self.state.tables, captured) | self._delivery.healed(self.state)
+            asked = self._redumps.begin(self.state.tables, captured) | self._delivery.healed(self.state)
             outdated = position.order > self.position.order
-            if self._frozen or outdated or self._stopped or asked or self._refreshes.waiting:
+            if self._frozen or outdated or self._stopped or asked or self._redumps.waiting:
                 self._commit_epoch(position, asked)
             self._away.epoch_done()
             self._control.disk.worked("log")
@@ -307,7 +307,7 @@ class Coordinator:
 
     def _change_tables(self) -> None:
         """Tables join and leave (`run.tables.membership`)."""
-        while tables := self._joining.next(self._connection, self.state):
+        while tables := self._membership.next(self._connection, self.state):
             record = completed(self.state, following(self.state, self._journal.run, tables))
             self._delivery.commit(record)
             for name, change in tables.items():
@@ -320,7 +320,7 @@ class Coordinator:
                 self._take(name, self.state.tables[name])
                 if "stopped" not in change:
                     plan = self._captured.plans[name]
-                    self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+                    self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
             self._gate.parking.keep_of(self.state.tables)
             self._publisher.submit(record)
             self._progress.show(self.state)
@@ -350,7 +350,7 @@ class Coordinator:
         """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
-        due, again = self._due(known), self._refreshes.due(known)
+        due, again = self._due(known), self._redumps.due(known)
         first = min([known, *(high_of(f) for f in due)], key=lambda p: p.order)
         parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
@@ -368,7 +368,7 @@ class Coordinator:
         self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
         record = self._record(known, end, frozen, reports, refreshed)
         self._delivery.commit(record)
-        self._refreshes.logged(record)
+        self._redumps.logged(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
         for path in (path for identity in published for path in self._replaced.pop(identity, ())):
@@ -378,13 +378,13 @@ class Coordinator:
         for name in record["tables"].keys() - self._verdicts.keys():  # those are dropped below
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
-        self._refreshes.committed(again, refreshed, self._captured.mirror)
+        self._redumps.committed(again, refreshed, self._captured.mirror)
         if any(report["defined"] for report in reports):
-            self._joining.defined()
+            self._membership.defined()
         if alteration is not None:
             self._last_epoch = -math.inf  # there may be more behind it
         self._follow_verdicts(alteration)
-        self._refreshes.begun(asked)
+        self._redumps.begun(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
         self._gtids = self._gtids.behind(reports, mariadb=self._mariadb)
@@ -412,7 +412,7 @@ class Coordinator:
                 continue
             self._captured.put(found.table, found.plan)
             if found.outcome == "copied again":
-                self._journal.write("table.planned", **found.plan.told(), chunks=planned_chunks(found.plan))
+                self._journal.write("table.planned", **found.plan.summary(), chunks=planned_chunks(found.plan))
             if not self.state.tables[name].copied:
                 self._snapshot.add(self._copying(name, self.state.tables[name].coverage))
         self._verdicts = {}
@@ -442,11 +442,11 @@ class Coordinator:
             coverage = self._snapshot.coverage(name)
             assert coverage is not None
             cuts[name] = cut_as_dict(chunks, coverage)
-        told = {
-            name: found.told(self._captured.tables[name], self.state.tables[name].shape)
+        changes = {
+            name: found.to_record(self._captured.tables[name], self.state.tables[name].shape)
             for name, found in self._verdicts.items()
         }
-        tables, stopped = table_records(cuts, frozen, reports, self._stopped, told, refreshed)
+        tables, stopped = table_records(cuts, frozen, reports, self._stopped, changes, refreshed)
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)

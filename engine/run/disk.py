@@ -2,7 +2,7 @@
 
 Whoever meets a full disk says `met`, whoever got through says `worked`, each under a name of its own ("ledger", "chunks" …). The
 pipeline waits while one of the names stands. Every `RETRY_S` it looks whether a file of `PROBE_BYTES` can be written into its
-folders; when it can, work goes on, and the work itself tells whether that was enough. So an error is told once an episode, not
+folders; when it can, work goes on, and the work itself shows whether that was enough. So an error is reported once an episode, not
 once a try. Disks of remote workers cannot be probed: there the next chunk is the probe.
 """
 
@@ -57,16 +57,16 @@ class Disk:
             self._attempts += 1
             if first:
                 self._since_s, self._attempts = now_s, 1
-                self.reason = f"disk full ({name}: {_told(error)})"
+                self.reason = f"disk full ({name}: {_reason(error)})"
             reason, attempt = self.reason, self._attempts
         if first:
             where = " or ".join(str(folder) for folder in self._folders)
-            told = DiskFullError(
-                f"A disk is full: {name}: {_told(error)}",
+            error = DiskFullError(
+                f"A disk is full: {name}: {_reason(error)}",
                 detail="The pipeline waits. Nothing is lost: what is committed is whole, the rest is read when there is room.",
                 hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. It goes on by itself then.",
             )
-            self._journal.write("error", **told.as_dict(), attempt=attempt, retry_in_s=RETRY_S)
+            self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=RETRY_S)
             self._full(reason)
 
     def worked(self, name: str) -> None:
@@ -142,5 +142,5 @@ def _room(folder: Path) -> bool:
     return True
 
 
-def _told(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return f"{str(error) or type(error).__name__}".splitlines()[0]

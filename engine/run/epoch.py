@@ -68,8 +68,8 @@ def table_records(
     were read again, whose changes come before those of the log.
     """
     tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
-    for name, told in cuts.items():
-        tables.setdefault(name, {})["cut"] = told
+    for name, change in cuts.items():
+        tables.setdefault(name, {})["cut"] = change
     for f in frozen:
         chunk = {name: f.report[name] for name in ("chunk", "files", "rows", "nulled")}
         tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.report["high"]})
@@ -77,9 +77,9 @@ def table_records(
         if part["table"] not in stopped:
             _add_changes(tables.setdefault(part["table"], {}), part)
     newly = _add_logs(tables, reports, stopped)
-    for name, told in verdicts.items():
+    for name, change in verdicts.items():
         if name not in stopped and name not in newly:
-            tables.setdefault(name, {}).update(told)
+            tables.setdefault(name, {}).update(change)
     for change in tables.values():
         if "stopped" in change or "again" in change:
             # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
@@ -139,10 +139,10 @@ def _summed(reports: Sequence[Report], field: str) -> dict[str, int]:
 def seen(reports: Sequence[Report], before: Record | None) -> Record:
     """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
     unknown, most = _summed(reports, "unknown"), largest(reports)
-    told: Record = {"unknown": unknown} if unknown else {}
+    facts: Record = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
-        told["largest"] = most
-    return told
+        facts["largest"] = most
+    return facts
 
 
 def largest(reports: Sequence[Report]) -> Record | None:

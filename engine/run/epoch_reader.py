@@ -11,12 +11,12 @@ from engine.capture.binlog.emission import progress_of
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.chunk.fast_forward import FastForward, moving
 from engine.capture.chunk.redump_part import RedumpPart
-from engine.capture.tasks import Follow, Report, Segment
+from engine.capture.tasks import BinlogTask, EmittedTable, Report
 from engine.errors import from_dict
 from engine.ledger.state import State
 from engine.plan.coverage import Coverage
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.snapshot.mutable_keys import Carried, carry_to
+from engine.run.snapshot.mutable_keys import FastForwarded, fast_forward_to
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import Finished
 from engine.run.tables.captured import CapturedTables
@@ -48,7 +48,7 @@ class EpochReader:
     snapshot: Snapshot
     redumps: RedumpExecutor
 
-    def fast_forward(self, frozen: Sequence[Finished], known: Position) -> Carried:
+    def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
         """The chunks that an epoch from `known` on may publish; those of tables with a mutable key are exact at it."""
         able: list[Finished] = []
         others: list[Finished] = []
@@ -56,7 +56,7 @@ class EpochReader:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
             (able if moving(table, plan.key(table)) else others).append(f)
         ready = [f for f in able if high_of(f).order <= known.order]
-        carried = carry_to(known, ready, self._fast_forward, self.session.run)
+        carried = fast_forward_to(known, ready, self._fast_forward, self.session.run)
         carried.chunks = [*others, *carried.chunks]
         return carried
 
@@ -80,7 +80,7 @@ class EpochReader:
         live = [name for name, table in state.tables.items() if not table.stopped]
         followed = tuple(self._follow(name, frozen, state) for name in live if name not in stopped)
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
-        segment = partial(Segment, self.endpoint, self.first_server_id, self.mariadb)
+        segment = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
         segments = [
             segment(start, end, followed, seq, awaited, known)
             for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
@@ -109,11 +109,13 @@ class EpochReader:
         part = self._fast_forward(finished, known)
         return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.refresh)
 
-    def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> Follow:
+    def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
         table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)
         exact = {f.report["chunk"]: high_of(f).order for f in frozen if f.table == name}
         coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage
         since = state.tables[name].since
         through = max(known.order, position_from_dict(since).order) if since else known.order
         progress = progress_of(coverage.pieces(), through, exact.get)
-        return Follow(table, plan.key(table), progress, self.captured.changes(name), self.captured.projection(name))
+        return EmittedTable(
+            table, plan.key(table), progress, self.captured.changes(name), self.captured.projection(name)
+        )

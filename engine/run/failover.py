@@ -31,7 +31,7 @@ def followed(
     return following(state, run, {}, identity=server.identity, to=to)
 
 
-def told(state: State, record: Record) -> Record:
+def event_fields(state: State, record: Record) -> Record:
     """The fields of the journal's `source.followed`."""
     return {
         "from_identity": state.identity,

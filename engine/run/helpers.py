@@ -1,4 +1,4 @@
-"""Threads that work beside the coordinator: what one of them meets is told, and ends neither it nor the run.
+"""Threads that work beside the coordinator: what one of them meets is reported, and ends neither it nor the run.
 
 A helper is whatever can fail without the pipeline: the thread that looks into the inbox, the monitor, the health check, the
 webhook, the metrics' server, the file of the journal, whoever listens to it. Each catches everything, says `failed` with its
@@ -56,15 +56,15 @@ class Helpers:
         if is_disk_full(error):
             self._disk.met(helper, error)
             return
-        told = _named(helper, error)
+        named = _named(helper, error)
         with self._lock:
             known, self._last_s[helper] = self._failing.get(helper), clock.monotonic_s()
             if known is not None:
                 known.errors += 1
                 return
             self._began_s[helper] = self._last_s[helper]
-            self._failing[helper] = Failure(helper, type(error).__name__, told.message, clock.utc_text())
-        self._journal.write("error", **told.as_dict(), attempt=1, helper=helper)
+            self._failing[helper] = Failure(helper, type(error).__name__, named.message, clock.utc_text())
+        self._journal.write("error", **named.as_dict(), attempt=1, helper=helper)
 
     def fine(self, helper: str) -> None:
         """A helper has worked."""

@@ -42,7 +42,7 @@ class Outage:
     gives_up_at: str | None
 
 
-class Away:
+class OutageTracker:
     """Keeps account of one run's source. Any thread may use it.
 
     show: given the fields of an `Outage` at each change, None when the source is back. let_go: called when a stop is asked for and

@@ -36,22 +36,22 @@ from engine.run.commands.control import Control
 from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
-from engine.run.failover import followed, told
-from engine.run.observe.lag import Monitor
-from engine.run.observe.notifier import Alarm
-from engine.run.outage import EPOCHS, Away
+from engine.run.failover import event_fields, followed
+from engine.run.observe.lag import LagMonitor
+from engine.run.observe.notifier import Notifier
+from engine.run.outage import EPOCHS, OutageTracker
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import planned_chunks
 from engine.run.snapshot.throttle import Pace
-from engine.run.spark_sessions import Sessions
+from engine.run.spark_sessions import SparkSessions
 from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import Change, members_of, removed_tables
 from engine.run.tables.projection_rules import as_read, check_asked, check_rules, reshaped
-from engine.run.tables.resnapshot import anew, in_new_shapes
+from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
 from engine.sink.publisher import Publisher
@@ -126,10 +126,10 @@ class _Run:
             retry_parked=parking.ask,
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
-        self._alarm = Alarm(spec, directory, journal, self._control.helpers)
+        self._notifier = Notifier(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run)
-        self._away = Away(journal, partial(setattr, self._control.activity, "away"))
-        self._sessions = Sessions(self._start_spark, self._control, journal)
+        self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
+        self._sessions = SparkSessions(self._start_spark, self._control, journal)
 
     def whole(self) -> None:
         """Everything, with the end written to the journal whatever happens."""
@@ -146,7 +146,7 @@ class _Run:
         )
         self._control.start()
         try:
-            self._alarm.connect()
+            self._notifier.connect()
             self._work()
         except BaseException as raised:
             error = raised
@@ -155,16 +155,16 @@ class _Run:
             self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        told = None
+        fields = None
         if error is not None:
             own = error if isinstance(error, TidemarkError) else TidemarkError(f"{type(error).__name__}: {error}")
-            told = own.as_dict()
+            fields = own.as_dict()
         outcome = "failed" if error is not None else "stopped" if self._control.stopping else "done"
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
-        self._control.finish(told)
+        self._control.finish(fields)
         self._control.done("stop")
-        self._journal.write("run.ended", outcome=outcome, exit_code=code, error=told)
-        self._alarm.close()
+        self._journal.write("run.ended", outcome=outcome, exit_code=code, error=fields)
+        self._notifier.close()
         self._journal.close()
 
     def _work(self) -> None:
@@ -244,7 +244,7 @@ class _Run:
                 self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
             except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
                 with closing(open_connection(source.endpoint)) as connection:
-                    self._begin_anew(ledger, connection, source.endpoint, source.server, error)
+                    self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
                 assert ledger.state is not None
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
@@ -269,7 +269,7 @@ class _Run:
         )
         first = self._spec.first_server_id()
         with closing(
-            Monitor(source.endpoint, first, self._journal, coordinator.committed, self._away, self._control.helpers)
+            LagMonitor(source.endpoint, first, self._journal, coordinator.committed, self._away, self._control.helpers)
         ):
             return coordinator.run(self._until)
 
@@ -342,7 +342,7 @@ class _Run:
                 try:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
-                    self._begin_anew(ledger, connection, endpoint, preflight.server, error)
+                    self._resnapshot_everything(ledger, connection, endpoint, preflight.server, error)
                 self._reshape(ledger, connection, preflight.tables)
                 self._resnapshot(ledger, connection, self._possession.at_fault)
                 return source
@@ -353,10 +353,10 @@ class _Run:
         finally:
             connection.close()
         for plan in begun.plans:
-            self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+            self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
         return source
 
-    def _begin_anew(
+    def _resnapshot_everything(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
     ) -> None:
         """Where the position is lost, everything is copied again if that was asked for; raises `lost` if not."""
@@ -370,7 +370,7 @@ class _Run:
         ]
         if not asked:
             raise lost
-        record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
+        record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
         self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, {})
@@ -383,7 +383,7 @@ class _Run:
         next_seq: behind all that the change logs hold.
         """
         assert ledger.state is not None
-        record = anew(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
+        record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
         facts = {"lineage": self._journal.run, "next_seq": max(next_seq, ledger.state.next_seq)}
         self._commit_copies(ledger, {**record, **facts}, "asked for, as the ledger was older than the destination")
         self._control.look()
@@ -400,7 +400,7 @@ class _Run:
         healed = sorted(wanted.intersection(names, ledger.state.tables))
         if not healed:
             return
-        record = in_new_shapes(self._spec, ledger.state, connection, healed, self._journal.run)
+        record = resnapshot_tables(self._spec, ledger.state, connection, healed, self._journal.run)
         self._commit_copies(ledger, record, "asked for, as the destination was not what the ledger has published")
         for redump in asked:
             if redump.tables and set(healed).issuperset(redump.tables):
@@ -419,7 +419,7 @@ class _Run:
         self._control.look()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
-        record = in_new_shapes(self._spec, ledger.state, connection, sorted(names), self._journal.run)
+        record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
         self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
@@ -429,12 +429,12 @@ class _Run:
         """Commit an epoch that has tables copied again, and tell of it."""
         ledger.commit(record)
         for name, change in record["tables"].items():
-            told = change.get("stopped", {}).get("message", reason)
+            why = change.get("stopped", {}).get("message", reason)
             outcome = "stopped" if "stopped" in change else "copied again"
-            self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=told)
+            self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=why)
             if "again" in change:
                 plan = plan_from_dict(change["again"]["plan"])
-                self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+                self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
         """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""
@@ -445,7 +445,7 @@ class _Run:
             return
         record = followed(state, connection, endpoint, server, first, self._journal.run)
         ledger.commit(record)
-        self._journal.write("source.followed", **told(state, record))
+        self._journal.write("source.followed", **event_fields(state, record))
 
 
 def _committed(ledger: Ledger) -> State:
@@ -453,13 +453,13 @@ def _committed(ledger: Ledger) -> State:
     return ledger.state
 
 
-def _server(told: dict[str, Any]) -> dict[str, Any]:
+def _server(server: dict[str, Any]) -> dict[str, Any]:
     return {
-        "server": told["version_text"],
-        "version": ".".join(map(str, told["version"])),
-        "flavor": told["flavor"],
-        "uuid": told["identity"],
-        "watermark_class": told["watermark_class"],
+        "server": server["version_text"],
+        "version": ".".join(map(str, server["version"])),
+        "flavor": server["flavor"],
+        "uuid": server["identity"],
+        "watermark_class": server["watermark_class"],
     }
 
 

@@ -22,7 +22,7 @@ _LASTED_S = 600.0
 _FIRST_S, _LONGEST_S = 1.0, 60.0
 
 
-class Sessions:
+class SparkSessions:
     """The session of a run. open: starts one, and raises what it raises then. Used by one thread."""
 
     def __init__(self, open_session: "Callable[[], Session]", control: Control, journal: Journal) -> None:

@@ -95,7 +95,7 @@ def captured_tables(
         twice = sorted(name for name, count in names.items() if count > 1)
         raise SpecError(
             f"Two tables have the same full name: {', '.join(twice)} (dots in their names are cut in two ways).",
-            detail="They could not be told apart in the ledger and the journal; nothing was started.",
+            detail="The ledger and the journal could not distinguish them; nothing was started.",
             hint="Give each a pipeline of its own, with globs that match only one of them.",
         )
     return read_tables(connection, chosen, null_dates=null_dates)

@@ -73,8 +73,8 @@ def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[
     for pattern, kind, *parts in _MEANINGS:
         if found := re.search(pattern, text):
             named = {name: value or "" for name, value in found.groupdict().items()}
-            told = set(_HOST.findall(text)) or set(hosts() if kind is PreflightError else ())
-            facts = {"where": _where(sorted(told), master), "master": master, "remedy": remedy}
+            nodes = set(_HOST.findall(text)) or set(hosts() if kind is PreflightError else ())
+            facts = {"where": _where(sorted(nodes), master), "master": master, "remedy": remedy}
             message, detail, hint = (part.format(**facts, **named) for part in parts)
             return kind(message, detail=detail, hint=hint)
     return None

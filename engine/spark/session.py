@@ -34,7 +34,7 @@ class Session:
     def __init__(self, kind: Kind, master: str) -> None:
         self._kind, self.master, self.ui = kind, master, kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
-        self._told = self._overstated = 0
+        self._claimed = self._overstated = 0
         self._lost = self._interrupted = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
@@ -43,7 +43,7 @@ class Session:
     @property
     def slots(self) -> int:
         """How many tasks run at once: what Spark says now, less what it said too much at the start."""
-        return max(1, self._told - self._overstated)
+        return max(1, self._claimed - self._overstated)
 
     def run(self, tasks: Sequence[Task], description: str) -> list[Report]:
         """Run the tasks as one job and return all their reports; blocks. Any thread may.
@@ -79,7 +79,7 @@ class Session:
         folder: the destination's. Raises PreflightError with what the workers lack.
         """
         if self._kind.own_python:
-            self._told = self._kind.slots()
+            self._claimed = self._kind.slots()
             self.run([Warming()] * self.slots, "starting the readers")
         else:
             self._kind.ship(_archive(Path(self._code.name)))
@@ -112,19 +112,19 @@ class Session:
     def _count(self) -> None:
         """Fill all slots and see how many readers there are; again while executors register."""
         for _ in range(_TRIES):
-            told = max(1, self._kind.slots())
-            reports = self.run([Warming()] * (2 * told), "starting the readers")
-            self._told = self._kind.slots()
+            claimed = max(1, self._kind.slots())
+            reports = self.run([Warming()] * (2 * claimed), "starting the readers")
+            self._claimed = self._kind.slots()
             readers = {(report["host"], report["pid"]) for report in reports}
             # There may be more readers than slots: a slot may begin its next task before Spark has its last worker back.
-            self._overstated = max(0, told - len(readers))
-            if self._told <= told:
+            self._overstated = max(0, claimed - len(readers))
+            if self._claimed <= claimed:
                 return
 
     def _watch(self) -> None:
         while not self._closing.wait(_LOOK_S):
             with suppress(Exception):  # a job will tell
-                self._told = self._kind.slots()
+                self._claimed = self._kind.slots()
 
     def stop(self) -> None:
         """End the session and its workers."""

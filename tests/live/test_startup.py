@@ -13,8 +13,8 @@ from engine.capture.binlog.position_search import NoPlaceError
 from engine.errors import SpecError
 from engine.events import Journal
 from engine.run.helpers import Helpers
-from engine.run.observe.lag import Committed, Monitor
-from engine.run.outage import Away
+from engine.run.observe.lag import Committed, LagMonitor
+from engine.run.outage import OutageTracker
 from engine.run.tables.bootstrap import first_epoch
 from engine.settings import parse
 from engine.source.connect import describe
@@ -119,13 +119,13 @@ def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_
     end = written.end()
     journal = Journal(tmp_path / "run.jsonl", "run")
     for position, least, most in ((old, 900, 997), (end, 1000, 1000), (Position("x-bin.000000", 4), 0, 0)):
-        away, helpers = Away(journal, print), Helpers(journal)
-        monitor = Monitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), away, helpers)
+        away, helpers = OutageTracker(journal, print), Helpers(journal)
+        monitor = LagMonitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), away, helpers)
         with closing(monitor), closing(written.connection()) as connection:
             assert least <= monitor.measure(connection)["runway_s"] <= most
     written.server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
-    away, helpers = Away(journal, print), Helpers(journal)
-    monitor = Monitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), away, helpers)
+    away, helpers = OutageTracker(journal, print), Helpers(journal)
+    monitor = LagMonitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), away, helpers)
     with closing(monitor), closing(written.connection()) as connection:
         assert monitor.measure(connection)["runway_s"] is None
     journal.close()

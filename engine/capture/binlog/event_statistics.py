@@ -69,8 +69,8 @@ class EventStatistics:
         whole = total[1:-1]
         if len(whole) and int(whole.max()) > self._most:
             n = int(whole.argmax())
-            self._largest = self._told(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
-        self._open = self._told(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
+            self._largest = self._summary(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
+        self._open = self._summary(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
 
     def add_unfolded(self, plain: Unfolded, run: EventBatch) -> None:
         """What the compressed transactions of a run hold. Raises SourceLostError as `add` does."""
@@ -88,7 +88,7 @@ class EventStatistics:
             self._largest = self._open
         self._open = None
 
-    def _told(self, run: EventBatch, begin: int, size: int, events: int) -> dict[str, Any]:
+    def _summary(self, run: EventBatch, begin: int, size: int, events: int) -> dict[str, Any]:
         alone = Transactions(mariadb=self._mariadb)
         fact = alone.of(run.slice(begin, begin + 1)).lines()[0]
         gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None

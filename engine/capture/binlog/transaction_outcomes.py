@@ -69,7 +69,7 @@ class Prepared:
 class Judged:
     """A run without the rows that do not count.
 
-    undone: the table ids of rows that were rolled back; doubtful: of rows of which that cannot be told. committed: the XA
+    undone: the table ids of rows that were rolled back; doubtful: of rows for which that is not known. committed: the XA
     transaction that the run's last event commits.
     """
 
@@ -98,7 +98,7 @@ class TransactionOutcomes:
         self._captured, self._prepared_count = captured, prepared_count
         self._file, self._next = start.file, 0  # events are numbered in the order in which they come
         self._begin, self._begin_at, self._open, self._rows, self._bytes = -1, start, False, False, 0
-        self._told = False  # how the open transaction ends is known
+        self._known_end = False  # how the open transaction ends is known
         self._savepoints: dict[str, int] = {}
         self._shadows: dict[str, list[tuple[int, int]]] = {}
         self._dropped: list[tuple[int, int, str]] = []  # from, to, why
@@ -124,7 +124,7 @@ class TransactionOutcomes:
         if self._bytes <= MOST:
             self._held.append((first, _kept(run)))
             return
-        if not self._told and any(self._captured(part) for _, part in (*self._held, (first, run))):
+        if not self._known_end and any(self._captured(part) for _, part in (*self._held, (first, run))):
             self._look_ahead()
         yield from self._given((*self._taken(), (first, run)))
 
@@ -203,7 +203,7 @@ class TransactionOutcomes:
     def _enter(self, run: EventBatch, begin: int, first: int) -> None:
         if self._begin == first + begin:
             return
-        self._begin, self._told, self._rows, self._bytes = first + begin, False, False, 0
+        self._begin, self._known_end, self._rows, self._bytes = first + begin, False, False, 0
         self._begin_at = Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
         self._savepoints.clear()
         self._shadows.clear()
@@ -241,7 +241,7 @@ class TransactionOutcomes:
         if name not in self._savepoints:
             raise SourceLostError(
                 f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not hold: {name}.",
-                detail="Which of its rows count cannot be told; the position stays in front of it.",
+                detail="It is not known which of its rows count; the position stays in front of it.",
                 hint="Copy the tables again; if it comes back, report this with the server's version.",
             )
         self._dropped.append((self._savepoints[name], number, _UNDONE))
@@ -275,7 +275,7 @@ class TransactionOutcomes:
             break
         else:
             ahead._tear()  # it has no end; `flush` refuses it where it may still get one
-        self._told = True
+        self._known_end = True
         # Numbered from its begin there, and what was dropped behind its end is another transaction's.
         end = ahead._begin if ahead._begin > 0 else ahead._next
         self._dropped += [(self._begin + a, self._begin + b, u) for a, b, u in ahead._dropped if a < end]

@@ -35,7 +35,7 @@ _CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]
 
 @dataclass(frozen=True)
 class Written:
-    """tables: those that it writes to itself. routines: names, casefolded, of what it may call. unknown: neither can be told."""
+    """tables: those that it writes to itself. routines: names, casefolded, of what it may call. unknown: neither is known."""
 
     tables: tuple[Name, ...] = ()
     routines: tuple[str, ...] = ()

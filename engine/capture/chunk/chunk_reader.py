@@ -74,7 +74,7 @@ class ChunkRequest:
     def most(self, nulls: int | None = None) -> int | None:
         """The number of rows after which reading stops; None where it cannot, as rows could share the key of the last one.
 
-        nulls: how many rows have NULL for a key, None when not counted; they cannot be told apart by it, so all of them are read.
+        nulls: how many rows have NULL for a key, None when not counted; it does not distinguish them, so all of them are read.
         """
         if (
             self.keys

@@ -10,7 +10,7 @@ changes like any other, for the ledger, for the log and for the mirror's merge. 
     before   all that is published of the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
     after    every change behind P(k) has larger ones, as the epoch's segments begin to count behind the part;
     at P(k)  the rows are those of the source, and a ghost is no row of it: it was none at H, and no change up to P(k) touched it. A
-             key that one did touch is no ghost: either it is among the rows then, or the log itself has told that it is gone
+             key that one did touch is no ghost: either it is among the rows then, or the log itself has its deletion
              (which the mirror may not have heard yet when it was read: the newest files of the log are asked).
 
 A row of a range stays in it for as long as it keeps its identity; where it need not (`capture.chunk.fast_forward.moving`) only
@@ -171,11 +171,11 @@ class RedumpPart:
     def run(self) -> Iterator[dict[str, Any]]:
         """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""
         request = self.carry.request
-        told = {"refresh": self.command, "table": request.table.full_name, "chunk": request.number}
+        fields = {"refresh": self.command, "table": request.table.full_name, "chunk": request.number}
         try:
-            yield {**told, **self._written()}
+            yield {**fields, **self._written()}
         except TidemarkError as error:
-            yield {**told, "failure": error.as_dict()}
+            yield {**fields, "failure": error.as_dict()}
 
     def _written(self) -> dict[str, Any]:
         carry, request, shape = self.carry, self.carry.request, self.carry.request.shape
@@ -206,19 +206,19 @@ class RedumpPart:
             for file in files:
                 for batch in pq.ParquetFile(self.carry.request.folder / file.name).iter_batches():
                     rows = without(conformed(pa.Table.from_batches([batch]), schema), touched)
-                    yield kind, without(rows, self._told_gone(rows)) if kind == DELETE else rows
+                    yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
         yield INSERT, conformed(upserts, schema)
 
-    def _told_gone(self, ghosts: pa.Table) -> pa.Table:
-        """The identities of those ghosts that the log has told to be gone already."""
+    def _logged_gone(self, ghosts: pa.Table) -> pa.Table:
+        """The identities of those ghosts whose deletion the log has already."""
         wanted = ghosts.select(self.carry.request.table.key)
         parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
             part = pq.read_table(self.folder / name, columns=parts[0].column_names, partitioning=None)
             rows = conformed(part, parts[0].schema)
             parts.append(rows.filter(pa.array(among(rows, wanted))))
-        told = pa.concat_tables(parts)
-        newest = told.take(pa.array(last_of_each(told.select(wanted.column_names))))
+        logged = pa.concat_tables(parts)
+        newest = logged.take(pa.array(last_of_each(logged.select(wanted.column_names))))
         return newest.filter(pc.is_in(newest["_tm_kind"], pa.array(GONE))).select(wanted.column_names)
 
 

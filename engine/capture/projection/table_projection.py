@@ -7,8 +7,8 @@ A shape is applied by the reader, before a row is written anywhere:
     the log      an image is emitted if the rule of emission says so and the row passes. An update into the filter has one lone
                  half left and becomes an insert, one out of it a delete (`emission.published`).
 
-So the destination is at any time the filtered source, given that rows are told apart as before: the columns of the key and of
-the chunk key are always published as they are. (Bounds of chunks are shown in plans and journals too.)
+So the destination is at any time the filtered source, given that the same columns identify a row as before: the columns of
+the key and of the chunk key are always published as they are. (Bounds of chunks are shown in plans and journals too.)
 """
 
 import hashlib

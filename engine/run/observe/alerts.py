@@ -33,7 +33,7 @@ Name = tuple[str, str | None]
 class Alert:
     """One alert.
 
-    since, told: UTC text; when what it tells of began, and when it was last told. repeat: how often since the first time.
+    since, announced: UTC text; when its cause began, and when it was last announced. repeat: how often since the first time.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Alert:
     message: str
     hint: str
     since: str
-    told: str
+    announced: str
     repeat: int = 0
 
     @property
@@ -53,7 +53,7 @@ class Alert:
 
     def fields(self) -> dict[str, Any]:
         """For the journal, and for a webhook."""
-        return {name: value for name, value in asdict(self).items() if name != "told"}
+        return {name: value for name, value in asdict(self).items() if name != "announced"}
 
 
 _AWAY_S = 30.0
@@ -63,7 +63,7 @@ Notice = tuple[str, Alert]
 
 
 class Alerts:
-    """What stands; `hear` takes each line of the journal and gives back what is to be told."""
+    """What stands; `hear` takes each line of the journal and gives back what is to be announced."""
 
     def __init__(self, settings: Settings, standing: Iterable[Alert] = ()) -> None:
         """standing: what an earlier run left."""
@@ -71,7 +71,7 @@ class Alerts:
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
         self._turning: dict[Name, tuple[str, float]] = {}  # since when it is as it would not be with what stands
         self._running_since_s: float | None = None
-        self._told_s: dict[Name, float] = {}  # what was told in this run
+        self._announced_s: dict[Name, float] = {}  # what was announced in this run
         self._now_s = 0.0
         self._helpers: set[str] = set()  # those that do not work in this run
         self._disk_full = False
@@ -81,7 +81,7 @@ class Alerts:
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
     def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
-        """What is to be told now. now_s: seconds that never run backwards, since whenever; without them the line's time counts."""
+        """What is to be announced now. now_s: seconds that never run backwards, since whenever; without them the line's time counts."""
         self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
         heard = _HEARD.get(line["event"])
         return list(heard(self, line)) if heard else []
@@ -225,27 +225,27 @@ class Alerts:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
     def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
-        """What stands and was not told for long. A run that failed is not said to fail while another one is on its way."""
+        """What stands and was not announced for long. A run that failed is not said to fail while another one is on its way."""
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
             if name not in self._turning and self._silent_s(alert, at) >= self._settings.repeat_s:
-                yield self._raise(replace(alert, told=at, repeat=alert.repeat + 1))
+                yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
 
     def _silent_s(self, alert: Alert, at: str) -> float:
-        """Since it was told. What an earlier run told is known by wall clock alone: from its future, as good as just now."""
-        if alert.name not in self._told_s:
-            self._told_s[alert.name] = self._now_s - max(_seconds(alert.told, at), 0.0)
-        return self._now_s - self._told_s[alert.name]
+        """Since it was announced. What an earlier run announced is known by wall clock alone: from its future, as good as just now."""
+        if alert.name not in self._announced_s:
+            self._announced_s[alert.name] = self._now_s - max(_seconds(alert.announced, at), 0.0)
+        return self._now_s - self._announced_s[alert.name]
 
     def _raise(self, alert: Alert) -> Notice:
-        self.standing[alert.name], self._told_s[alert.name] = alert, self._now_s
+        self.standing[alert.name], self._announced_s[alert.name] = alert, self._now_s
         self._turning.pop(alert.name, None)
         return "alert.raised", alert
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
         self._turning.pop(name, None)
-        self._told_s.pop(name, None)
+        self._announced_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
             yield "alert.cleared", replace(alert, message=message, hint="", value=value)
 

@@ -59,8 +59,8 @@ class Seen:
             heard(self, line)
 
     def connected(self, line: Line) -> None:
-        self.slots, told = line["spark"]["slots"], line["source"]
-        self.source = {name: str(told[name]) for name in ("flavor", "version", "watermark_class")}
+        self.slots, source = line["spark"]["slots"], line["source"]
+        self.source = {name: str(source[name]) for name in ("flavor", "version", "watermark_class")}
 
     def moved(self, line: Line) -> None:
         self.state = line["state"]
@@ -83,7 +83,7 @@ class Seen:
         self.groups.setdefault(line["group"], set()).add(line["table"])
 
     def finished(self, line: Line) -> None:
-        self.groups.pop(line["group"], None)  # what a group has read is told when all of it is read
+        self.groups.pop(line["group"], None)  # what a group has read is reported when all of it is read
         self.rows[line["table"]] += line["rows"]
         self.chunks[line["table"]].add(sum(line["timings"].values()))
 
@@ -92,7 +92,7 @@ class Seen:
         self.failures[line["table"]] += 1
 
     def begun_anew(self, line: Line) -> None:
-        """What is under way of a table that stopped, or is copied again, is told no more."""
+        """What is under way of a table that stopped, or is copied again, is shown no more."""
         for tables in self.groups.values():
             tables.discard(line["table"])
         self.groups = {group: tables for group, tables in self.groups.items() if tables}

@@ -17,7 +17,7 @@ from engine.errors import SourceAwayError, TidemarkError
 from engine.events import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.retention import Growth, following, runway_s
-from engine.run.outage import MONITOR, Away
+from engine.run.outage import MONITOR, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention
@@ -62,8 +62,8 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
     return {"p50": p50, "p95": p95, "p99": p99, "max": max(lags)}
 
 
-class Monitor:
-    """Writes `source.lag` until it is closed, and reports a source that is away; what else it meets is told by `helpers`."""
+class LagMonitor:
+    """Writes `source.lag` until it is closed, and reports a source that is away; what else it meets is reported by `helpers`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Monitor:
         first_server_id: int,
         journal: Journal,
         committed: Callable[[], Committed],
-        away: Away,
+        away: OutageTracker,
         helpers: Helpers,
     ) -> None:
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))

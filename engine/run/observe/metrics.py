@@ -253,7 +253,7 @@ def _sink(make: _Families, seen: Seen) -> Iterator[Metric]:
 
 
 def _unit(name: str) -> str:
-    """OpenMetrics wants the unit at a name's end, and told."""
+    """OpenMetrics wants the unit at a name's end, and declared."""
     return next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
 
 

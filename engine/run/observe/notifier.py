@@ -23,13 +23,13 @@ PATIENCE_S = 5.0
 """How long a run that ends waits for alerts that are on their way."""
 
 
-class Alarm:
+class Notifier:
     """The alerts of one run."""
 
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._alerts = Alerts(spec.alerts, _standing(directory))
-        self._lock = threading.RLock()  # what is told is heard again
+        self._lock = threading.RLock()  # what is announced is heard again
         self._webhook: Webhook | None = None
         journal.listeners.append(self.hear)
 
@@ -70,7 +70,7 @@ class Alarm:
             self._webhook.post(message)
 
     def _keep(self) -> None:
-        with suppress(OSError):  # a full disk: the alert is told all the same
+        with suppress(OSError):  # a full disk: the alert is announced all the same
             if standing := self._alerts.as_list():
                 write_atomically(self._directory.alerts, list_text("alerts", standing))
             else:

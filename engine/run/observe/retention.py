@@ -1,7 +1,7 @@
-"""How long the source will keep the committed position: purge foretold. Pure.
+"""How long the source will keep the committed position: the purge forecast. Pure.
 
 Servers purge a binlog file when a newer one is begun and the file is due: so many seconds after it was closed (which is when the
-file after it was begun), or when all files together exceed a size (MariaDB 11.4 on). What is told is the earliest such time.
+file after it was begun), or when all files together exceed a size (MariaDB 11.4 on). The result is the earliest such time.
 MariaDB keeps files longer while fewer replicas than `slave_connections_needed_for_purge` are connected, and both keep a file that
 is being dumped; nothing is counted on that.
 """
@@ -23,7 +23,7 @@ class Growth:
         self._total = 0
 
     def see(self, now_s: float, end: Position, files: dict[str, int]) -> float | None:
-        """Bytes a second, with what is seen now; None before that can be told."""
+        """Bytes a second, with what is seen now; None before that is known."""
         if self._end is not None and end.order < self._end.order:  # another server: count anew
             self._seen.clear()
         elif self._end is not None:

@@ -104,7 +104,8 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
 def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
     """parked: chunks that failed too often. reading: what has been read for the longest time, and for how long."""
     reading = {
-        name: {**told, "seconds": _age_s(told["since"], now)} for name, told in runner.get("reading", {}).items()
+        name: {**reading, "seconds": _age_s(reading["since"], now)}
+        for name, reading in runner.get("reading", {}).items()
     }
     return [
         {
@@ -135,9 +136,9 @@ def _destination(table: TableState) -> str | None:
 def _parked(directory: Directory, name: str, table: TableState) -> list[dict[str, Any]]:
     """Those that are still to be read."""
     pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
-    told = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
+    chunks = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
     names = ("chunk", "lower", "upper", "error", "message", "hint", "attempts", "since")
-    return [{field: parked[field] for field in names} for parked in told]
+    return [{field: parked[field] for field in names} for parked in chunks]
 
 
 def _age_s(since: str, now: datetime) -> float:

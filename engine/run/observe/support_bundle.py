@@ -64,9 +64,9 @@ def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *
             parts.append((name, scrubber.clean(make())))
         except (TidemarkError, OSError, ValueError, KeyError) as error:  # a part that cannot be made says so itself
             parts.append((name, scrubber.clean(f"This part could not be made: {type(error).__name__}: {error}\n")))
-    told = {"name": spec.name, "at": clock.utc_text(), "version": __version__, "secrets": scrubber.removed}
+    facts = {"name": spec.name, "at": clock.utc_text(), "version": __version__, "secrets": scrubber.removed}
     values = "" if with_values else ", and values of rows (bounds of chunks, lists of keys)"
-    parts.insert(0, ("README.txt", README.format(**told, values=values)))
+    parts.insert(0, ("README.txt", README.format(**facts, values=values)))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:

@@ -55,7 +55,7 @@ def _away(e: Event) -> str:
 
 
 _LINES: dict[str, Callable[[Event], str | None]] = {
-    "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'told to stop'})",
+    "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'it is stopped'})",
     "run.connected": _connected,
     "run.state": lambda e: f"{e['state']}" + (f" ({e['reason']})" if e["reason"] else ""),
     "run.ended": lambda e: f"run ended: {e['outcome']}",

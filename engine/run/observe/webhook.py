@@ -35,7 +35,7 @@ _WORTH_ANOTHER_TRY = (408, 425, 429)
 class Webhook:
     """One address.
 
-    failed: told once when it cannot be reached, and again only after it could: why (the address is not in it), and in how many
+    failed: called once when it cannot be reached, and again only after it could: why (the address is not in it), and in how many
     seconds it is tried again, None when that message is dropped.
     """
 

@@ -19,7 +19,7 @@ from engine.plan.coverage import Chunk, Coverage, Uncut, uncut_table
 from engine.run.commands.control import Control
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.scheduler import Snapshot
-from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Copying, Finished
+from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position, position_from_dict
 
 _TOLD_KEYS = 1000
@@ -54,7 +54,7 @@ class RedumpExecutor:
         snapshot: Snapshot,
         control: Control,
         journal: Journal,
-        copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], Copying],
+        copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
         unmerged: Callable[[str], list[str]],
@@ -111,13 +111,13 @@ class RedumpExecutor:
             work.fresh.discard(name)
         for name in work.again:
             if not captured[name][0].key and not tables[name].stopped:
-                raise _refused(name, "it has no key, so its rows cannot be told apart", "Give it a primary key.")
+                raise _refused(name, "it has no key, so nothing identifies its rows", "Give it a primary key.")
         for name in sorted(work.fresh - set(self._active)):
             table, plan = captured[name]
             if tables[name].stopped:
                 raise _refused(name, "it has stopped", f"Copy it again: python -m engine redump SPEC --table {name}")
             if not table.key:
-                raise _refused(name, "it has no key, so its rows cannot be told apart", "Give it a primary key.")
+                raise _refused(name, "it has no key, so nothing identifies its rows", "Give it a primary key.")
             if work.redump.ranges and moving(table, plan.key(table)):
                 why = "its rows can move between ranges of its chunk key while they stay the same rows"
                 raise _refused(name, why, "Name rows by --keys, or read the table again by --table.")

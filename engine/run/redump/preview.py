@@ -1,4 +1,4 @@
-"""What a redump would reach, told before it is sent: tables, rows, bytes, and in which way each is read again."""
+"""What a redump would reach, shown before it is sent: tables, rows, bytes, and in which way each is read again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -60,7 +60,7 @@ def way_of(redump: Redump, known: TableState, table: Table, plan: Plan) -> tuple
     """How a table would be read again, and why so."""
     moves = moving(table, plan.key(table))
     if not table.key and not known.stopped:
-        return REFUSED, "it has no key, so its rows cannot be told apart"
+        return REFUSED, "it has no key, so nothing identifies its rows"
     if redump.whole:
         stays = "; its mirror stays as it is until the new copy is there"
         begun = "" if known.copied else "it is not copied yet: its copy begins anew"

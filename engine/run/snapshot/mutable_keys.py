@@ -13,7 +13,7 @@ from engine.source.positions import Position, position_from_dict
 
 
 @dataclass
-class Carried:
+class FastForwarded:
     """The chunks, exact at the position now; tables that stopped meanwhile; of each, files that have been replaced by others."""
 
     chunks: list[Finished]
@@ -21,14 +21,14 @@ class Carried:
     replaced: dict[tuple[str, int], list[Path]] = field(default_factory=dict)
 
 
-def carry_to(
+def fast_forward_to(
     position: Position,
     chunks: Sequence[Finished],
     task: Callable[[Finished, Position], FastForward],
     run: Callable[[Sequence[FastForward], str], list[Report]],
-) -> Carried:
+) -> FastForwarded:
     """Carry chunks, whose high watermarks are not behind the position, to it. Raises what is not one table's error alone."""
-    carried = Carried([f for f in chunks if _high(f).order == position.order])
+    carried = FastForwarded([f for f in chunks if _high(f).order == position.order])
     behind = {f.identity: f for f in chunks if _high(f).order < position.order}
     if not behind:
         return carried

@@ -35,7 +35,7 @@ class Parked:
     attempts: int
     since: str
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """In words."""
         return f"{self.table} chunk {self.chunk} [{self.lower or '…'}, {self.upper or '…'})"
 
@@ -108,7 +108,7 @@ class Parking:
         more = f" and {len(chunks) - _NAMED} more" if len(chunks) > _NAMED else ""
         raise ChunksParkedError(
             f"{len(chunks)} of the chunks could not be read and are parked: "
-            f"{', '.join(parked.told() for parked in chunks[:_NAMED])}{more}. {chunks[0].message}",
+            f"{', '.join(parked.describe() for parked in chunks[:_NAMED])}{more}. {chunks[0].message}",
             detail="Nothing of their ranges is published as exact; the rest is copied, and the log was followed.",
             hint=f"{chunks[0].hint} Each run tries them again; so does: python -m engine resume SPEC --table {chunks[0].table}",
         )

@@ -32,7 +32,7 @@ from engine.events import Journal
 from engine.run.disk import RETRY_S, Disk
 from engine.run.outage import REFUSED_S
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.table_copy import Copying, Finished, Trial
+from engine.run.snapshot.table_copy import Finished, TableCopy, Trial
 
 ATTEMPTS = 8
 """Of a table, at what is neither a chunk's own nor a source that is away; a read or a cut in between starts the count again."""
@@ -48,13 +48,13 @@ class Batch:
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
     failed: dict[str, TidemarkError] = field(default_factory=dict)
 
-    def stop(self, copying: Copying, error: TidemarkError) -> None:
+    def stop(self, copying: TableCopy, error: TidemarkError) -> None:
         """Its copy, or what is read again of it, cannot go on."""
         (self.failed if copying.refresh else self.stopped)[copying.table.full_name] = error
         copying.drop()
 
 
-class Failing:
+class ChunkRetries:
     """Judges failures. attempts: of a chunk, before it is parked. Used by one thread."""
 
     def __init__(self, journal: Journal, parking: Parking, attempts: int, disk: Disk) -> None:
@@ -62,27 +62,27 @@ class Failing:
         self.log_read_s = 0.0
         self._refused_s = math.inf  # since when the login is refused
 
-    def add(self, copying: Copying) -> None:
+    def add(self, copying: TableCopy) -> None:
         """A table begins to be copied, or goes on: what is parked of it is tried once more."""
         if copying.refresh:
             return
         for number, parked in self._parking.known(copying.table.full_name, copying.coverage.pending).items():
             copying.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
 
-    def resume(self, tables: dict[str, Copying]) -> None:
+    def resume(self, tables: dict[str, TableCopy]) -> None:
         """Try again what is parked of the tables for which that was asked."""
         for name in self._parking.asked(tables):
             if not tables[name].dropped and not tables[name].refresh:
                 tables[name].try_again()
 
-    def read(self, copying: Copying, number: int) -> None:
+    def read(self, copying: TableCopy, number: int) -> None:
         """A chunk was read after all."""
         self._refused_s = math.inf
         self._disk.worked("chunks")
         if copying.trials.pop(number, None) is not None and not copying.refresh:
             self._parking.free(copying.table.full_name, number, "it was read")
 
-    def reported(self, copying: Copying, report: Report, unread: list[int], group: int, batch: Batch) -> set[int]:
+    def reported(self, copying: TableCopy, report: Report, unread: list[int], group: int, batch: Batch) -> set[int]:
         """A reader failed at one chunk and read no further. unread: of the table. Returns those that are not to be put back now."""
         error = from_dict(report["failure"])
         if isinstance(error, DiskFullError):
@@ -98,7 +98,7 @@ class Failing:
         return set()
 
     def lost(
-        self, copying: Copying, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
+        self, copying: TableCopy, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
     ) -> set[int]:
         """A worker was lost with a group of `among` chunks. chunks: of the table. Returns those that are not to be put back now."""
         if isinstance(error, DiskFullError):
@@ -115,12 +115,12 @@ class Failing:
             copying.rest(number, clock.monotonic_s() + _pause_s(1))
         return set(chunks)
 
-    def _no_room(self, copying: Copying, chunks: list[int], group: int, error: DiskFullError) -> None:
+    def _no_room(self, copying: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
         """They are read again when there is room."""
         self._disk.met("chunks", error)
         self._tell(copying, chunks, group, error, RETRY_S, 1)
 
-    def _own(self, copying: Copying, number: int, group: int, error: TidemarkError) -> set[int]:
+    def _own(self, copying: TableCopy, number: int, group: int, error: TidemarkError) -> set[int]:
         """A failure of the chunk itself."""
         trial = copying.trials.setdefault(number, Trial())
         trial.failures += 1
@@ -138,7 +138,7 @@ class Failing:
 
     def retry(
         self,
-        copying: Copying,
+        copying: TableCopy,
         chunks: list[int],
         group: int,
         error: TidemarkError,
@@ -167,7 +167,7 @@ class Failing:
         if isinstance(error, SchemaChangedError) and not retried:
             stopped = TableStoppedError(
                 error.message,
-                detail="The log, read to its end since, has not told of it; what is published of the table is right.",
+                detail="The log was read to its end since, and does not have it; what is published of the table is right.",
                 hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
             )
             batch.stop(copying, stopped)
@@ -184,7 +184,7 @@ class Failing:
 
     def _tell(
         self,
-        copying: Copying,
+        copying: TableCopy,
         chunks: list[int],
         group: int,
         error: TidemarkError,

@@ -21,9 +21,9 @@ from engine.plan.chunks import range_from, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.run.commands.heartbeat import Activity, Reading
 from engine.run.snapshot.gate import Gate
-from engine.run.snapshot.retries import ATTEMPTS, Batch, Failing
-from engine.run.snapshot.splitter import Cutter
-from engine.run.snapshot.table_copy import ROWS_PER_S, Copying, Finished
+from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
+from engine.run.snapshot.splitter import ChunkSplitter
+from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.source.positions import bytes_between, position_from_dict
 
 GROUP_S = 1.0
@@ -40,7 +40,7 @@ class _Group:
 
     number: int
     chunks: dict[str, list[int]]
-    copies: dict[str, Copying]
+    copies: dict[str, TableCopy]
     since: str
 
 
@@ -54,7 +54,7 @@ class Snapshot:
         activity: Activity,
         max_memory: int,
         journal: Journal,
-        cutter: Cutter,
+        cutter: ChunkSplitter,
         run: Callable[[ChunkGroup, str], list[Report]],
         attempts: int = ATTEMPTS,
     ) -> None:
@@ -68,29 +68,29 @@ class Snapshot:
         attempts: of a chunk, before it is parked.
         """
         self._usual_readers, self._gate, self._activity = readers, gate, activity
-        self._max_memory, self._journal, self._cutter, self._run = max_memory, journal, cutter, run
+        self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, cutter, run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
-        self._tables: dict[str, Copying] = {}
+        self._tables: dict[str, TableCopy] = {}
         self._jobs: dict[Future[list[Report]], _Group] = {}
         self._groups = 0
-        self._failing = Failing(journal, gate.parking, attempts, gate.disk)
+        self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
 
     def _readers(self) -> int:
         """Groups that are read at once; it may be changed at any time."""
         return self._gate.pace.settings.readers or self._usual_readers()
 
-    def add(self, copying: Copying) -> None:
+    def add(self, copying: TableCopy) -> None:
         """Copy what is not finished of a table."""
         self._tables[copying.table.full_name] = copying
-        self._failing.add(copying)
-        # An earlier run that was killed may not have told all that it had committed.
-        self._tell_cut(copying, list(copying.waiting))
+        self._retries.add(copying)
+        # An earlier run that was killed may not have reported all that it had committed.
+        self._report_cut(copying, list(copying.waiting))
 
     def drop(self, table: str) -> None:
         """Cut and read no more of a table; what is under way of it is forgotten."""
         if table in self._tables:
             self._tables[table].drop()
-            self._cutter.forget(table)
+            self._splitter.forget(table)
 
     def reading(self, table: str) -> bool:
         """Whether a job is under way that reads chunks of a table, though they are of no use any more."""
@@ -128,7 +128,7 @@ class Snapshot:
 
     def log_read(self, asked_s: float) -> None:
         """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
-        self._failing.log_read_s = asked_s
+        self._retries.log_read_s = asked_s
 
     @property
     def idle(self) -> bool:
@@ -144,18 +144,18 @@ class Snapshot:
 
         hold: why none may start now.
         """
-        self._failing.resume(self._tables)
+        self._retries.resume(self._tables)
         for name, copying in self._tables.items():
             copying.wake()
             if self._gate.is_paused(name):
                 continue
             if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
                 most = 1 if copying.fresh else AHEAD - len(copying.waiting)
-                self._cutter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
+                self._splitter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
         while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
             paused = self._gate.is_paused
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
-            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=Copying.turn)
+            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.turn)
             stopped = any(paused(copying.table.full_name) for copying in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
@@ -165,7 +165,7 @@ class Snapshot:
                 return
             self._start(ready, prototype)
 
-    def _start(self, ready: list[Copying], prototype: ChunkGroup) -> None:
+    def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
         """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
         small = [c for c in ready if c.worth_s <= GROUP_S and not c.coverage.uncut and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
@@ -184,9 +184,9 @@ class Snapshot:
             if name in chosen and not copying.refresh:
                 self._journal.write("chunk.assigned", table=name, chunks=chosen[name], group=self._groups)
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
-        told = f"{first} and {len(others)} tables more" if others else first
+        about = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
-        self._jobs[self._pool.submit(self._run, group, told)] = _Group(
+        self._jobs[self._pool.submit(self._run, group, about)] = _Group(
             self._groups, chosen, {copying.table.full_name: copying for copying in tables}, clock.utc_text()
         )
         self._show_reading()
@@ -200,7 +200,7 @@ class Snapshot:
                     oldest.setdefault(name, {"chunks": numbers, "since": group.since})
         self._activity.reading = oldest
 
-    def _request(self, copying: Copying, chunk: Chunk) -> ChunkRequest:
+    def _request(self, copying: TableCopy, chunk: Chunk) -> ChunkRequest:
         return ChunkRequest(
             copying.table,
             chunk.number,
@@ -220,7 +220,7 @@ class Snapshot:
         Raises what ends the run: an error of Spark, a source that is lost, a chunk that failed too often.
         """
         batch = Batch()
-        for name, cut in self._cutter.done().items():
+        for name, cut in self._splitter.done().items():
             self._take_cut(self._tables[name], cut, batch)
         for job in [job for job in self._jobs if job.done()]:
             group = self._jobs.pop(job)
@@ -245,10 +245,10 @@ class Snapshot:
             for name, numbers in group.chunks.items():
                 copying = group.copies[name]
                 if not copying.dropped:
-                    left[name] -= self._failing.lost(copying, numbers, among, group.number, error, batch)
+                    left[name] -= self._retries.lost(copying, numbers, among, group.number, error, batch)
             return []
 
-    def _take_cut(self, copying: Copying, job: Future[Cut], batch: Batch) -> None:
+    def _take_cut(self, copying: TableCopy, job: Future[Cut], batch: Batch) -> None:
         if copying.dropped:
             return
         try:
@@ -256,39 +256,39 @@ class Snapshot:
         except TableStoppedError as error:
             batch.stop(copying, error)
         except TransientError as error:
-            self._failing.retry(copying, [], 0, error, batch)
+            self._retries.retry(copying, [], 0, error, batch)
         else:
             copying.failures = 0
-            self._tell_cut(copying, chunks)
+            self._report_cut(copying, chunks)
 
-    def _tell_cut(self, copying: Copying, chunks: list[Chunk]) -> None:
+    def _report_cut(self, copying: TableCopy, chunks: list[Chunk]) -> None:
         if copying.refresh:
             return
-        told = [
+        news = [
             [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
             for chunk in chunks
             if not copying.listed(chunk)
         ]
         complete = not copying.coverage.uncut
-        if told or (complete and not copying.told_complete):
-            copying.told_complete = complete
-            self._journal.write("chunk.planned", table=copying.table.full_name, chunks=told, complete=complete)
+        if news or (complete and not copying.reported_complete):
+            copying.reported_complete = complete
+            self._journal.write("chunk.planned", table=copying.table.full_name, chunks=news, complete=complete)
 
     def _take_report(
-        self, copying: Copying, report: Report, group: _Group, batch: Batch, left: dict[str, set[int]]
+        self, copying: TableCopy, report: Report, group: _Group, batch: Batch, left: dict[str, set[int]]
     ) -> None:
         if copying.dropped:
             return
         if "failure" in report:
             unread = sorted(left[report["table"]])
-            left[report["table"]] -= self._failing.reported(copying, report, unread, group.number, batch)
+            left[report["table"]] -= self._retries.reported(copying, report, unread, group.number, batch)
             return
         left[report["table"]].discard(report["chunk"])
         limits = range_from(report["limits"])
         if limits != copying.coverage.pending[report["chunk"]]:
-            self._tell_cut(copying, copying.shorten(report["chunk"], limits))
+            self._report_cut(copying, copying.shorten(report["chunk"], limits))
         copying.read_one(report)
-        self._failing.read(copying, report["chunk"])
+        self._retries.read(copying, report["chunk"])
         self._gate.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
         if not copying.refresh:
             self._journal.write("chunk.finished", **_event(report, group.number))
@@ -296,13 +296,13 @@ class Snapshot:
 
     def let_go(self) -> None:
         """Wait for no answer of the source; another thread asks for it."""
-        self._cutter.let_go()
+        self._splitter.let_go()
 
     def close(self) -> None:
         """Wait for the jobs that are under way; their unread reports are lost, their files never published."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         with suppress(TidemarkError):
-            self._cutter.close()
+            self._splitter.close()
 
 
 def _event(report: Report, group: int) -> dict[str, Any]:

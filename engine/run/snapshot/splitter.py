@@ -18,7 +18,7 @@ from engine.source.connect import Connection, Endpoint, break_off, open_connecti
 _PATIENCE_S = 0.2
 
 
-class Cutter:
+class ChunkSplitter:
     """Cuts; one range of a table at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:

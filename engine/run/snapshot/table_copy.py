@@ -20,21 +20,21 @@ KEYS_A_CHUNK = 2000
 PARKED_IN_ROW = 8
 """A table of which so many chunks were parked, with none read in between, is at fault itself."""
 LISTED_CHUNKS = 10_000
-"""An even plan of so many chunks is told to the journal whole, when it is made."""
+"""An even plan of so many chunks is written to the journal whole, when it is made."""
 ROWS_PER_S = 400_000
 """How fast a reader reads until it is measured (FACTS)."""
 _CHUNK_S = 0.005
 """What a chunk takes however few its rows: a few statements."""
 
 
-def told_whole(plan: Plan) -> bool:
-    """Whether all chunks are told to the journal when the plan is made."""
+def reported_whole(plan: Plan) -> bool:
+    """Whether all chunks are written to the journal when the plan is made."""
     return plan.strategy != "uneven" and plan.estimated_chunks <= LISTED_CHUNKS
 
 
 def planned_chunks(plan: Plan) -> list[list[str | None]]:
-    """The chunks that the journal is told with the plan: all of them, or none."""
-    return [[text(limits.lower), text(limits.upper)] for limits in plan.even_ranges()] if told_whole(plan) else []
+    """The chunks that the journal gets with the plan: all of them, or none."""
+    return [[text(limits.lower), text(limits.upper)] for limits in plan.even_ranges()] if reported_whole(plan) else []
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Trial:
 
 
 @dataclass
-class Copying:
+class TableCopy:
     """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number.
 
     shape: what of the table is published. refresh: the command that asked for these ranges of a published table to be read again,
@@ -69,7 +69,7 @@ class Copying:
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
     states: dict[int, str] = field(default_factory=dict)
     changed: bool = False
-    told_complete: bool = field(init=False)
+    reported_complete: bool = field(init=False)
     trials: dict[int, Trial] = field(default_factory=dict)
     resting: dict[int, float] = field(default_factory=dict)
     parked: set[int] = field(default_factory=set)
@@ -84,7 +84,7 @@ class Copying:
     read: int = 0
 
     def __post_init__(self) -> None:
-        self.told_complete = told_whole(self.plan)
+        self.reported_complete = reported_whole(self.plan)
         self.key: ChunkKey | None = self.plan.key(self.table)
         self.waiting.extend(Chunk(number, limits) for number, limits in sorted(self.coverage.pending.items()))
         self.on("cut", self.coverage.pending)
@@ -95,7 +95,7 @@ class Copying:
 
     def listed(self, chunk: Chunk) -> bool:
         """Whether the journal has known the chunk, as it is, since the plan was made."""
-        return told_whole(self.plan) and (
+        return reported_whole(self.plan) and (
             chunk.number < self.plan.estimated_chunks and chunk.limits == self.plan.even_range(chunk.number)
         )
 

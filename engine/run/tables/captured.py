@@ -29,7 +29,7 @@ class CapturedTables:
     def put(self, table: Table, plan: Plan) -> None:
         """A table is captured with these columns and this plan from here on."""
         self.plans[table.full_name] = plan
-        self.tables[table.full_name] = table.told_apart_by(plan.chunk_key)
+        self.tables[table.full_name] = table.identified_by(plan.chunk_key)
 
     def forget(self, name: str) -> None:
         """A table is captured no more."""

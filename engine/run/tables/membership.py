@@ -45,7 +45,7 @@ _LOOK_S = 2.0
 Name = tuple[str, str]
 
 
-class Joining:
+class MembershipChanges:
     """What is to change in which tables are captured. reading: whether chunks of a table are being read, in vain perhaps."""
 
     def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:

@@ -26,7 +26,7 @@ def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projecti
     kept, masks = _kept(rules, table), _masks(rules, table)
     for name in dict.fromkeys([*table.key, *cut_by]):
         if name in masks or (kept is not None and name not in kept):
-            raise _told_apart(table, name, masked=name in masks)
+            raise _identifies(table, name, masked=name in masks)
     for name in masks:
         if pa.types.is_nested(value_type(table.column(name)).arrow(table.column(name))):
             raise SpecError(f"{table.full_name}: column {name!r} has no text that could be masked.", hint="Exclude it.")
@@ -56,11 +56,11 @@ def _masks(rules: ProjectionRules, table: Table) -> dict[str, str]:
     return {column.name: (rules.mask or {})[name] for name, column in named.items() if column is not None}
 
 
-def _told_apart(table: Table, name: str, *, masked: bool) -> SpecError:
+def _identifies(table: Table, name: str, *, masked: bool) -> SpecError:
     what = "masked" if masked else "left out"
     return SpecError(
         f"{table.full_name}: column {name!r} cannot be {what}.",
-        detail="Its rows or chunks are told apart by it. Nothing was started.",
+        detail="It identifies rows or bounds chunks. Nothing was started.",
         hint=f"Publish it as it is (tables.{table.full_name}: columns, exclude, mask)"
         + ("" if name in table.key else ", or cut the table by another column (snapshot.chunk_key)")
         + ".",
@@ -69,17 +69,17 @@ def _told_apart(table: Table, name: str, *, masked: bool) -> SpecError:
 
 def _digest(spec: Spec, rules: ProjectionRules) -> str:
     """A table's rules, to be known again; empty where there are none."""
-    told: dict[str, Any] = {
+    published: dict[str, Any] = {
         "columns": sorted(map(str.lower, rules.columns)) if rules.columns is not None else None,
         "exclude": sorted(map(str.lower, rules.exclude or ())),
         "mask": sorted((name.lower(), algorithm) for name, algorithm in (rules.mask or {}).items()),
         "where": rules.where,
     }
-    if not any((told["columns"] is not None, told["exclude"], told["mask"], told["where"])):
+    if not any((published["columns"] is not None, published["exclude"], published["mask"], published["where"])):
         return ""
-    if told["mask"] and (salt := mask_salt(spec)):
-        told["salt"] = hmac.digest(salt.encode(), b"tidemark", "sha256").hex()
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:32]
+    if published["mask"] and (salt := mask_salt(spec)):
+        published["salt"] = hmac.digest(salt.encode(), b"tidemark", "sha256").hex()
+    return hashlib.sha256(json.dumps(published).encode()).hexdigest()[:32]
 
 
 def check_rules(spec: Spec, tables: Sequence[Table]) -> None:

@@ -17,7 +17,9 @@ from engine.source.connect import Connection, Endpoint, Server
 from engine.source.positions import current
 
 
-def anew(spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str) -> Record:
+def resnapshot_all(
+    spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
+) -> Record:
     """The epoch that begins anew. Tables that cannot be copied again stop in it."""
     # Before the catalogue is read: a statement that alters a table in between lies behind the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
@@ -25,7 +27,7 @@ def anew(spec: Spec, state: State, connection: Connection, endpoint: Endpoint, s
     return following(state, run, tables, identity=server.identity, to=position.as_dict())
 
 
-def in_new_shapes(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> Record:
+def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> Record:
     """The epoch that reads nothing and has tables copied again, of which the spec publishes something else from here on."""
     return following(state, run, _copied_again(spec, state, connection, names))
 
@@ -40,5 +42,5 @@ def _copied_again(spec: Spec, state: State, connection: Connection, names: Itera
         known = state.tables[name]
         before, plan = table_from_dict(known.table), plan_from_dict(known.plan)
         altered = Altered(before, plan, known.copied, (), fits, known.shape)
-        tables[name] = verdict(connection, spec, altered, None).told(before, known.shape)
+        tables[name] = verdict(connection, spec, altered, None).to_record(before, known.shape)
     return tables

@@ -7,7 +7,7 @@
     stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it; or nothing is copied
                    and the log holds later alterations, so that what lies between has columns that nothing shows any more
 
-Copying again is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
+TableCopy again is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
 chunk before it is read, it is read with the columns of then, and a later alteration in the log comes here again: it finds chunks
 that were read before it (exact at a position in front of it), and has them copied again, or rows that it left as they were.
 """
@@ -51,7 +51,7 @@ class Verdict:
     since: Position | None = None
     shape: Record | None = None
 
-    def told(self, before: Table, before_shape: Record | None) -> Record:
+    def to_record(self, before: Table, before_shape: Record | None) -> Record:
         """What the epoch's record says of it."""
         if self.error is not None:
             return {"stopped": self.error.as_dict()}
@@ -113,7 +113,7 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
             f"{name} was altered so that the log's next rows of it cannot be read: {statement[:200] or 'no statement shows how'}",
             detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the log does not "
             "tell. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
-            hint=f"Follow it from now on, without what lies between: python -m engine redump SPEC --table {name}",
+            hint=f"Stream it from now on, without what lies between: python -m engine redump SPEC --table {name}",
         )
     return altered.at
 

@@ -9,7 +9,7 @@
 and so on until nothing is added. A name counts wherever it stands, read or written, in whichever database: a table too many is
 copied for nothing, one too few would be wrong.
 
-Every captured table is reached where that cannot be told: the statement is not understood; a body is not shown, or builds SQL as it
+Every captured table is reached where that is not known: the statement is not understood; a body is not shown, or builds SQL as it
 runs (PREPARE, EXECUTE); a reached table's engine hands writes on; the user's grants do not show the whole catalogue; or the log,
 from the statement on, holds a statement that defines or alters anything, so that the catalogue may be another than it was. What a
 session with `sql_log_bin = 0` defines is in no log, and is not seen here.
@@ -35,7 +35,7 @@ _BUILDS = frozenset(("prepare", "execute", "immediate"))
 
 
 def reached(programs: Programs, written: Written) -> frozenset[Name] | None:
-    """The tables and views that a statement can write to; None when that cannot be told, so that it is all. Pure."""
+    """The tables and views that a statement can write to; None when that is not known, so that it is all. Pure."""
     if written.unknown or not programs.whole:
         return None
     found: set[Name] = set()

@@ -104,7 +104,7 @@ def test_nothing_is_no_error() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=2), st.sampled_from(["a", "A", "á", ""])), max_size=30))
-def test_keys_are_told_apart_by_their_bytes(keys: list[tuple[bytes, str]]) -> None:
+def test_keys_are_identified_by_their_bytes(keys: list[tuple[bytes, str]]) -> None:
     """Binary and string keys, one or two columns, with zero bytes and empty strings."""
     names = ("b", "s")
     table = pa.table(

@@ -1,4 +1,4 @@
-"""How a table is cut: the published rules by example, and the reasons that are told."""
+"""How a table is cut: the published rules by example, and the reasons that are found."""
 
 import math
 from decimal import Decimal
@@ -20,7 +20,7 @@ TABLE = table(ID, column("v", "int"), key=["id"])
 
 
 def plan(rows: int, low: object, high: object, of: Table = TABLE, **settings: Any) -> Plan:
-    """The plan of a table with so many rows between two keys; chunks of ten rows, unless told otherwise."""
+    """The plan of a table with so many rows between two keys; chunks of ten rows, unless found otherwise."""
     ends = Ends(None if low is None else str(low), None if high is None else str(high))
     return decide(of, Statistics(rows, 100, rows * 100), ends, Snapshot(**{"chunk_rows": 10, **settings}))
 
@@ -181,9 +181,9 @@ def test_the_factor_of_one_chunk_is_shown() -> None:
 
 
 def test_a_plan_tells_what_the_contract_says() -> None:
-    """DESIGN 4: names, texts and numbers; the chunks are told apart from it."""
-    told = plan(100, 1, 100, chunk_rows=50).told()
-    assert told == {
+    """DESIGN 4: names, texts and numbers; the chunks are found apart from it."""
+    found = plan(100, 1, 100, chunk_rows=50).summary()
+    assert found == {
         "table": "shop.orders",
         "approx_rows": 100,
         "chunk_key": ["id"],

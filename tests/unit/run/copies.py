@@ -23,7 +23,7 @@ from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.retries import Batch
 from engine.run.snapshot.scheduler import Snapshot
-from engine.run.snapshot.table_copy import Copying
+from engine.run.snapshot.table_copy import TableCopy
 from engine.run.snapshot.throttle import Pace
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
@@ -36,18 +36,18 @@ GROUP = ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate
 
 def copying(
     name: str, chunks: int, strategy: Strategy = "even", *, rank: int = 0, rows: int = 100_000, **more: Any
-) -> Copying:
+) -> TableCopy:
     """A table whose keys are cut at 10, 20, 30 …; of so many rows a chunk."""
     table = Table("d", name, (Column("id", "int", nullable=False),), ("id",), indexes=(Index("PRIMARY", ("id",)),))
     size = chunks * rows if strategy != "one" else 9
     plan = Plan(
         f"d.{name}", size, 0, ("id",), "PRIMARY", "0", "9", 1.0, strategy, "", rows, chunks, "10", "10"
     )  # fmt: skip
-    return Copying(table, plan, Path(), rank, **{"coverage": uncut_table(plan), **more})
+    return TableCopy(table, plan, Path(), rank, **{"coverage": uncut_table(plan), **more})
 
 
 class Cutting:
-    """Instead of `run.snapshot.splitter.Cutter`: cuts at each ten, up to `ends` of a table that is walked."""
+    """Instead of `run.snapshot.splitter.ChunkSplitter`: cuts at each ten, up to `ends` of a table that is walked."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Uncut, int]] = []
@@ -112,7 +112,7 @@ class Copies:
     """A snapshot of some tables, with what its journal says. answer: what a group's job reports; it waits until `settle`."""
 
     def __init__(
-        self, folder: Path, tables: Iterable[Copying], readers: int, answer: Callable[[ChunkGroup], list[Report]]
+        self, folder: Path, tables: Iterable[TableCopy], readers: int, answer: Callable[[ChunkGroup], list[Report]]
     ) -> None:
         self.answer, self.readers, self.cutter = answer, readers, Cutting()
         self.finished: set[tuple[str, int]] = set()
@@ -190,7 +190,7 @@ class Copies:
 
 @contextmanager
 def copies(
-    folder: Path, *tables: Copying, readers: int = 2, answer: Callable[[ChunkGroup], list[Report]] = read_all
+    folder: Path, *tables: TableCopy, readers: int = 2, answer: Callable[[ChunkGroup], list[Report]] = read_all
 ) -> Iterator[Copies]:
     """A snapshot that is closed in the end."""
     made = Copies(folder, tables, readers, answer)

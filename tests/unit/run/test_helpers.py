@@ -19,8 +19,8 @@ from engine.run.commands.control import Control
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
 from engine.run.observe.alerts import Alerts
-from engine.run.observe.lag import Monitor
-from engine.run.outage import Away
+from engine.run.observe.lag import LagMonitor
+from engine.run.outage import OutageTracker
 from engine.run.snapshot.throttle import Health, Pace
 from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
@@ -95,8 +95,8 @@ def test_the_monitor_survives_whatever_it_meets(journal: Journal) -> None:
     def committed() -> Any:
         raise ZeroDivisionError
 
-    away = Away(journal, lambda _: None)
-    with closing(Monitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
+    away = OutageTracker(journal, lambda _: None)
+    with closing(LagMonitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
         monitor.measure = committed  # type: ignore[method-assign]
         _wait(lambda: monitor._thread.is_alive() or True)
         import engine.run.observe.lag as module

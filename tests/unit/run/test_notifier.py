@@ -10,7 +10,7 @@ from engine.directory import Directory, read_alerts
 from engine.errors import SpecError
 from engine.events import Journal
 from engine.run.helpers import Helpers
-from engine.run.observe.notifier import Alarm
+from engine.run.observe.notifier import Notifier
 from engine.run.observe.terminal import line as shown
 from engine.settings import Spec, parse
 from tests.receiver import Receiver
@@ -34,11 +34,11 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in (folder / "journal" / "r.jsonl").read_text().splitlines()]
 
 
-def alarm(folder: Path, spec: Spec) -> tuple[Journal, Alarm]:
+def alarm(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
     """Of one run."""
     directory = Directory(folder)
     journal = Journal(directory.journal("r"), "r")
-    return journal, Alarm(spec, directory, journal, Helpers(journal))
+    return journal, Notifier(spec, directory, journal, Helpers(journal))
 
 
 def test_an_alert_is_told_everywhere(

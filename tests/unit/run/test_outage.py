@@ -14,8 +14,8 @@ from engine.events import Journal
 from engine.run.commands.heartbeat import Activity
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.terminal import line
-from engine.run.outage import EPOCHS, MONITOR, Away
-from engine.run.spark_sessions import PATIENCE_S, Sessions
+from engine.run.outage import EPOCHS, MONITOR, OutageTracker
+from engine.run.spark_sessions import PATIENCE_S, SparkSessions
 from engine.settings import Alerts as Settings
 
 BEGIN = parse_utc("2026-01-31T06:00:00.000000Z")
@@ -30,7 +30,7 @@ class Waiting:
         monkeypatch.setattr("engine.clock.monotonic_s", lambda: self.now_s)
         monkeypatch.setattr("engine.clock.utc_now", lambda: BEGIN + timedelta(seconds=self.now_s - 1000.0))
         self.journal = Journal(folder / "j.jsonl", "r")
-        self.away = Away(self.journal, self._show)
+        self.away = OutageTracker(self.journal, self._show)
 
     def _show(self, told: dict[str, Any] | None) -> None:
         self.shown = told
@@ -178,7 +178,7 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
 
 
 class Control:
-    """What `Sessions` uses of one; a wait takes no time."""
+    """What `SparkSessions` uses of one; a wait takes no time."""
 
     def __init__(self, waiting: Waiting) -> None:
         self._waiting, self.stopping, self.activity = waiting, False, Activity()
@@ -207,14 +207,14 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
         return Session()
 
     control, first = Control(waiting), Session()
-    sessions = Sessions(start, control, waiting.journal)  # type: ignore[arg-type]
+    sessions = SparkSessions(start, control, waiting.journal)  # type: ignore[arg-type]
     sessions.use(first)  # type: ignore[arg-type]
     second = sessions.again(lost)
     assert (first.stopped, second is not None, control.activity.waiting_for) == (1, True, "")
     assert len(tries) == pytest.approx(5 + 1800 / 60, abs=3)
     waiting.now_s, tries[:] = 1000.0, []
     with pytest.raises(SparkLostError):
-        Sessions(lambda: (_ for _ in ()).throw(lost), control, waiting.journal).again(lost)  # type: ignore[arg-type]
+        SparkSessions(lambda: (_ for _ in ()).throw(lost), control, waiting.journal).again(lost)  # type: ignore[arg-type]
     assert waiting.now_s == pytest.approx(1000 + PATIENCE_S, abs=60)
     control.stopping = True
-    assert Sessions(start, control, waiting.journal).again(lost) is None  # type: ignore[arg-type]
+    assert SparkSessions(start, control, waiting.journal).again(lost) is None  # type: ignore[arg-type]

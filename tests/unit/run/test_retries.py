@@ -15,13 +15,13 @@ from engine.ledger.state import TableState
 from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.table_copy import PARKED_IN_ROW, Copying
+from engine.run.snapshot.table_copy import PARKED_IN_ROW, TableCopy
 from tests.unit.run.copies import Copies, copies, copying, failure, report
 
 PENDING = {n: Range((str(n),), (str(n + 1),)) for n in range(12)}
 
 
-def table(name: str = "t", rows: int = 10) -> Copying:
+def table(name: str = "t", rows: int = 10) -> TableCopy:
     """A table of twelve small chunks that are all cut."""
     return copying(name, 12, rows=rows, coverage=Coverage(pending=PENDING))
 
@@ -51,12 +51,12 @@ def deadly(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
     return read
 
 
-def state(one: Copying) -> dict[str, TableState]:
+def state(one: TableCopy) -> dict[str, TableState]:
     """As the ledger has it."""
     return {one.table.full_name: TableState({}, {}, one.coverage)}
 
 
-def until_idle(run: Copies, *tables: Copying) -> list[dict[str, list[int]]]:
+def until_idle(run: Copies, *tables: TableCopy) -> list[dict[str, list[int]]]:
     """Read until nothing waits; pauses are over at once. The groups that were read."""
     groups = []
     for _ in range(200):
