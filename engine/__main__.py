@@ -498,7 +498,7 @@ def remove_table(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Remove tables: they are followed no more, and what is published of them is kept as it is then, or deleted.
+    """Remove tables: they are captured no more, and what is published of them is kept as it is then, or deleted.
 
     They stay removed, though the spec's globs match them, until they are added again. Without a runner the command waits for the
     next one.

@@ -167,7 +167,7 @@ class MissingFilesError(DestinationError):
 
 
 class ChunksParkedError(TidemarkError):
-    """A run ends with chunks that could not be read, however often they were tried; all else is copied and followed."""
+    """A run ends with chunks that could not be read, however often they were tried; all else is copied and streamed."""
 
 
 class SparkLostError(TidemarkError):

@@ -136,11 +136,11 @@ EVENTS: dict[str, tuple[str, ...]] = {
     # the run waits without end.
     "source.away": ("since", "attempt", "retry_in_s", "message", "gives_up_at"),
     "source.back": ("since", "seconds"),
-    # `kind`: what became of a table that was altered, or is copied again because that was asked for (then without statement):
-    # followed, copied again, stopped.
+    # `kind`: what became of a table that was altered, or is resnapshotted because that was asked for (then without statement):
+    # evolved, resnapshotted, stopped.
     "source.event": ("kind", "position", "table", "statement", "reason"),
     # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
-    "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
+    "source.failover": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
     # What operators have set (`run.commands.overrides`).
     "run.controls": ("throttle", "snapshot", "tables"),
     # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump, add-table, remove-table. `what`: of those that stay

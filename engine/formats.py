@@ -21,8 +21,8 @@ from typing import Any
 from engine.errors import NewerFormatError
 
 VERSIONS: Mapping[str, int] = {
-    "epoch": 1,
-    "state": 1,
+    "epoch": 2,
+    "state": 2,
     "controls": 1,
     "parked": 1,
     "alerts": 2,

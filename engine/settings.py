@@ -153,7 +153,7 @@ class Source(_Section):
 
     @property
     def copies(self) -> bool:
-        """Whether the tables are copied; otherwise they are only followed."""
+        """Whether the tables are copied; otherwise they are only streamed."""
         return self.startup in ("initial", "snapshot")
 
 
@@ -410,7 +410,7 @@ class Spec(_Section):
     def _table_globs(cls, value: dict[str, ProjectionRules]) -> dict[str, ProjectionRules]:
         return dict(_checked_globs(value))
 
-    def shaping(self, database: str, table: str) -> ProjectionRules:
+    def projection_rules(self, database: str, table: str) -> ProjectionRules:
         """What of a table is published."""
         merged: dict[str, Any] = {}
         for glob, rules in self.tables.items():

@@ -84,7 +84,7 @@ def _add(where: Directory, has: list[str]) -> None:
 
 def _remove(where: Directory, has: list[str]) -> None:
     name, click = where.root.name, controls.clicks(where.root.name)
-    st.markdown("**Remove tables** :gray[they are followed no more]")
+    st.markdown("**Remove tables** :gray[they are captured no more]")
     if not has:
         st.markdown(":gray[The pipeline has no table.]")
         return

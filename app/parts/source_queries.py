@@ -88,7 +88,7 @@ def preflight(spec: Spec, *, chosen: bool) -> Preflight:
     endpoint, first = endpoint_of(spec.source), spec.first_server_id()
     if not chosen:
         return server_preflight(endpoint, spec.source, first)
-    return run_preflight(endpoint, spec.source, first, lambda t: shaped(t, spec.shaping(t.database, t.name)))
+    return run_preflight(endpoint, spec.source, first, lambda t: shaped(t, spec.projection_rules(t.database, t.name)))
 
 
 def surveyed(spec: Spec) -> Seen:

@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
     "Epochs": ("epoch.committed", "sink.applied"),
-    "Source": ("source.event", "source.followed", "source.away", "source.back"),
+    "Source": ("source.event", "source.failover", "source.away", "source.back"),
 }
 USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
 _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
@@ -267,7 +267,7 @@ _PLAIN: dict[str, Any] = {
     ),
     "source.away": lambda b: f"the source is away – {b.get('message') or ''}",
     "source.back": lambda b: f"the source is back after {words.duration(b.get('seconds'))}",
-    "source.followed": lambda b: (
+    "source.failover": lambda b: (
         f"Followed by GTID from {b.get('from_identity')} at {b.get('from_position')} to {b.get('to_identity')} at "
         f"{b.get('to_position')}"
     ),

@@ -33,8 +33,8 @@ def examples(table: Known) -> dict[str, str]:
             f"FROM {table.changes}\nWHERE _tm_tx IS NOT NULL\nGROUP BY ALL\nORDER BY changes DESC\nLIMIT 20"
         ),
         "What was read again": (
-            "SELECT _tm_refresh AS command, _tm_kind AS kind, count(*) AS rows\n"
-            f"FROM {table.changes}\nWHERE _tm_refresh IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
+            "SELECT _tm_redump AS command, _tm_kind AS kind, count(*) AS rows\n"
+            f"FROM {table.changes}\nWHERE _tm_redump IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
         ),
     }
 

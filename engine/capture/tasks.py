@@ -54,13 +54,13 @@ Report = dict[str, Any]
 
 @dataclass(frozen=True)
 class EmittedTable:
-    """One captured table in a segment: its chunk key (None without), how far it is copied, its change log's folder, its shape."""
+    """A captured table in a binlog range: its chunk key (None without), how far it is copied, its change log, its projection."""
 
     table: Table
     key: ChunkKey | None
     progress: Progress
     folder: Path
-    shape: Projection = WHOLE_TABLE
+    projection: Projection = WHOLE_TABLE
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class ChunkGroup:
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
         session.watermarks.offer(self.candidate)
         ghosts: list[DataFile] = []
-        if request.refresh:
+        if request.redump:
             result, ghosts = read_again(session, self.endpoint, self.first_server_id, request)
         else:
             read = read_chunk if request.table.key else read_keyless
@@ -173,7 +173,7 @@ class BinlogTask:
         started = clock.monotonic_s()
         follows = {follow.table.full_name: follow for follow in self.tables}
         binlog_range = BinlogRange(
-            {(f.table.database, f.table.name): f.shape.tolerant(f.table) for f in self.tables},
+            {(f.table.database, f.table.name): f.projection.tolerant(f.table) for f in self.tables},
             self.start,
             end,
             mariadb=self.mariadb,
@@ -186,16 +186,16 @@ class BinlogTask:
         try:
             for table, file, changes in read_range(self.endpoint, binlog_range, self.first_server_id):
                 follow = follows[table.full_name]
-                emit = follow.shape.emitted(changes, emitted(changes, follow.key, follow.progress, order))
+                emit = follow.projection.emitted(changes, emitted(changes, follow.key, follow.progress, order))
                 chosen, kinds = published(changes.fact("kind"), emit)
                 if len(chosen):
                     log = logs.setdefault(table.full_name, _Log(follow, self.first_seq))
-                    log.write(follow.shape.chosen(changes, chosen), kinds, file)
+                    log.write(follow.projection.chosen(changes, chosen), kinds, file)
             for name, error in binlog_range.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
                     logs.pop(name).writer.discard()  # it may have stopped within a transaction
             reports = {
-                name: {**log.close(), "nulled": follows[name].shape.counted(binlog_range.nulled[name])}
+                name: {**log.close(), "nulled": follows[name].projection.counted(binlog_range.nulled[name])}
                 for name, log in logs.items()
             }
         except BaseException:
@@ -232,7 +232,7 @@ class _Log:
 
     def __init__(self, follow: EmittedTable, first_seq: int) -> None:
         self._seq, self._kinds = first_seq, [0, 0, 0, 0]
-        schema = log_schema(arrow_schema(follow.shape.published(follow.table)))
+        schema = log_schema(arrow_schema(follow.projection.published(follow.table)))
         self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:

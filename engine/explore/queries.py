@@ -36,7 +36,7 @@ _LOCKED = (
     "SET python_enable_replacements = false",
     "SET lock_configuration = true",
 )
-_FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_refresh, _tm_seq"
+_FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_redump, _tm_seq"
 
 
 class QueryError(TidemarkError):
@@ -58,7 +58,9 @@ def published_tables(directory: Directory) -> list[Table]:
     """The tables of a pipeline that have, or will have, a place in the destination, as they are published there."""
     state = Ledger(directory.ledger).state
     known = [table for table in state.tables.values() if table.begun] if state else []
-    return sorted((published_as(table_from_dict(t.table), t.shape) for t in known), key=lambda table: table.full_name)
+    return sorted(
+        (published_as(table_from_dict(t.table), t.projection) for t in known), key=lambda table: table.full_name
+    )
 
 
 def await_published(directory: Directory, root: Path, table: Table, timeout_s: float = 30.0) -> None:
@@ -181,7 +183,7 @@ def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:
         later    there are changes of the source after `at`: the row is the before image of the first of them. When that is an
                  insert, or the new key of an update, there was no row.
         recent   there are none, but images behind `merged_seq`: the row is the newest of these. Nothing has changed it since `at`,
-                 so an image that was read again (`_tm_refresh`) is the row of then too, whenever it was read.
+                 so an image that was read again (`_tm_redump`) is the row of then too, whenever it was read.
         mirror   there are neither: the mirror has the newest image of the row, or its chunk, and nothing has changed it since.
 
     A `merged_seq` that is too small is harmless. It only adds keys to *recent* whose newest image is merged already. That image is
@@ -193,7 +195,7 @@ def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:
     columns, key = _list([column.name for column in table.columns]), _list(table.key)
     log, mirror = _names(table)
     return (
-        f"WITH later AS (\n  SELECT * FROM {log} WHERE _tm_ts > {moment} AND _tm_refresh IS NULL\n"
+        f"WITH later AS (\n  SELECT * FROM {log} WHERE _tm_ts > {moment} AND _tm_redump IS NULL\n"
         f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq) = 1),\n"
         f"recent AS (\n  SELECT * FROM {log} WHERE _tm_seq > {merged_seq:d}\n"
         f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1)\n"

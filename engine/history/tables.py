@@ -143,7 +143,7 @@ def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
 
 
 def copied_at(cursor: Cursor, pipeline: str, table: str) -> datetime | None:
-    """Since when the table's last copy is complete; None while it is being copied, or is not followed."""
+    """Since when the table's last copy is complete; None while it is being copied, or is not captured."""
     found = cursor.execute(_COPIED, {"pipeline": pipeline, "table": table}).fetchone()
     at: datetime | None = aware(found[0]) if found else None
     return at

@@ -5,13 +5,13 @@ An epoch record is the only unit of change:
     {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
      "ledger": …,                                                      epoch 0 only
      "identity": …,                                                    epoch 0, and where the source became another server
-     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "shape": …, "by": …},  when it joins
+     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "projection": …, "by": …},  when it joins
                                 "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
                                 "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
                                 "changes": {"files", "kinds", "nulled"},
-                                "altered": {"table", "plan", "shape", "before", "before_shape"},
+                                "altered": {"table", "plan", "projection", "before", "before_projection"},
                                                                         its columns from here on; what is copied stays so
-                                "again": {…, "since", "by"},            it is copied anew from here on; or from
+                                "resnapshot": {…, "since", "by"},            it is resnapshotted from here on; or from
                                                                         "since" on only followed
                                 "removed": {"by", "drop"},              it leaves; drop: what is published goes too
                                 "dropped": true,                        what was published of it is gone
@@ -66,28 +66,31 @@ class Owner:
 
 @dataclass(frozen=True)
 class TableState:
-    """One table: how far it is cut and read, and what was counted.
-
-    table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by
-    column (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
-    (`capture.projection.table_projection`), None for all of it. names: of every column that it ever had. since: the position from
-    which on it is followed without a copy, when that lies behind the committed one. by: the command that had it added. removed:
-    {"by", "drop", "dropped"}, of a table that was removed.
-    """
+    """One table: how far it is cut and read, and what was counted."""
 
     table: Record
+    """As `decode.schema.Table.as_dict`."""
     plan: Record
+    """As `plan.chunks.Plan.as_dict`."""
     coverage: Coverage = field(default_factory=Coverage)
     rows_read: int = 0
     changes_applied: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
+    """Dates that do not exist and were read as NULL, by column; each image of a change counts."""
     stopped: Record | None = None
+    """The error that stopped it."""
     generation: int = 0
-    shape: Record | None = None
+    """How often a resnapshot of it was begun."""
+    projection: Record | None = None
+    """What of the table is published (`capture.projection.table_projection`); None for all of it."""
     names: tuple[str, ...] = ()
+    """Of every column that it ever had."""
     since: Record | None = None
+    """The position from which on it is streamed without a copy, when that lies behind the committed one."""
     by: str | None = None
+    """The command that had it added."""
     removed: Record | None = None
+    """{"by", "drop", "dropped"} of a table that was removed."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
 
@@ -108,7 +111,7 @@ class TableState:
 
     @property
     def state(self) -> str:
-        """copying, streaming (copied and followed), stopped or removed."""
+        """copying, streaming (copied, and its changes read), stopped or removed."""
         if self.removed:
             return "removed"
         return "stopped" if self.stopped else "streaming" if self.copied else "copying"
@@ -153,7 +156,7 @@ class State:
 
     @property
     def copied(self) -> bool:
-        """Whether no chunk of a table that is followed is pending."""
+        """Whether no chunk of a captured table is pending."""
         return all(table.copied or table.stopped for table in self.tables.values())
 
 
@@ -216,8 +219,10 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         if "estimated_chunks" not in planned["plan"]:
             raise _older()
         coverage = uncut_table(plan_from_dict(planned["plan"]))
-        names, shape = _names(planned["table"]), planned.get("shape")
-        table = TableState(planned["table"], planned["plan"], coverage, shape=shape, names=names, by=planned.get("by"))
+        names, projection = _names(planned["table"]), planned.get("projection")
+        table = TableState(
+            planned["table"], planned["plan"], coverage, projection=projection, names=names, by=planned.get("by")
+        )
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
@@ -236,26 +241,28 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         nulled=dict(Counter(table.nulled) + nulled(change)),
         stopped=change.get("stopped", table.stopped),
     )
-    if "again" in change:
-        described, planned = change["again"]["table"], change["again"]["plan"]
+    if "resnapshot" in change:
+        described, planned = change["resnapshot"]["table"], change["resnapshot"]["plan"]
         return replace(
             table,
             table=described,
             plan=planned,
-            coverage=EMPTY if change["again"].get("since") else uncut_table(plan_from_dict(planned)),
+            coverage=EMPTY if change["resnapshot"].get("since") else uncut_table(plan_from_dict(planned)),
             names=_names(described, table.names),
-            since=change["again"].get("since"),
+            since=change["resnapshot"].get("since"),
             rows_read=0,
             stopped=None,
             generation=table.generation + 1,
-            shape=change["again"].get("shape"),
-            by=change["again"].get("by", table.by),
+            projection=change["resnapshot"].get("projection"),
+            by=change["resnapshot"].get("by", table.by),
             removed=None,
         )
     if "altered" in change:
         altered = change["altered"]
         names = _names(altered["table"], table.names)
-        return replace(table, table=altered["table"], plan=altered["plan"], shape=altered.get("shape"), names=names)
+        return replace(
+            table, table=altered["table"], plan=altered["plan"], projection=altered.get("projection"), names=names
+        )
     return table
 
 
@@ -297,7 +304,7 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
             "generation": t.generation,
             "names": list(t.names),
             "since": t.since,
-            "shape": t.shape,
+            "projection": t.projection,
             "by": t.by,
             "removed": t.removed,
             "applied": dict(t.applied),

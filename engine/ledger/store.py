@@ -22,6 +22,7 @@ from engine.directory import write_atomically
 from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
 from engine.ledger.state import Record, State, apply, following, state_from_dict, state_to_dict
+from engine.ledger.upgrade import upgraded
 
 FULL_STATE_EVERY = 200
 _ATTEMPTS = 10
@@ -77,7 +78,7 @@ class Ledger:
                 hint="Restore the file from a backup, or copy the tables again into a new destination.",
             ) from error
         formats.check(name.partition("-")[0], record, self._folder / name)
-        return formats.without(record)
+        return formats.without(upgraded(record))
 
     def epoch(self, number: int) -> Record:
         """The record of one epoch."""

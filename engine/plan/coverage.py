@@ -137,7 +137,7 @@ class Coverage:
 
 
 EMPTY = Coverage(runs=(WHOLE,), finished=((0, 0),), next_number=1)
-"""A table that is followed without a copy: one finished chunk."""
+"""A table that is streamed without a copy: one finished chunk."""
 
 
 def cut_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[st
     """The tables that have something in the destination."""
     found = {}
     for name, known in state.tables.items():
-        table = published_as(table_from_dict(known.table), known.shape)
+        table = published_as(table_from_dict(known.table), known.projection)
         tables = DeltaTables(spec.sink.path, state.owner, table, guard)
         if known.begun and tables.there:
             found[name] = tables

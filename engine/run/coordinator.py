@@ -238,7 +238,7 @@ class Coordinator:
     def _gather(self) -> None:
         batch = self._snapshot.collect()
         for finished in batch.finished:
-            self._redumps.take(finished) if finished.refresh else self._frozen.append(finished)
+            self._redumps.take(finished) if finished.redump else self._frozen.append(finished)
         for name, error in batch.failed.items():
             self._redumps.failed(name, error)
         for name, error in batch.stopped.items():
@@ -355,18 +355,18 @@ class Coordinator:
         parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
         frozen = self._whole([f for f in due if high_of(f).order <= max(end.order, known.order)])
-        refreshed, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
+        redumped, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
             # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
             reports, frozen = [], []
         # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
         frozen = [f for f in frozen if high_of(f).order <= max(end.order, known.order)]
-        self._delivery.require(self._captured.changes, [*reports, *refreshed])
+        self._delivery.require(self._captured.changes, [*reports, *redumped])
         read_s = clock.monotonic_s() - began
         ends = max([end, known], key=lambda p: p.order)
         self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
-        record = self._record(known, end, frozen, reports, refreshed)
+        record = self._record(known, end, frozen, reports, redumped)
         self._delivery.commit(record)
         self._redumps.logged(record)
         published = {f.identity for f in frozen}
@@ -378,7 +378,7 @@ class Coordinator:
         for name in record["tables"].keys() - self._verdicts.keys():  # those are dropped below
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
-        self._redumps.committed(again, refreshed, self._captured.mirror)
+        self._redumps.committed(again, redumped, self._captured.mirror)
         if any(report["defined"] for report in reports):
             self._membership.defined()
         if alteration is not None:
@@ -411,7 +411,7 @@ class Coordinator:
             if found.error is not None:
                 continue
             self._captured.put(found.table, found.plan)
-            if found.outcome == "copied again":
+            if found.outcome == "resnapshotted":
                 self._journal.write("table.planned", **found.plan.summary(), chunks=planned_chunks(found.plan))
             if not self.state.tables[name].copied:
                 self._snapshot.add(self._copying(name, self.state.tables[name].coverage))
@@ -435,7 +435,7 @@ class Coordinator:
         end: Position,
         frozen: Sequence[Finished],
         reports: Sequence[Report],
-        refreshed: Sequence[Report],
+        redumped: Sequence[Report],
     ) -> Record:
         cuts = {}
         for name, chunks in self._snapshot.cut_since().items():
@@ -443,15 +443,15 @@ class Coordinator:
             assert coverage is not None
             cuts[name] = cut_as_dict(chunks, coverage)
         changes = {
-            name: found.to_record(self._captured.tables[name], self.state.tables[name].shape)
+            name: found.to_record(self._captured.tables[name], self.state.tables[name].projection)
             for name, found in self._verdicts.items()
         }
-        tables, stopped = table_records(cuts, frozen, reports, self._stopped, changes, refreshed)
+        tables, stopped = table_records(cuts, frozen, reports, self._stopped, changes, redumped)
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
             self._delivery.doubted(name, error, self._captured.tables[name])
-        logs = [log["next_seq"] for log in [*refreshed, *(t for report in reports for t in report["tables"].values())]]
+        logs = [log["next_seq"] for log in [*redumped, *(t for report in reports for t in report["tables"].values())]]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
             max([self.state.next_seq, *logs]),

@@ -96,7 +96,7 @@ class Delivery:
     def require(self, folder: Callable[[str], Path], reports: Sequence[Report]) -> None:
         """Raises TransientError when files of the change log are gone that were just written: the log is then read again."""
         parts = [(name, log["files"]) for report in reports for name, log in report.get("tables", {}).items()]
-        parts += [(report["table"], report["files"]) for report in reports if "refresh" in report]
+        parts += [(report["table"], report["files"]) for report in reports if "redump" in report]
         try:
             for name, files in parts:
                 check_files(folder(name), [DataFile(**file) for file in files])

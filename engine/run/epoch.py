@@ -59,12 +59,12 @@ def table_records(
     reports: Sequence[Report],
     stopped: dict[str, Record],
     verdicts: dict[str, Record],
-    refreshed: Sequence[Report] = (),
+    redumped: Sequence[Report] = (),
 ) -> tuple[dict[str, Record], dict[str, TidemarkError]]:
     """What an epoch's record says of each table, and the tables that stopped in its log.
 
     cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
-    before. verdicts: of tables that were altered at the epoch's end (`run.tables.schema_change`). refreshed: parts of tables that
+    before. verdicts: of tables that were altered at the epoch's end (`run.tables.schema_change`). redumped: parts of tables that
     were read again, whose changes come before those of the log.
     """
     tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
@@ -73,7 +73,7 @@ def table_records(
     for f in frozen:
         chunk = {name: f.report[name] for name in ("chunk", "files", "rows", "nulled")}
         tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.report["high"]})
-    for part in refreshed:
+    for part in redumped:
         if part["table"] not in stopped:
             _add_changes(tables.setdefault(part["table"], {}), part)
     newly = _add_logs(tables, reports, stopped)
@@ -81,10 +81,10 @@ def table_records(
         if name not in stopped and name not in newly:
             tables.setdefault(name, {}).update(change)
     for change in tables.values():
-        if "stopped" in change or "again" in change:
+        if "stopped" in change or "resnapshot" in change:
             # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
             change.pop("chunks", None)
-        if "again" in change:
+        if "resnapshot" in change:
             change.pop("cut", None)
     return tables, newly
 

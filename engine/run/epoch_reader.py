@@ -90,24 +90,24 @@ class EpochReader:
         for report in reports:
             if "failure" in report:
                 raise from_dict(report["failure"])
-        log = [report for report in reports if "refresh" not in report]
+        log = [report for report in reports if "redump" not in report]
         for report in log:
             check_born(known, report["births"].get(known.file))
-        return [report for report in reports if "refresh" in report], log
+        return [report for report in reports if "redump" in report], log
 
     def _fast_forward(self, finished: Finished, known: Position) -> FastForward:
         name, number, limits = finished.table, finished.report["chunk"], finished.limits
         table, plan, folder = self.captured.tables[name], self.captured.plans[name], self.captured.chunks(name)
-        projection, refresh = self.captured.projection(name), finished.refresh is not None
-        request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, refresh, finished.keys)
+        projection, redump = self.captured.projection(name), finished.redump is not None
+        request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, redump, finished.keys)
         high = high_of(finished)
         return FastForward(self.endpoint, self.first_server_id, self.mariadb, request, finished.files, high, known)
 
     def _redump(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
-        assert finished.refresh is not None
+        assert finished.redump is not None
         log, folder = self.redumps.log_of(finished.table), self.captured.changes(finished.table)
         part = self._fast_forward(finished, known)
-        return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.refresh)
+        return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.redump)
 
     def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
         table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)

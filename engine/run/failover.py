@@ -21,7 +21,7 @@ from engine.source.positions import Position, binlog_files, current, position_fr
 _PURGED = "SELECT GTID_SUBSET(@@global.gtid_purged, %s) AS ours, @@global.gtid_purged AS purged"
 
 
-def followed(
+def failed_over(
     state: State, connection: Connection, endpoint: Endpoint, server: Server, first_server_id: int, run: str
 ) -> Record:
     """The epoch that leads the ledger to another server. Raises SourceLostError when it cannot be proved to be the same history."""
@@ -32,7 +32,7 @@ def followed(
 
 
 def event_fields(state: State, record: Record) -> Record:
-    """The fields of the journal's `source.followed`."""
+    """The fields of the journal's `source.failover`."""
     return {
         "from_identity": state.identity,
         "to_identity": record["identity"],

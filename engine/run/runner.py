@@ -36,7 +36,7 @@ from engine.run.commands.control import Control
 from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
-from engine.run.failover import event_fields, followed
+from engine.run.failover import event_fields, failed_over
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.outage import EPOCHS, OutageTracker
@@ -50,7 +50,7 @@ from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_r
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import Change, members_of, removed_tables
-from engine.run.tables.projection_rules import as_read, check_asked, check_rules, reshaped
+from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
@@ -337,13 +337,13 @@ class _Run:
                     )
                     if at_fault is not None:
                         self._begin_lineage(ledger, connection, endpoint, preflight.server, at_fault)
-                        self._reshape(ledger, connection, preflight.tables)
+                        self._resnapshot_projections(ledger, connection, preflight.tables)
                         return source
                 try:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
                     self._resnapshot_everything(ledger, connection, endpoint, preflight.server, error)
-                self._reshape(ledger, connection, preflight.tables)
+                self._resnapshot_projections(ledger, connection, preflight.tables)
                 self._resnapshot(ledger, connection, self._possession.at_fault)
                 return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
@@ -359,7 +359,7 @@ class _Run:
     def _resnapshot_everything(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
     ) -> None:
-        """Where the position is lost, everything is copied again if that was asked for; raises `lost` if not."""
+        """Where the position is lost, everything is resnapshotted if that was asked for; raises `lost` if not."""
         state = ledger.state
         assert state is not None
         self._control.look()
@@ -392,7 +392,7 @@ class _Run:
                 self._control.carried_out(redump, {})
 
     def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
-        """Tables whose destination is at fault are copied again where that is asked for."""
+        """Tables whose destination is at fault are resnapshotted where that is asked for."""
         assert ledger.state is not None
         self._control.look()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
@@ -406,13 +406,13 @@ class _Run:
             if redump.tables and set(healed).issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
-    def _reshape(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
-        """Where the spec publishes something else than before, those tables are copied again if that was asked for.
+    def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
+        """Where the spec publishes something else than before, those tables are resnapshotted if that was asked for.
 
         Raises SpecError if not.
         """
         assert ledger.state is not None
-        names = set(reshaped(self._spec, ledger.state))
+        names = set(with_other_projection(self._spec, ledger.state))
         if not names:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
@@ -426,14 +426,14 @@ class _Run:
                 self._control.carried_out(redump, {})
 
     def _commit_copies(self, ledger: Ledger, record: Record, reason: str) -> None:
-        """Commit an epoch that has tables copied again, and tell of it."""
+        """Commit an epoch that has tables resnapshotted, and tell of it."""
         ledger.commit(record)
         for name, change in record["tables"].items():
             why = change.get("stopped", {}).get("message", reason)
-            outcome = "stopped" if "stopped" in change else "copied again"
+            outcome = "stopped" if "stopped" in change else "resnapshotted"
             self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=why)
-            if "again" in change:
-                plan = plan_from_dict(change["again"]["plan"])
+            if "resnapshot" in change:
+                plan = plan_from_dict(change["resnapshot"]["plan"])
                 self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
@@ -443,9 +443,9 @@ class _Run:
         if server.identity == state.identity:
             check_source(state, connection, endpoint, server, first)
             return
-        record = followed(state, connection, endpoint, server, first, self._journal.run)
+        record = failed_over(state, connection, endpoint, server, first, self._journal.run)
         ledger.commit(record)
-        self._journal.write("source.followed", **event_fields(state, record))
+        self._journal.write("source.failover", **event_fields(state, record))
 
 
 def _committed(ledger: Ledger) -> State:

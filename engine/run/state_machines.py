@@ -66,40 +66,40 @@ PIPELINE = Machine(
 TABLE = Machine(
     "table",
     {
-        START: {"planned": "copying", "followed": "streaming", "refused": "stopped"},
+        START: {"planned": "copying", "streaming only": "streaming", "refused": "stopped"},
         "copying": {
             "copied": "streaming",
             "altered": "copying",
-            "copied again": "copying",
-            "followed anew": "streaming",
+            "resnapshotted": "copying",
+            "streaming restarted": "streaming",
             "stopped": "stopped",
             "removed": "removed",
         },
         "streaming": {
             "altered": "streaming",
-            "copied again": "copying",
-            "followed anew": "streaming",
+            "resnapshotted": "copying",
+            "streaming restarted": "streaming",
             "stopped": "stopped",
             "removed": "removed",
         },
         "stopped": {
-            "copied again": "copying",
-            "followed anew": "streaming",
+            "resnapshotted": "copying",
+            "streaming restarted": "streaming",
             "stopped": "stopped",
             "removed": "removed",
         },
         "removed": {
             "planned": "copying",
-            "followed": "streaming",
-            "copied again": "copying",
-            "followed anew": "streaming",
+            "streaming only": "streaming",
+            "resnapshotted": "copying",
+            "streaming restarted": "streaming",
             "dropped": "removed",
         },
     },
 )
-"""`table.state` in the journal, `state` in `status`. Followed, and followed anew: by a pipeline that copies nothing
-(`source.startup`). A stopped table is read no more until it is copied again. Dropped: what was published of a
-removed table is gone. A removed table that is added again is planned, or copied again into what was kept of it."""
+"""`table.state` in the journal, `state` in `status`. Followed, and streaming restarted: by a pipeline that copies nothing
+(`source.startup`). A stopped table is read no more until it is resnapshotted. Dropped: what was published of a
+removed table is gone. A removed table that is added again is planned, or resnapshotted into what was kept of it."""
 
 CHUNK = Machine(
     "chunk",
@@ -122,7 +122,7 @@ CHUNK = Machine(
 )
 """As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up
 to a nearer bound; the rest is cut anew. Parked: it failed too often by itself (`run.snapshot.parking`), until it is tried again.
-Dropped: its table stopped, or is copied again."""
+Dropped: its table stopped, or is resnapshotted."""
 
 MACHINES = (PIPELINE, TABLE, CHUNK)
 
@@ -138,11 +138,11 @@ def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
     if before == START or "planned" in change:
         if "stopped" in change:
             return ["refused"]
-        return ["followed" if change.get("chunks") else "planned"]
+        return ["streaming only" if change.get("chunks") else "planned"]
     if "altered" in change:
         events.append("altered")
-    if "again" in change:
-        events.append("followed anew" if change["again"].get("since") else "copied again")
+    if "resnapshot" in change:
+        events.append("streaming restarted" if change["resnapshot"].get("since") else "resnapshotted")
     if "copied" in change:
         events.append("copied")
     if "stopped" in change:

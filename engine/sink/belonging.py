@@ -89,7 +89,7 @@ def _published(table: TableState) -> bool:
 
 
 def _look(root: Path, state: State, table: TableState) -> Look:
-    tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.shape))
+    tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.projection))
     try:
         if fault := tables.fault() or tables.lost():
             return Look(fault=fault)
@@ -128,7 +128,7 @@ def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[
     if not _contiguous(kept, has, max(behind.values())):
         return older
     parts = [record["tables"][name] for record in kept if record["epoch"] > has and name in record["tables"]]
-    tables = DeltaTables.folders(root, published_as(table_from_dict(table.table), table.shape))
+    tables = DeltaTables.folders(root, published_as(table_from_dict(table.table), table.projection))
     try:
         for part in parts:
             check_files(tables[0], _files(chunk["files"] for chunk in part.get("chunks", [])))

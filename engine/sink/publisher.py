@@ -79,12 +79,12 @@ class Publisher:
         for table in state.tables.values():
             if not table.begun:
                 continue
-            # While it is copied anew, a mirror that it had no key for may not be there yet.
+            # While it is resnapshotted, a mirror that it had no key for may not be there yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
-            shown = published_as(table_from_dict(table.table), table.shape)
+            shown = published_as(table_from_dict(table.table), table.projection)
             self._open(shown, plan_from_dict(table.plan), expected)
         for table in state.removed.values():
-            shown = published_as(table_from_dict(table.table), table.shape)
+            shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
             with suppress(DestinationError):  # it is none of the pipeline's any more
                 if kept and self._tables(shown).there:
@@ -218,7 +218,7 @@ class Publisher:
             for name, change in record["tables"].items():
                 for switch in _switches(change):
                     if name in self._targets:  # the files of earlier epochs have the columns of then
-                        before = published_as(table_from_dict(switch["before"]), switch.get("before_shape"))
+                        before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
                         self._targets[name].delta.table = before
                         self._targets[name].moving = True  # by the plan of then, perhaps; right for every plan
         self._append(records)
@@ -334,7 +334,7 @@ class Publisher:
         epoch, last = parts[-1]
         if name not in self._targets and "planned" in last and "stopped" not in last:
             joined = last["planned"]
-            shown = published_as(table_from_dict(joined["table"]), joined.get("shape"))
+            shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
             with suppress(SpecError):  # it has failed: somebody else has made a table there meanwhile
                 self._open(shown, plan_from_dict(joined["plan"]), expected=False)
         target = self._targets.get(name)
@@ -346,7 +346,7 @@ class Publisher:
             self._targets.pop(name, None)
             self._leaving.discard(name)
         for switch in _switches(last):
-            self._switch(name, epoch, switch, again="again" in last)
+            self._switch(name, epoch, switch, again="resnapshot" in last)
 
     def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
         """Bring the parts of some epochs to a table."""
@@ -359,7 +359,7 @@ class Publisher:
 
     def _switch(self, name: str, epoch: int, switch: Record, *, again: bool) -> None:
         """From the next epoch on the table is another; `again`: it is resnapshotted, which heals a destination that has failed."""
-        table = published_as(table_from_dict(switch["table"]), switch.get("shape"))
+        table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
         if name not in self._targets:  # it was refused, or removed, until now
             self._open(table, plan, expected=False)
@@ -461,4 +461,4 @@ def _failed(name: str, error: Exception) -> DestinationError:
 
 def _switches(change: Record) -> list[Record]:
     """What an epoch's record of a table says of new columns, or of a new copy."""
-    return [change[kind] for kind in ("altered", "again") if kind in change]
+    return [change[kind] for kind in ("altered", "resnapshot") if kind in change]

@@ -96,7 +96,7 @@ class Target:
             self.delta.widen_mirror()
 
     def begin_resnapshot(self, table: Table, epoch: int, *, emptied: bool) -> None:
-        """From the next epoch on the table is copied again. emptied: nothing is copied, the mirror is empty from here on."""
+        """From the next epoch on the table is resnapshotted. emptied: nothing is copied, the mirror is empty from here on."""
         self.delta.evolve(table)
         self.delta.create(expected=False)  # one that got a key gets a mirror
         if emptied:

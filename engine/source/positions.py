@@ -61,7 +61,7 @@ def current(connection: Connection, server: Server) -> Position:
     if not rows:
         raise PreflightError(
             "The server writes no binlog.",
-            detail="Without one, changes cannot be followed.",
+            detail="Without one, changes cannot be streamed.",
             hint="Start the server with log_bin.",
         )
     return Position(rows[0]["File"], int(rows[0]["Position"]))

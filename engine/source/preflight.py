@@ -324,7 +324,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 _IMAGES = "Changes are copied from complete row images."
 _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _version,
-    _variable("log_bin", "ON", "Changes are followed in the binlog.", restart=True),
+    _variable("log_bin", "ON", "Changes are read from the binlog.", restart=True),
     _variable("binlog_format", "ROW", _IMAGES),
     _variable("binlog_row_image", "FULL", _IMAGES),
     _metadata,

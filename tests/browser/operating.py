@@ -168,7 +168,7 @@ def ask_the_lake(story: Story) -> None:
     hand.press(page.get_by_role("link", name="Explore"))
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value(PIPELINE)
     hand.choose(page.get_by_role("combobox", name="Table"), TABLE)
-    sql = "SELECT _tm_kind, count(*) AS rows FROM shop.orders__changes WHERE _tm_refresh IS NOT NULL GROUP BY ALL"
+    sql = "SELECT _tm_kind, count(*) AS rows FROM shop.orders__changes WHERE _tm_redump IS NOT NULL GROUP BY ALL"
     hand.write(page.get_by_role("textbox", name="SQL"), sql)
     hand.press(
         page.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Run"))

@@ -20,7 +20,7 @@ class Alteration:
     """What happens to one table.
 
     statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; in turn, with writes between them.
-    outcome: what becomes of the table at the end: followed or copied again; None where that depends on how far the pipeline
+    outcome: what becomes of the table at the end: followed or resnapshotted; None where that depends on how far the pipeline
     is behind. create: another table than usual.
     """
 
@@ -31,41 +31,41 @@ class Alteration:
 
 
 ALTERATIONS: dict[str, Alteration] = {
-    "added": Alteration(("ALTER TABLE {t} ADD COLUMN extra INT",), "followed"),
+    "added": Alteration(("ALTER TABLE {t} ADD COLUMN extra INT",), "evolved"),
     "added_first": Alteration(
-        ("ALTER TABLE {t} ADD COLUMN extra VARCHAR(10) FIRST, ADD COLUMN more JSON AFTER v",), "followed"
+        ("ALTER TABLE {t} ADD COLUMN extra VARCHAR(10) FIRST, ADD COLUMN more JSON AFTER v",), "evolved"
     ),
-    "added_instant": Alteration(("ALTER TABLE {t} ADD COLUMN extra BIGINT AFTER id, ALGORITHM=INSTANT",), "followed"),
-    "added_default": Alteration(("ALTER TABLE {t} ADD COLUMN extra INT NOT NULL DEFAULT 7",), "copied again"),
+    "added_instant": Alteration(("ALTER TABLE {t} ADD COLUMN extra BIGINT AFTER id, ALGORITHM=INSTANT",), "evolved"),
+    "added_default": Alteration(("ALTER TABLE {t} ADD COLUMN extra INT NOT NULL DEFAULT 7",), "resnapshotted"),
     "added_now": Alteration(
-        ("ALTER TABLE {t} ADD COLUMN extra DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",), "copied again"
+        ("ALTER TABLE {t} ADD COLUMN extra DATETIME NOT NULL DEFAULT CURRENT_TIMESTAMP",), "resnapshotted"
     ),
-    "generated": Alteration(("ALTER TABLE {t} ADD COLUMN twice INT AS (v * 2) STORED",), "copied again"),
-    "dropped": Alteration(("ALTER TABLE {t} DROP COLUMN note",), "followed"),
+    "generated": Alteration(("ALTER TABLE {t} ADD COLUMN twice INT AS (v * 2) STORED",), "resnapshotted"),
+    "dropped": Alteration(("ALTER TABLE {t} DROP COLUMN note",), "evolved"),
     "dropped_added": Alteration(("ALTER TABLE {t} DROP COLUMN note", "ALTER TABLE {t} ADD COLUMN note TEXT"), None),
-    "renamed_column": Alteration(("ALTER TABLE {t} RENAME COLUMN note TO remark",), "copied again"),
+    "renamed_column": Alteration(("ALTER TABLE {t} RENAME COLUMN note TO remark",), "resnapshotted"),
     "swapped_names": Alteration(
         ("ALTER TABLE {t} CHANGE a b INT, CHANGE b a INT",),
-        "copied again",
+        "resnapshotted",
         "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20), a INT DEFAULT 1, b INT DEFAULT 2)",
     ),
-    "widened": Alteration(("ALTER TABLE {t} MODIFY v BIGINT",), "copied again"),
-    "unsigned": Alteration(("ALTER TABLE {t} MODIFY v INT UNSIGNED",), "copied again"),
-    "to_text": Alteration(("ALTER TABLE {t} MODIFY v VARCHAR(30)",), "copied again"),
-    "longer": Alteration(("ALTER TABLE {t} MODIFY name VARCHAR(200) CHARACTER SET utf8mb4",), "followed"),
-    "reordered": Alteration(("ALTER TABLE {t} MODIFY v INT AFTER note",), "copied again"),
-    "charset": Alteration(("ALTER TABLE {t} CONVERT TO CHARACTER SET latin1",), "copied again"),
-    "labels": Alteration(("ALTER TABLE {t} MODIFY state ENUM('new', 'old', 'gone')",), "followed"),
-    "labels_moved": Alteration(("ALTER TABLE {t} MODIFY state ENUM('old', 'new', 'gone')",), "copied again"),
+    "widened": Alteration(("ALTER TABLE {t} MODIFY v BIGINT",), "resnapshotted"),
+    "unsigned": Alteration(("ALTER TABLE {t} MODIFY v INT UNSIGNED",), "resnapshotted"),
+    "to_text": Alteration(("ALTER TABLE {t} MODIFY v VARCHAR(30)",), "resnapshotted"),
+    "longer": Alteration(("ALTER TABLE {t} MODIFY name VARCHAR(200) CHARACTER SET utf8mb4",), "evolved"),
+    "reordered": Alteration(("ALTER TABLE {t} MODIFY v INT AFTER note",), "resnapshotted"),
+    "charset": Alteration(("ALTER TABLE {t} CONVERT TO CHARACTER SET latin1",), "resnapshotted"),
+    "labels": Alteration(("ALTER TABLE {t} MODIFY state ENUM('new', 'old', 'gone')",), "evolved"),
+    "labels_moved": Alteration(("ALTER TABLE {t} MODIFY state ENUM('old', 'new', 'gone')",), "resnapshotted"),
     "key": Alteration(
         ("ALTER TABLE {t} DROP PRIMARY KEY, ADD PRIMARY KEY (id, v2)",),
-        "copied again",
+        "resnapshotted",
         "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20), v2 INT NOT NULL DEFAULT 3)",
     ),
     "indexed": Alteration(
-        ("ALTER TABLE {t} ADD INDEX (v), ADD UNIQUE KEY u (id, v)", "ALTER TABLE {t} DROP INDEX u"), "followed"
+        ("ALTER TABLE {t} ADD INDEX (v), ADD UNIQUE KEY u (id, v)", "ALTER TABLE {t} DROP INDEX u"), "evolved"
     ),
-    "truncated": Alteration(("TRUNCATE TABLE {t}",), "copied again"),
+    "truncated": Alteration(("TRUNCATE TABLE {t}",), "resnapshotted"),
     "ghost": Alteration(
         (
             "CREATE TABLE `{d}`.`_{n}_gho` LIKE {t}",
@@ -74,10 +74,10 @@ ALTERATIONS: dict[str, Alteration] = {
             "RENAME TABLE {t} TO `{d}`.`_{n}_del`, `{d}`.`_{n}_gho` TO {t}",
             "DROP TABLE `{d}`.`_{n}_del`",
         ),
-        "copied again",
+        "resnapshotted",
     ),
     "recreated": Alteration(
-        ("DROP TABLE {t}", "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(5), other DATE)"), "copied again"
+        ("DROP TABLE {t}", "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(5), other DATE)"), "resnapshotted"
     ),
     "away_and_back": Alteration(
         (
@@ -85,17 +85,17 @@ ALTERATIONS: dict[str, Alteration] = {
             "UPDATE `{d}`.`kept_{n}` SET v = v + 1",
             "RENAME TABLE `{d}`.`kept_{n}` TO {t}",
         ),
-        "copied again",
+        "resnapshotted",
     ),
     "partitions": Alteration(
         ("ALTER TABLE {t} ADD PARTITION (PARTITION p9 VALUES LESS THAN (100000000))",),
-        "followed",
+        "evolved",
         "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN "
         "(200), PARTITION p2 VALUES LESS THAN (50000000))",
     ),
     "partition_dropped": Alteration(
         ("ALTER TABLE {t} DROP PARTITION p1",),
-        "copied again",
+        "resnapshotted",
         "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN "
         "(200), PARTITION p2 VALUES LESS THAN MAXVALUE)",
     ),

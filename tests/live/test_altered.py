@@ -29,7 +29,7 @@ def test_tables_are_altered_while_they_are_followed(
     new_database: Callable[[Server], str],
     new_pipeline: PipelineFactory,
 ) -> None:
-    """Each table, altered under writes, is followed or copied again, as it should be, and ends equal to the source."""
+    """Each table, altered under writes, is followed or resnapshotted, as it should be, and ends equal to the source."""
     server = server_with(flavor, row_metadata=metadata)
     database, names = new_database(server), list(alterations(server))
     for name in names:
@@ -193,7 +193,7 @@ def test_a_pipeline_that_only_follows_loses_nothing_in_silence(
     server.execute(f"ALTER TABLE `{database}`.t ADD COLUMN a INT DEFAULT 1")
     server.execute(f"INSERT INTO `{database}`.t (id, a) VALUES (2, 22)")
     pipeline.run("caught-up")
-    assert _kinds(pipeline) == ["copied again"]
+    assert _kinds(pipeline) == ["resnapshotted"]
     assert lake_table(pipeline.mirror("t")).select(["id", "v", "a"]).to_pylist() == [{"id": 2, "v": None, "a": 22}]
     assert sorted(lake_table(pipeline.changes("t"))["id"].to_pylist()) == [1, 2]
 

@@ -23,7 +23,7 @@ def test_a_row_image_that_lacks_columns_has_its_table_copied_again(
     pipeline.run("caught-up")
     for name in ("t", "other"):
         assert_equal(source_table(server, database, name), pipeline.mirror(name))
-    again = [e["table"] for e in pipeline.events("source.event") if e["kind"] == "copied again"]
+    again = [e["table"] for e in pipeline.events("source.event") if e["kind"] == "resnapshotted"]
     assert again == [f"{database}.t"]
     pipeline.spec.write_text(pipeline.spec.read_text().replace("[source]", '[source]\nschema_changes = "stop"'))
     with server.connect(database=database, autocommit=True) as session, session.cursor() as cursor:

@@ -80,7 +80,7 @@ def test_a_promoted_replica_is_followed(
     text = pipeline.spec.read_text()
     pipeline.spec.write_text(text.replace(f"port = {first.port}", f"port = {second.port}"))
     pipeline.run("caught-up")
-    (told,) = pipeline.events("source.followed")
+    (told,) = pipeline.events("source.failover")
     assert told["gtids"] == published["gtids"]
     assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
     _no_change_twice(pipeline)
@@ -91,7 +91,7 @@ def test_a_promoted_replica_is_followed(
     after = pipeline.epochs()[-1]["to"]
     assert (after["file"], after["offset"]) > (before["file"], before["offset"])
     assert after["gtids"] != before["gtids"]
-    assert len(pipeline.events("source.followed")) == 1
+    assert len(pipeline.events("source.failover")) == 1
 
 
 def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
@@ -116,7 +116,7 @@ def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
     second.execute("DELETE FROM d.t WHERE id = 1")
     pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")) >= 2, runner)
     pipeline.finish(runner)
-    assert len(pipeline.events("source.followed")) == 1
+    assert len(pipeline.events("source.failover")) == 1
     assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
     _no_change_twice(pipeline)
 

@@ -1,4 +1,4 @@
-"""Tables that are copied again because that was asked for: what is wrong becomes right, what is lost is found again."""
+"""Tables that are resnapshotted because that was asked for: what is wrong becomes right, what is lost is found again."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -36,7 +36,7 @@ def _fill(server: Server) -> None:
 def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Purged: exit code 4 and the remedy, which works. Damaged: copied again under writes; the other table is left alone."""
+    """Purged: exit code 4 and the remedy, which works. Damaged: resnapshotted under writes; the other table is left alone."""
     server = private_server(flavor)
     _fill(server)
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)

@@ -197,7 +197,7 @@ def _check_log(pipeline: Pipeline, name: str, invented: int) -> None:
     log = lake_table(pipeline.changes(name))
     seqs = log["_tm_seq"].to_pylist()
     assert len(set(seqs)) == len(seqs)
-    marked = [row for row in log.to_pylist() if row["_tm_refresh"]]
+    marked = [row for row in log.to_pylist() if row["_tm_redump"]]
     assert {row["_tm_kind"] for row in marked} == {"+I", "-D"}
     last = KEYED[name].names[-1]
     assert [row["v"] for row in marked if row["_tm_kind"] == "-D" and row[last] == invented] == [5]

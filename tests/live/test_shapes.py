@@ -101,7 +101,7 @@ def test_tables_are_filtered_cut_and_masked_under_writes(
     _write_keyless(server, database)
     pipeline.finish(runner)
     assert all(writer.committed[name] > 40 for name in WRITTEN), writer.committed
-    assert {e["kind"] for e in pipeline.events("source.event")} == {"followed"}
+    assert {e["kind"] for e in pipeline.events("source.event")} == {"evolved"}
     for name in TABLES:
         _check(server, pipeline, name)
     _assert_untold(pipeline.folder)
@@ -205,7 +205,7 @@ def _assert_untold(folder: Path) -> None:
 
 
 def _reshape(server: Server, pipeline: Pipeline) -> None:
-    """Another filter is refused, until the table is asked to be copied again; then the mirror is what it says."""
+    """Another filter is refused, until the table is asked to be resnapshotted; then the mirror is what it says."""
     text = pipeline.spec.read_text()
     before, after = json.dumps(TABLES["people"].where, ensure_ascii=False), '"price < 500"'
     assert before in text

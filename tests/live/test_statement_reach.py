@@ -1,4 +1,4 @@
-"""A session that logs its writes as statements: the tables that they reach are copied again, the others stream on."""
+"""A session that logs its writes as statements: the tables that they reach are resnapshotted, the others stream on."""
 
 import json
 from collections.abc import Callable
@@ -67,12 +67,12 @@ def as_statement(server: Server, *statements: str) -> None:
 
 
 def again(pipeline: Pipeline, seen: int = 0) -> set[str]:
-    """The tables that were copied again, of the events behind the first ones."""
-    return {e["table"] for e in pipeline.events("source.event")[seen:] if e["kind"] == "copied again"}
+    """The tables that were resnapshotted, of the events behind the first ones."""
+    return {e["table"] for e in pipeline.events("source.event")[seen:] if e["kind"] == "resnapshotted"}
 
 
 def reached(pipeline: Pipeline, seen: int, expected: set[str]) -> bool:
-    """Whether all of these were copied again."""
+    """Whether all of these were resnapshotted."""
     return again(pipeline, seen) >= expected
 
 
@@ -104,7 +104,7 @@ def test_only_what_a_write_reaches_is_copied_again(source: Server, new_pipeline:
 
 
 def test_a_catalogue_that_changed_since_is_not_believed(source: Server, new_pipeline: PipelineFactory) -> None:
-    """The trigger was dropped before the log was read up to the write: every table is copied again, and all are equal."""
+    """The trigger was dropped before the log was read up to the write: every table is resnapshotted, and all are equal."""
     pipeline = new_pipeline(source, "d")
     pipeline.run("caught-up")
     as_statement(source, *[f"UPDATE first SET v = 'y{n}' WHERE id = {n}" for n in range(1, 4)])

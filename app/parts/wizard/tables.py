@@ -62,7 +62,9 @@ def _chooser(draft: Draft, spec: Spec, seen: source_queries.Seen) -> None:
     everything = [(one.table.database, one.table.name) for one in found]
     globs: list[str] = draft.get("source", "tables", default=[])
     every = (
-        {one.table.full_name: spec.shaping(one.table.database, one.table.name) for one in found} if spec.tables else {}
+        {one.table.full_name: spec.projection_rules(one.table.database, one.table.name) for one in found}
+        if spec.tables
+        else {}
     )
     shapings = {name: shaping for name, shaping in every.items() if shaping.model_fields_set}
     shown_key, side_key = f"{draft.id} shown-table", f"{draft.id} side"

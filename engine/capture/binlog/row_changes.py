@@ -31,7 +31,7 @@ LOG_COLUMNS = (
     pa.field("_tm_position", pa.string()),
     pa.field("_tm_seq", pa.int64(), nullable=False),
     pa.field("_tm_tx", pa.string()),
-    pa.field("_tm_refresh", pa.string()),
+    pa.field("_tm_redump", pa.string()),
 )
 """The columns of a change log beside the source's (DESIGN 4)."""
 

@@ -41,8 +41,8 @@ class ChunkRequest:
     """One chunk to be read.
 
     key: the chunk key, None for a table that has none. rows: how many a chunk has by plan; no more than twice as many are read.
-    folder: of the mirror (of the change log, for a table without identity) that gets the file. shape: what of it is published.
-    refresh: what is published of it is read again (`capture.chunk.redump_part`). keys: then only the rows with these identities.
+    folder: of the mirror (of the change log, for a table without identity) that gets the file. projection: what of it is published.
+    redump: what is published of it is read again (`capture.chunk.redump_part`). keys: then only the rows with these identities.
     """
 
     table: Table
@@ -52,14 +52,14 @@ class ChunkRequest:
     rows: int
     folder: Path
     max_memory: int
-    shape: Projection = WHOLE_TABLE
-    refresh: bool = False
+    projection: Projection = WHOLE_TABLE
+    redump: bool = False
     keys: tuple[Bound, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
         """Of the rows that are published."""
-        return arrow_schema(self.shape.published(self.table))
+        return arrow_schema(self.projection.published(self.table))
 
     @property
     def may_be_null(self) -> bool:
@@ -135,7 +135,7 @@ def read_chunk(
             kept = rows
             if count == most:
                 kept, request = _shortened(request, rows)
-            kept = request.shape.apply(kept)
+            kept = request.projection.apply(kept)
             writer.write(kept) if exact else buffer.add(kept)
         step("after_read")
         timings.lap("read")
@@ -153,10 +153,10 @@ def read_chunk(
         for rows in buffer:
             writer.write(rows if reduced is None else without(rows, reduced.touched))
         if reduced is not None:
-            writer.write(request.shape.apply(reduced.upserts).cast(schema))
+            writer.write(request.projection.apply(reduced.upserts).cast(schema))
         files = writer.close()
         timings.lap("write")
-    nulled = request.shape.counted(nulled)
+    nulled = request.projection.counted(nulled)
     counts = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
@@ -198,7 +198,7 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
 
     Without FORCE INDEX the optimiser takes a range that is a good part of the table for the whole of it.
     """
-    columns = ", ".join(quote(column.name) for column in request.shape.needed(request.table))
+    columns = ", ".join(quote(column.name) for column in request.projection.needed(request.table))
     source = quote(request.table.database, request.table.name)
     if request.keys:
         return f"SELECT {columns} FROM {source} WHERE {having(request.table, request.keys)}"
@@ -215,8 +215,11 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
 def read_rows(
     session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
 ) -> Iterator[pa.Table]:
-    """What the chunk's SELECT returns, in batches, with the columns that its shape needs."""
-    doing, columns = f"Reading chunk {request.number} of {request.table.full_name}", request.shape.needed(request.table)
+    """What the chunk's SELECT returns, in batches, with the columns that its projection needs."""
+    doing, columns = (
+        f"Reading chunk {request.number} of {request.table.full_name}",
+        request.projection.needed(request.table),
+    )
     schema = arrow_schema(replace(request.table, columns=columns))
     statement = prepare(session.connection, select_statement(request, nulls), doing)
     types, packets = statement.execute(doing)
@@ -238,7 +241,7 @@ def backfill(
     within: Within | None,
 ) -> Reduced:
     """The changes between the watermarks, reduced to their effect on the rows that are read."""
-    table = request.shape.tolerant(request.table)
+    table = request.projection.tolerant(request.table)
     changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
     return reduce_changes(changes, image_schema(table), table.key, within)
 

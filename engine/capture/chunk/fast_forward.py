@@ -58,15 +58,15 @@ class FastForward:
 
     def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
         """The changes on the way, reduced to their effect on the rows `within`, and the dates of theirs that became NULL."""
-        shape = self.request.shape
-        table = shape.tolerant(self.request.table)
+        projection = self.request.projection
+        table = projection.tolerant(self.request.table)
         binlog_range = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
         changes = changes_of(self.endpoint, self.first_server_id, table, binlog_range)
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
-        return reduced, shape.counted(binlog_range.nulled[table.full_name])
+        return reduced, projection.counted(binlog_range.nulled[table.full_name])
 
     def _carried(self) -> dict[str, Any]:
-        request, shape, schema = self.request, self.request.shape, self.request.schema
+        request, projection, schema = self.request, self.request.projection, self.request.schema
         with closing(ServerOrder(self.endpoint)) as order:
             reduced, nulled = self.reduced(request.within(order))
         report = {"table": request.table.full_name, "chunk": request.number, "nulled": nulled}
@@ -77,6 +77,6 @@ class FastForward:
                 for batch in pq.ParquetFile(request.folder / file.name).iter_batches():
                     rows = pa.Table.from_batches([batch]).cast(schema)
                     writer.write(without(rows, reduced.touched))
-            writer.write(shape.apply(reduced.upserts).cast(schema))
+            writer.write(projection.apply(reduced.upserts).cast(schema))
             files = writer.close()
         return {**report, "files": [f.as_dict() for f in files], "rows": sum(f.rows for f in files)}

@@ -96,7 +96,7 @@ def _quiet(
     """Whether no change of the table lies in (low, high] but those that the snapshot is known to show."""
     if opened.high == low:
         return True
-    table = request.shape.tolerant(request.table)
+    table = request.projection.tolerant(request.table)
     parts = changes_between(session, endpoint, first_server_id, table, low, opened.high, Counter())
     changes = concatenate(parts, image_schema(table))
     if not len(changes):
@@ -112,7 +112,7 @@ def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer
     nulled: Counter[str] = Counter()
     seq = _FIRST_SEQ
     for read in read_rows(session, request, nulled):
-        rows = request.shape.apply(read)
+        rows = request.projection.apply(read)
         writer.write(dumped(rows, "+I", str(high), seq))
         seq += rows.num_rows
-    return request.shape.counted(nulled)
+    return request.projection.counted(nulled)

@@ -4,7 +4,7 @@ A part is a range of the chunk key, or rows that are named by their identities. 
 watermark H. Beside it lie its *ghosts*: rows that the mirror holds of it, as it is then, and the source has not.
 
 With an epoch that begins at P(k) >= H both are carried to P(k) by the changes between, and become the first changes of the
-epoch: a `-D` for each ghost, a `+I` for each row, marked with the command that asked (`_tm_refresh`). From there on they are
+epoch: a `-D` for each ghost, a `+I` for each row, marked with the command that asked (`_tm_redump`). From there on they are
 changes like any other, for the ledger, for the log and for the mirror's merge. Why that is right:
 
     before   all that is published of the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
@@ -75,7 +75,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
     for first in range(0, len(request.keys), _KEYS_A_STATEMENT):
         some = replace(request, keys=request.keys[first : first + _KEYS_A_STATEMENT])
         read = read_rows(session, some, nulled)
-        rows += [request.shape.apply(part).cast(request.schema) for part in read]
+        rows += [request.projection.apply(part).cast(request.schema) for part in read]
     found = pa.concat_tables(rows)
     timings.lap("read")
     high = watermarks.high(low, request.table)
@@ -86,7 +86,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
         within = _named(request.table, request.keys, found)
         reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
         found = pa.concat_tables(
-            [without(found, reduced.touched), request.shape.apply(reduced.upserts).cast(request.schema)]
+            [without(found, reduced.touched), request.projection.apply(reduced.upserts).cast(request.schema)]
         )
         counts = reduced.counts
     timings.lap("backfill")
@@ -94,7 +94,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
         writer.write(found)
         files = writer.close()
     timings.lap("write")
-    nulled = request.shape.counted(nulled)
+    nulled = request.projection.counted(nulled)
     return ChunkResult(request.limits, low, high, files, found.num_rows, counts, nulled, dict(timings))
 
 
@@ -121,7 +121,7 @@ def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
 
 def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> list[DataFile]:
     """The mirror's rows of the part that are not among those read: their keys first, and the rows only if there are any."""
-    table = request.shape.published(request.table)
+    table = request.projection.published(request.table)
     schema, read = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
     mirror, condition = Mirror.if_there(request.folder), _condition(request)
@@ -155,13 +155,13 @@ def _condition(request: ChunkRequest) -> pc.Expression | None:
 
 @dataclass(frozen=True)
 class RedumpPart:
-    """A task: carry a part that was read again to `carry.end`, and write it as changes of there.
+    """A task: fast-forward a part that was redumped to `fast_forward.end`, and write it as changes of there.
 
     ghosts: the file of the rows that the mirror holds beside its own. log: files of the change log that the mirror may not have had
     then. folder: of the change log. first_seq: `_tm_seq` of the first change. command: the id that marks them.
     """
 
-    carry: FastForward
+    fast_forward: FastForward
     ghosts: tuple[DataFile, ...]
     log: tuple[str, ...]
     folder: Path
@@ -170,25 +170,25 @@ class RedumpPart:
 
     def run(self) -> Iterator[dict[str, Any]]:
         """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""
-        request = self.carry.request
-        fields = {"refresh": self.command, "table": request.table.full_name, "chunk": request.number}
+        request = self.fast_forward.request
+        fields = {"redump": self.command, "table": request.table.full_name, "chunk": request.number}
         try:
             yield {**fields, **self._written()}
         except TidemarkError as error:
             yield {**fields, "failure": error.as_dict()}
 
     def _written(self) -> dict[str, Any]:
-        carry, request, shape = self.carry, self.carry.request, self.carry.request.shape
-        table, published = request.table, shape.published(request.table)
-        with closing(ServerOrder(carry.endpoint)) as order:
-            reduced, nulled = carry.reduced(_within(request, list(carry.files), order))
+        part, request, projection = self.fast_forward, self.fast_forward.request, self.fast_forward.request.projection
+        table, published = request.table, projection.published(request.table)
+        with closing(ServerOrder(part.endpoint)) as order:
+            reduced, nulled = part.reduced(_within(request, list(part.files), order))
         schema = image_schema(published)
         writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, "_tm_seq"))
         kinds, seq = [0, 0, 0, 0], self.first_seq
         left = [] if not request.keys else [identities(request.table, request.keys)]
         with writer:
-            for kind, rows in self._parts(reduced.touched, shape.apply(reduced.upserts), schema):
-                writer.write(dumped(rows, KINDS[kind], str(carry.end), seq, self.command))
+            for kind, rows in self._parts(reduced.touched, projection.apply(reduced.upserts), schema):
+                writer.write(dumped(rows, KINDS[kind], str(part.end), seq, self.command))
                 kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
                 if kind == INSERT:
                     left = [without(some, rows.select(table.key)) for some in left]
@@ -202,16 +202,16 @@ class RedumpPart:
         }
 
     def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
-        for kind, files in ((DELETE, self.ghosts), (INSERT, self.carry.files)):
+        for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
             for file in files:
-                for batch in pq.ParquetFile(self.carry.request.folder / file.name).iter_batches():
+                for batch in pq.ParquetFile(self.fast_forward.request.folder / file.name).iter_batches():
                     rows = without(conformed(pa.Table.from_batches([batch]), schema), touched)
                     yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
         yield INSERT, conformed(upserts, schema)
 
     def _logged_gone(self, ghosts: pa.Table) -> pa.Table:
         """The identities of those ghosts whose deletion the log has already."""
-        wanted = ghosts.select(self.carry.request.table.key)
+        wanted = ghosts.select(self.fast_forward.request.table.key)
         parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
             part = pq.read_table(self.folder / name, columns=parts[0].column_names, partitioning=None)

@@ -1,6 +1,6 @@
-"""A table's shape: which of its rows and columns are published, and which columns only as digests.
+"""A table's projection: which of its rows and columns are published, and which columns only as digests.
 
-A shape is applied by the reader, before a row is written anywhere:
+A projection is applied by the reader, before a row is written anywhere:
 
     a chunk      the SELECT names the columns that are needed; its rows are filtered, masked and cut as they come. The keys that the
                  backfill touches are taken out of them whether their new images pass or not.
@@ -116,7 +116,7 @@ WHOLE_TABLE = Projection()
 
 
 def published_as(table: Table, record: Mapping[str, Any] | None) -> Table:
-    """A table as the destination has it, by what the ledger holds of its shape (`Projection.as_dict`; None: all of it)."""
+    """A table as the destination has it, by what the ledger holds of its projection (`Projection.as_dict`; None: all of it)."""
     if record is None:
         return table
     return Projection(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published(table)

@@ -90,7 +90,7 @@ class Possession:
         self._fence = fence
 
     def _tables(self, state: State) -> list[DeltaTables]:
-        shown = [published_as(table_from_dict(t.table), t.shape) for t in state.tables.values() if t.begun]
+        shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
         return [DeltaTables(self._root, state.owner, table, self.guard) for table in shown]
 
     def _seal(self, state: State) -> None:

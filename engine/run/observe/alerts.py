@@ -81,7 +81,7 @@ class Alerts:
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
     def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
-        """What is to be announced now. now_s: seconds that never run backwards, since whenever; without them the line's time counts."""
+        """What is to be announced now. now_s: seconds that never run backwards; without them the line's time counts."""
         self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
         heard = _HEARD.get(line["event"])
         return list(heard(self, line)) if heard else []
@@ -170,7 +170,7 @@ class Alerts:
     def _table(self, line: Line) -> Iterator[Notice]:
         name = ("table_stopped", line["table"])
         if line["state"] == "streaming":
-            yield from self._clear(name, f"{line['table']} is copied and followed again.", None)
+            yield from self._clear(name, f"{line['table']} is copied and streamed again.", None)
         elif line["state"] == "removed":
             yield from self._clear(name, f"{line['table']} was removed from the pipeline.", None)
         if line["state"] != "copying":
@@ -233,7 +233,7 @@ class Alerts:
                 yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
 
     def _silent_s(self, alert: Alert, at: str) -> float:
-        """Since it was announced. What an earlier run announced is known by wall clock alone: from its future, as good as just now."""
+        """Since it was announced. What an earlier run announced is known by the wall clock alone; its future counts as now."""
         if alert.name not in self._announced_s:
             self._announced_s[alert.name] = self._now_s - max(_seconds(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]

@@ -92,7 +92,7 @@ class Seen:
         self.failures[line["table"]] += 1
 
     def begun_anew(self, line: Line) -> None:
-        """What is under way of a table that stopped, or is copied again, is shown no more."""
+        """What is under way of a table that stopped, or is resnapshotted, is shown no more."""
         for tables in self.groups.values():
             tables.discard(line["table"])
         self.groups = {group: tables for group, tables in self.groups.items() if tables}

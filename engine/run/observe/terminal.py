@@ -72,7 +72,7 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
     "sink.applied": _applied,
     "source.away": _away,
     "source.back": lambda e: f"the source is back after {e['seconds']:,.0f} s",
-    "source.followed": lambda e: (
+    "source.failover": lambda e: (
         f"the source is {e['to_identity']} now: {e['from_position']} of {e['from_identity']} is {e['to_position']} there"
     ),
     "disk.freed": lambda e: f"there is room on the disk again, after {e['duration_s']:.0f} s",

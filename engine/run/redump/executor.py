@@ -79,7 +79,7 @@ class RedumpExecutor:
         return begun and not self._read and not can_go_on
 
     def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
-        """Start what can be; returns the tables that are to be copied again instead, as they are not followed now."""
+        """Start what can be; returns the tables that are to be resnapshotted instead, as they are not streaming now."""
         for redump in self._control.accepted(Redump):
             if redump.identity not in self._works:
                 self._works[redump.identity] = self._split(redump, tables, captured)
@@ -153,10 +153,10 @@ class RedumpExecutor:
             self._read.remove(finished)
             for file in (*finished.files, *finished.ghosts):
                 (folder(finished.table) / file.name).unlink(missing_ok=True)
-            assert finished.refresh is not None
-            work, report = self._works[finished.refresh], written[finished.identity]
+            assert finished.redump is not None
+            work, report = self._works[finished.redump], written[finished.identity]
             self._tell(work, finished, report)
-            if self._snapshot.refreshed(finished.table, finished.report["chunk"]):
+            if self._snapshot.redumped(finished.table, finished.report["chunk"]):
                 del self._active[finished.table]
                 work.fresh.discard(finished.table)
                 self._end_if_done(work)
@@ -179,7 +179,7 @@ class RedumpExecutor:
         )
 
     def begun(self, names: Iterable[str]) -> None:
-        """These tables are being copied again since an epoch that is committed."""
+        """These tables are being resnapshotted since an epoch that is committed."""
         for work in list(self._works.values()):
             if work.again.intersection(names):
                 work.again.difference_update(names)

@@ -24,7 +24,7 @@ from engine.plan.keys import Bound, ChunkKey, scalar
 from engine.plan.named import identities
 from engine.run.redump.requests import Redump, redump_from
 
-BESIDE, AGAIN, REFUSED = "beside the log", "copied again", "refused"
+BESIDE, AGAIN, REFUSED = "beside the log", "resnapshotted", "refused"
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _reached(name: str, redump: Redump, known: TableState, sink: Path) -> Reache
     if mirror is None:
         return Reached(name, way, why, 0, 0, 0, ranges, len(redump.keys))
     of_rows, of_bytes = mirror.size()
-    rows = of_rows if redump.whole else _rows(redump, mirror, published_as(table, known.shape), plan)
+    rows = of_rows if redump.whole else _rows(redump, mirror, published_as(table, known.projection), plan)
     return Reached(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 
 

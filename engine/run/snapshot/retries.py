@@ -50,7 +50,7 @@ class Batch:
 
     def stop(self, copying: TableCopy, error: TidemarkError) -> None:
         """Its copy, or what is read again of it, cannot go on."""
-        (self.failed if copying.refresh else self.stopped)[copying.table.full_name] = error
+        (self.failed if copying.redump else self.stopped)[copying.table.full_name] = error
         copying.drop()
 
 
@@ -64,7 +64,7 @@ class ChunkRetries:
 
     def add(self, copying: TableCopy) -> None:
         """A table begins to be copied, or goes on: what is parked of it is tried once more."""
-        if copying.refresh:
+        if copying.redump:
             return
         for number, parked in self._parking.known(copying.table.full_name, copying.coverage.pending).items():
             copying.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
@@ -72,14 +72,14 @@ class ChunkRetries:
     def resume(self, tables: dict[str, TableCopy]) -> None:
         """Try again what is parked of the tables for which that was asked."""
         for name in self._parking.asked(tables):
-            if not tables[name].dropped and not tables[name].refresh:
+            if not tables[name].dropped and not tables[name].redump:
                 tables[name].try_again()
 
     def read(self, copying: TableCopy, number: int) -> None:
         """A chunk was read after all."""
         self._refused_s = math.inf
         self._disk.worked("chunks")
-        if copying.trials.pop(number, None) is not None and not copying.refresh:
+        if copying.trials.pop(number, None) is not None and not copying.redump:
             self._parking.free(copying.table.full_name, number, "it was read")
 
     def reported(self, copying: TableCopy, report: Report, unread: list[int], group: int, batch: Batch) -> set[int]:
@@ -90,7 +90,7 @@ class ChunkRetries:
         elif isinstance(error, TableStoppedError):
             self._tell(copying, unread, group, error, None, copying.failures)
             batch.stop(copying, error)
-        elif report.get("own") and not copying.refresh:
+        elif report.get("own") and not copying.redump:
             return self._own(copying, report["chunk"], group, error)
         else:
             away = not report.get("own") and not isinstance(error, SchemaChangedError)
@@ -104,7 +104,7 @@ class ChunkRetries:
         if isinstance(error, DiskFullError):
             self._no_room(copying, chunks, group, error)
             return set()
-        if copying.refresh:
+        if copying.redump:
             self.retry(copying, chunks, group, error, batch)
             return set()
         if among == 1:
@@ -171,7 +171,7 @@ class ChunkRetries:
                 hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
             )
             batch.stop(copying, stopped)
-        elif copying.refresh and isinstance(error, TransientError) and not retried:
+        elif copying.redump and isinstance(error, TransientError) and not retried:
             batch.stop(copying, error)
         elif not retried:
             raise error
@@ -192,7 +192,7 @@ class ChunkRetries:
         attempt: int,
     ) -> None:
         copying.on("failed", chunks)
-        if copying.refresh:
+        if copying.redump:
             self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=retry_in_s)
             return
         self._journal.write(

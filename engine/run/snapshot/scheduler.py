@@ -96,7 +96,7 @@ class Snapshot:
         """Whether a job is under way that reads chunks of a table, though they are of no use any more."""
         return any(table in group.chunks for group in self._jobs.values())
 
-    def refreshed(self, table: str, chunk: int) -> bool:
+    def redumped(self, table: str, chunk: int) -> bool:
         """A chunk that was read again is committed; whether that was the last one of its command."""
         copying = self._tables[table]
         copying.committed(copying.coverage.finish([chunk]))
@@ -113,17 +113,17 @@ class Snapshot:
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is cut; None for others."""
         copying = self._tables.get(table)
-        return copying.coverage if copying and not copying.dropped and not copying.refresh else None
+        return copying.coverage if copying and not copying.dropped and not copying.redump else None
 
     def cut_since(self) -> dict[str, list[Chunk]]:
         """The chunks that were cut, or got nearer bounds, since the last commit, by table."""
-        copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.refresh}
+        copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.redump}
         return {name: list(copying.uncommitted.values()) for name, copying in copies.items()}
 
     def committed(self, table: str, coverage: Coverage) -> None:
         """An epoch was committed, with everything that was cut before."""
         copying = self._tables.get(table)
-        if copying is not None and not copying.refresh:
+        if copying is not None and not copying.redump:
             copying.committed(coverage)
 
     def log_read(self, asked_s: float) -> None:
@@ -181,7 +181,7 @@ class Snapshot:
         self._groups += 1
         for copying in tables:
             name = copying.table.full_name
-            if name in chosen and not copying.refresh:
+            if name in chosen and not copying.redump:
                 self._journal.write("chunk.assigned", table=name, chunks=chosen[name], group=self._groups)
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         about = f"{first} and {len(others)} tables more" if others else first
@@ -209,8 +209,8 @@ class Snapshot:
             copying.plan.chunk_rows,
             copying.folder,
             self._max_memory,
-            copying.shape,
-            copying.refresh is not None,
+            copying.projection,
+            copying.redump is not None,
             copying.named(chunk.number),
         )
 
@@ -262,7 +262,7 @@ class Snapshot:
             self._report_cut(copying, chunks)
 
     def _report_cut(self, copying: TableCopy, chunks: list[Chunk]) -> None:
-        if copying.refresh:
+        if copying.redump:
             return
         news = [
             [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
@@ -290,9 +290,9 @@ class Snapshot:
         copying.read_one(report)
         self._retries.read(copying, report["chunk"])
         self._gate.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
-        if not copying.refresh:
+        if not copying.redump:
             self._journal.write("chunk.finished", **_event(report, group.number))
-        batch.finished.append(Finished(report["table"], report, copying.refresh, copying.named(report["chunk"])))
+        batch.finished.append(Finished(report["table"], report, copying.redump, copying.named(report["chunk"])))
 
     def let_go(self) -> None:
         """Wait for no answer of the source; another thread asks for it."""

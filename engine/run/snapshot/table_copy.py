@@ -48,40 +48,48 @@ class Trial:
 
 @dataclass
 class TableCopy:
-    """A table's copy. rank: the operator's priority, 0 first. uncommitted: chunks cut since the last commit, by number.
-
-    shape: what of the table is published. refresh: the command that asked for these ranges of a published table to be read again,
-    or for `keys` of it, `KEYS_A_CHUNK` a chunk.
-    states: of the chunks that are cut and not committed, by number (`machine.CHUNK`).
-    trials: the chunks that failed, by number; resting: those that wait for their next try, with its time (`clock.monotonic_s`);
-    parked: those that are not tried again.
-    """
+    """One table's copy, or the parts of it that are redumped."""
 
     table: Table
     plan: Plan
     folder: Path
     rank: int
+    """The operator's priority; 0 comes first."""
     coverage: Coverage
-    shape: Projection = WHOLE_TABLE
-    refresh: str | None = None
+    projection: Projection = WHOLE_TABLE
+    """What of the table is published."""
+    redump: str | None = None
+    """The command that asked to redump these ranges of a published table, or `keys` of it."""
     keys: tuple[Bound, ...] = ()
+    """`KEYS_A_CHUNK` of them make a chunk."""
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
+    """The chunks that were cut since the last commit, by number."""
     states: dict[int, str] = field(default_factory=dict)
+    """Of the chunks that are cut and not committed, by number (`state_machines.CHUNK`)."""
     changed: bool = False
+    """Whether something was cut since the last commit."""
     reported_complete: bool = field(init=False)
+    """Whether the journal has all chunks of it."""
     trials: dict[int, Trial] = field(default_factory=dict)
+    """The chunks that failed, by number."""
     resting: dict[int, float] = field(default_factory=dict)
+    """The chunks that wait for their next try, with its time (`clock.monotonic_s`)."""
     parked: set[int] = field(default_factory=set)
+    """The chunks that are not tried again."""
     parked_in_row: int = 0
     under_way: int = 0
     failures: int = 0
+    """In a row, of the table as a whole."""
     retry_at: float = 0.0
     changed_s: float = math.inf
     """When a read first found that the table had changed (`clock.monotonic_s`)."""
     dropped: bool = False
+    """Its chunks are of no use any more."""
     seconds: float = 0.0
+    """That readers have spent on it."""
     read: int = 0
+    """Rows that were read."""
 
     def __post_init__(self) -> None:
         self.reported_complete = reported_whole(self.plan)
@@ -240,11 +248,11 @@ class TableCopy:
 
 @dataclass(frozen=True)
 class Finished:
-    """A chunk that was read and waits for the next epoch. refresh: the command that it was read again for, or `keys` of it."""
+    """A chunk that was read and waits for the next epoch. redump: the command that it was read again for, or `keys` of it."""
 
     table: str
     report: Report
-    refresh: str | None = None
+    redump: str | None = None
     keys: tuple[Bound, ...] = ()
 
     @property

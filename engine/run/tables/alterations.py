@@ -51,7 +51,7 @@ class Alterations:
                 known.copied,
                 known.names,
                 self.publisher.check_columns,
-                known.shape,
+                known.projection,
                 known.stopped,
                 end,
                 partial(self._is_last, connection, name, end),

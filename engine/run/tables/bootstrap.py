@@ -18,7 +18,7 @@ from engine.ledger.state import Record, State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
-from engine.run.tables.projection_rules import as_read, check_spec, shape_record
+from engine.run.tables.projection_rules import as_read, check_spec, projection_record
 from engine.settings import Spec, startup_position, startup_time
 from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables
@@ -66,12 +66,12 @@ def first_epoch(
     plans = plan_tables(connection, fit, spec.snapshot, exact=spec.source.copies, stopped=unfit)
     fit = [table for table in fit if table.full_name not in unfit]
     if not spec.source.copies:
-        plans = [followed(plan) for plan in plans]
+        plans = [streaming_only(plan) for plan in plans]
     tables: dict[str, Record] = {
         table.full_name: unfit_record(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
     }
     for table, plan in zip(fit, plans, strict=True):
-        planned = {"table": table.as_dict(), "plan": plan.as_dict(), "shape": shape_record(spec, table)}
+        planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection_record(spec, table)}
         tables[table.full_name] = {"planned": planned, **finished(spec, position)}
     record = {
         "epoch": 0,
@@ -164,9 +164,9 @@ def _no_start(startup: str, why: str, hint: str) -> SpecError:
     )
 
 
-def followed(plan: Plan) -> Plan:
-    """The plan of a table that is followed without a copy."""
-    reason = "followed from the log without a copy (source.startup)"
+def streaming_only(plan: Plan) -> Plan:
+    """The plan of a table that is streamed without a copy."""
+    reason = "streamed without a copy (source.startup)"
     return replace(plan, strategy="one", reason=reason, estimated_chunks=1, factor=None)
 
 

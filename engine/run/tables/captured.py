@@ -7,7 +7,7 @@ from engine.decode.schema import Table, table_from_dict
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, plan_from_dict
-from engine.run.tables.projection_rules import shape_of
+from engine.run.tables.projection_rules import projection_of
 from engine.settings import Spec
 
 
@@ -41,7 +41,7 @@ class CapturedTables:
         table = self.tables[name]
         known = self._projections.get(name)
         if known is None or known[0] != table:
-            known = table, shape_of(self._spec, table)
+            known = table, projection_of(self._spec, table)
             self._projections[name] = known
         return known[1]
 

@@ -6,9 +6,9 @@ Each time by an epoch of its own, which reads nothing of the log and leaves the 
     join    P was taken before the catalogue is read, so a statement that alters the table afterwards lies behind P, where it is
             seen. And nothing that lies in front of its chunks' low watermarks is needed of the log: a change is emitted for a
             chunk only when it is finished, and a chunk that is read later is exact later (`run.coordinator`). So a table may join
-            at any position whatsoever. Where nothing is copied (`source.startup`) it is followed from P on
+            at any position whatsoever. Where nothing is copied (`source.startup`) it is streamed from P on
 
-A table that left and whose destination was kept joins as one that is copied again (`run.tables.schema_change`): the mirror stays
+A table that left and whose destination was kept joins as one that is resnapshotted (`run.tables.schema_change`): the mirror stays
 as it was until the last chunk is there, and is replaced at once.
 
 What is to be dropped is deleted behind the commit, when no reader and no publisher can write there any more, and another epoch says
@@ -28,9 +28,9 @@ from engine.ledger.store import Ledger
 from engine.plan.planner import plan_tables
 from engine.run.commands.control import Control
 from engine.run.epoch import completed
-from engine.run.tables.bootstrap import finished, followed, unfit_record
+from engine.run.tables.bootstrap import finished, streaming_only, unfit_record
 from engine.run.tables.membership_commands import Change, check_change, members_of
-from engine.run.tables.projection_rules import as_read, shape_of, shape_record
+from engine.run.tables.projection_rules import as_read, projection_of, projection_record
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables
 from engine.sink.owned import Guard, unguarded
@@ -143,20 +143,27 @@ class MembershipChanges:
         for error in refused([as_read(self._spec, table)]).values():
             raise error
         (plan,) = plan_tables(connection, [table], self._spec.snapshot, exact=self._spec.source.copies)
-        shape_of(self._spec, table, plan.chunk_key)
-        shape = shape_record(self._spec, table)
+        projection_of(self._spec, table, plan.chunk_key)
+        projection = projection_record(self._spec, table)
         if not self._spec.source.copies:
-            plan = followed(plan)
-        joins = {"table": table.as_dict(), "plan": plan.as_dict(), "shape": shape, "by": by}
+            plan = streaming_only(plan)
+        joins = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
         known = state.removed.get(table.full_name)
         if known is not None and (kept := destination(self._spec, state, known)).there:
             before = table_from_dict(known.table)
             if not table.key:
                 raise _no_key(table)
-            kept.check(published_as(before, known.shape), published_as(table, shape))
+            kept.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
-            return {"again": {**joins, "before": before.as_dict(), "before_shape": known.shape, "since": since}}, None
-        fresh = DeltaTables(self._spec.sink.path, state.owner, published_as(table, shape), self._publisher.guard)
+            return {
+                "resnapshot": {
+                    **joins,
+                    "before": before.as_dict(),
+                    "before_projection": known.projection,
+                    "since": since,
+                }
+            }, None
+        fresh = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
         fresh.check_free()
         return {"planned": joins, **finished(self._spec, position_from_dict(state.position))}, fresh
 
@@ -180,7 +187,7 @@ def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded)
 
 def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> DeltaTables:
     """Where a table is, or was, published."""
-    return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.shape), guard)
+    return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
 
 
 def _left(change: Change, state: State) -> list[str]:
@@ -209,7 +216,7 @@ def _named(wanted: Sequence[str], there: Sequence[Name]) -> list[Name]:
 
 def _no_key(table: Table) -> SpecError:
     return SpecError(
-        f"{table.full_name} has no key, so it cannot be copied again into the log that was kept of it.",
+        f"{table.full_name} has no key, so it cannot be resnapshotted into the log that was kept of it.",
         detail="Its rows would stand there twice.",
         hint="Move its folder in the destination away, or give it a primary key.",
     )

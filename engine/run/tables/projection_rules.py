@@ -1,4 +1,4 @@
-"""The shapes of tables as the spec gives them, and whether they can be what it says."""
+"""The projections of tables as the spec gives them, and whether they can be what it says."""
 
 import hashlib
 import hmac
@@ -20,9 +20,9 @@ from engine.settings import ProjectionRules, Spec, mask_salt, matches
 from engine.source.preflight import refused
 
 
-def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projection:
-    """The shape of a table. cut_by: the columns of its chunk key. Raises SpecError when it cannot be."""
-    rules = spec.shaping(table.database, table.name)
+def projection_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projection:
+    """The projection of a table. cut_by: the columns of its chunk key. Raises SpecError when it cannot be."""
+    rules = spec.projection_rules(table.database, table.name)
     kept, masks = _kept(rules, table), _masks(rules, table)
     for name in dict.fromkeys([*table.key, *cut_by]):
         if name in masks or (kept is not None and name not in kept):
@@ -35,9 +35,9 @@ def shape_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projecti
     return Projection(kept, {n: a for n, a in masks.items() if kept is None or n in kept}, where, (salt or "").encode())
 
 
-def shape_record(spec: Spec, table: Table) -> Record | None:
-    """What the ledger keeps of a table's shape, by which it is known again; None where the spec says nothing of it."""
-    rules = spec.shaping(table.database, table.name)
+def projection_record(spec: Spec, table: Table) -> Record | None:
+    """What the ledger keeps of a table's projection, by which it is known again; None where the spec says nothing of it."""
+    rules = spec.projection_rules(table.database, table.name)
     digest = _digest(spec, rules)
     return {**Projection(_kept(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
 
@@ -104,14 +104,14 @@ def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
 
 
 def as_read(spec: Spec, table: Table) -> Table:
-    """A table with the columns that are of no use marked, as far as its shape can be."""
+    """A table with the columns that are of no use marked, as far as its projection can be."""
     with suppress(SpecError, TableStoppedError):
-        return shape_of(spec, table).tolerant(table)
+        return projection_of(spec, table).tolerant(table)
     return table
 
 
 def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = ()) -> None:
-    """Raises SpecError when the captured tables cannot have the shapes that the spec gives them.
+    """Raises SpecError when the captured tables cannot have the projections that the spec gives them.
 
     removed: tables that were captured, of which the spec may speak still.
     """
@@ -119,35 +119,35 @@ def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = (
     unfit = refused([as_read(spec, table) for table in tables])
     for table in (table for table in tables if table.full_name not in unfit and spec.tables):
         key = chunk_key(table, spec.snapshot)
-        shape_of(spec, table, key.names if key else ())
+        projection_of(spec, table, key.names if key else ())
 
 
 def check_altered(spec: Spec, before: Table, after: Table, cut_by: Collection[str]) -> None:
-    """Raises TableStoppedError when an altered table cannot have its shape any more: a column that it needs is gone, or another."""
-    rules = spec.shaping(before.database, before.name)
+    """Raises TableStoppedError when an altered table lost a column that its projection needs, or has another in its place."""
+    rules = spec.projection_rules(before.database, before.name)
     named = [c.name for name in (*(rules.columns or ()), *(rules.mask or ())) if (c := column_named(before, name))]
     gone = [name for name in named if column_named(after, name) is None]
     message = f"{after.full_name}: column {gone[0]!r}, which the spec publishes or masks, is gone." if gone else ""
     try:
-        shape_of(spec, after, cut_by)
+        projection_of(spec, after, cut_by)
     except SpecError as error:
         message = message or error.message
     if message:
         raise TableStoppedError(
             message,
-            detail="The table was altered and cannot have the shape that the spec gives it; what is published is right up to that.",
+            detail="The altered table cannot have the projection that the spec gives it; what is published is right up to that.",
             hint=f"Correct the section tables of the spec, then copy the table again: python -m engine redump SPEC --table "
             f"{after.full_name}",
         )
 
 
-def reshaped(spec: Spec, state: State) -> list[str]:
+def with_other_projection(spec: Spec, state: State) -> list[str]:
     """The tables whose rules are not those that the ledger says they are published by."""
     found = []
     for name, known in state.tables.items():
         table = table_from_dict(known.table)
-        rules = _digest(spec, spec.shaping(table.database, table.name))
-        if not known.stopped and rules != (known.shape["rules"] if known.shape else ""):
+        rules = _digest(spec, spec.projection_rules(table.database, table.name))
+        if not known.stopped and rules != (known.projection["rules"] if known.projection else ""):
             found.append(name)
     return found
 
@@ -157,7 +157,7 @@ def check_asked(names: Collection[str]) -> None:
     if names:
         raise SpecError(
             f"The spec now publishes other rows or columns of {', '.join(sorted(names)[:5])} than this pipeline has published.",
-            detail="Two shapes would be mixed in one table; nothing was started.",
+            detail="Two projections would be mixed in one table; nothing was started.",
             hint="Copy them again: python -m engine redump SPEC "
             + " ".join(f"--table {name}" for name in sorted(names))
             + ", then run. What was published before stays in the change log. Or set the section tables of the spec back.",

@@ -1,6 +1,6 @@
 """Beginning anew from the source as it is, with the destination that is there: what `redump --all` does when the position is lost.
 
-An epoch of its own commits the new place and has every table copied again; the mirrors stay as they were until their new copies
+An epoch of its own commits the new place and has every table resnapshotted; the mirrors stay as they were until their new copies
 are whole. What happened between the lost position and the new one is in no change log: the copies show its outcome.
 """
 
@@ -20,7 +20,7 @@ from engine.source.positions import current
 def resnapshot_all(
     spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
 ) -> Record:
-    """The epoch that begins anew. Tables that cannot be copied again stop in it."""
+    """The epoch that begins anew. Tables that cannot be resnapshotted stop in it."""
     # Before the catalogue is read: a statement that alters a table in between lies behind the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
     tables = _copied_again(spec, state, connection, state.tables)
@@ -28,7 +28,7 @@ def resnapshot_all(
 
 
 def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> Record:
-    """The epoch that reads nothing and has tables copied again, of which the spec publishes something else from here on."""
+    """The epoch that reads nothing and has tables resnapshotted, of which the spec publishes something else from here on."""
     return following(state, run, _copied_again(spec, state, connection, names))
 
 
@@ -41,6 +41,6 @@ def _copied_again(spec: Spec, state: State, connection: Connection, names: Itera
     for name in names:
         known = state.tables[name]
         before, plan = table_from_dict(known.table), plan_from_dict(known.plan)
-        altered = Altered(before, plan, known.copied, (), fits, known.shape)
-        tables[name] = verdict(connection, spec, altered, None).to_record(before, known.shape)
+        altered = Altered(before, plan, known.copied, (), fits, known.projection)
+        tables[name] = verdict(connection, spec, altered, None).to_record(before, known.projection)
     return tables

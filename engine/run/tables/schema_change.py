@@ -1,7 +1,7 @@
-"""What becomes of a table that was altered, truncated, dropped or replaced, or that an operator wants copied again.
+"""What becomes of a table that was altered, truncated, dropped or replaced, or that an operator wants resnapshotted.
 
-    followed       every row has the values that it had, and the destination can have the columns: they are written from here on
-    copied again   otherwise: nothing of the log is emitted for the table until its chunks are read anew, with the columns that it
+    evolved        every row has the values that it had, and the destination can have the columns: they are written from here on
+    resnapshotted  otherwise: nothing of the log is emitted for the table until its chunks are read anew, with the columns that it
                    has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`run.publisher`).
                    A pipeline that copies nothing (`source.startup`) empties the mirror and follows the table from here on
     stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it; or nothing is copied
@@ -9,7 +9,7 @@
 
 TableCopy again is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
 chunk before it is read, it is read with the columns of then, and a later alteration in the log comes here again: it finds chunks
-that were read before it (exact at a position in front of it), and has them copied again, or rows that it left as they were.
+that were read before it (exact at a position in front of it), and has them resnapshotted, or rows that it left as they were.
 """
 
 from collections.abc import Callable, Collection
@@ -22,16 +22,16 @@ from engine.errors import TableGoneError, TableStoppedError
 from engine.ledger.state import Record
 from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
-from engine.run.tables.bootstrap import followed
+from engine.run.tables.bootstrap import streaming_only
 from engine.run.tables.ddl import keeps_rows
-from engine.run.tables.projection_rules import as_read, check_altered, shape_record
+from engine.run.tables.projection_rules import as_read, check_altered, projection_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current
 from engine.source.preflight import refused
 
-Outcome = Literal["followed", "copied again", "stopped"]
+Outcome = Literal["evolved", "resnapshotted", "stopped"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Verdict:
 
     table, plan: as they are from here on; of before, when it stopped. since: nothing is read anew, what the log holds behind this
     place is published.
-    shape: what of it is published from here on, as the ledger keeps it.
+    projection: what of it is published from here on, as the ledger keeps it.
     """
 
     outcome: Outcome
@@ -49,25 +49,25 @@ class Verdict:
     plan: Plan
     error: TableStoppedError | None = None
     since: Position | None = None
-    shape: Record | None = None
+    projection: Record | None = None
 
-    def to_record(self, before: Table, before_shape: Record | None) -> Record:
+    def to_record(self, before: Table, before_projection: Record | None) -> Record:
         """What the epoch's record says of it."""
         if self.error is not None:
             return {"stopped": self.error.as_dict()}
-        change: Record = {"table": self.table.as_dict(), "plan": self.plan.as_dict(), "shape": self.shape}
-        change |= {"before": before.as_dict(), "before_shape": before_shape}
-        if self.outcome == "followed":
+        change: Record = {"table": self.table.as_dict(), "plan": self.plan.as_dict(), "projection": self.projection}
+        change |= {"before": before.as_dict(), "before_projection": before_projection}
+        if self.outcome == "evolved":
             return {"altered": change}
-        return {"again": {**change, "since": self.since.as_dict() if self.since else None}}
+        return {"resnapshot": {**change, "since": self.since.as_dict() if self.since else None}}
 
 
 @dataclass(frozen=True)
 class Altered:
-    """A table as it was, and what it must fulfil to be followed.
+    """A table as it was, and what it must fulfil to evolve.
 
     copied: whether all of its chunks are finished. held: the columns that it ever had. fits: raises TableStoppedError when the
-    destination cannot go from the one to the other, as published. shape: what of it was published, as the ledger keeps it.
+    destination cannot go from the one to the other, as published. projection: what of it was published, as the ledger keeps it.
     stopped: the error that had stopped it. at: the place in the log behind the statement. settled: whether the log holds no other
     alteration of it behind that; asked after the catalogue was read, which may show the table of later.
     """
@@ -77,27 +77,27 @@ class Altered:
     copied: bool
     held: Collection[str]
     fits: Callable[[Table, Table], None]
-    shape: Record | None = None
+    projection: Record | None = None
     stopped: Record | None = None
     at: Position | None = None
     settled: Callable[[], bool] = lambda: True
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
-    """What becomes of a table. statement: None when it is to be copied again whatever happened."""
+    """What becomes of a table. statement: None when it is to be resnapshotted whatever happened."""
     before = altered.table
     try:
         after = _as_it_is(connection, spec, before)
-        shape = shape_record(spec, after)
-        altered.fits(published_as(before, altered.shape), published_as(after, shape))
-        if statement is not None and not altered.stopped and _followed(altered, after, statement) and altered.settled():
-            found = Verdict("followed", "every row keeps its values", after, altered.plan)
+        projection = projection_record(spec, after)
+        altered.fits(published_as(before, altered.projection), published_as(after, projection))
+        if statement is not None and not altered.stopped and _evolves(altered, after, statement) and altered.settled():
+            found = Verdict("evolved", "every row keeps its values", after, altered.plan)
         else:
             found = _again(connection, spec, after, statement)
             if not spec.source.copies:
                 found = replace(found, since=_since(connection, altered, statement))
         check_altered(spec, before, after, found.plan.chunk_key)
-        return replace(found, shape=shape)
+        return replace(found, projection=projection)
     except TableStoppedError as error:
         return Verdict("stopped", error.message, before, altered.plan, error)
 
@@ -124,7 +124,7 @@ def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
             detail="What is published is its last state; it stays.",
-            hint="When a table of this name comes again it is copied and followed. Otherwise exclude it in source.tables.",
+            hint="When a table of this name comes again it is copied and streamed. Otherwise exclude it in source.tables.",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
@@ -133,7 +133,7 @@ def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
     return after
 
 
-def _followed(altered: Altered, after: Table, statement: str) -> bool:
+def _evolves(altered: Altered, after: Table, statement: str) -> bool:
     plan, before = altered.plan, altered.table
     # What is still to be read is read by the plan's index.
     readable = altered.copied or not plan.chunk_key or plan.index in [index.name for index in after.indexes]
@@ -146,17 +146,17 @@ def _again(connection: Connection, spec: Spec, after: Table, statement: str | No
     reason = "asked for" if statement is None else "its rows may have other values"
     if not after.key:
         raise TableStoppedError(
-            f"{after.full_name} has no key, so it cannot be copied again into the log that it is published to.",
+            f"{after.full_name} has no key, so it cannot be resnapshotted into the log that it is published to.",
             detail="What is published is right up to the change of the table; nothing after it was published.",
             hint="Give it a primary key, or move its folder in the destination away and copy it with a pipeline of its own.",
         )
     if statement is not None and spec.source.schema_changes == "stop":
         raise TableStoppedError(
-            f"{after.full_name} was altered so that it must be copied again: {statement[:200]}",
+            f"{after.full_name} was altered so that it must be resnapshotted: {statement[:200]}",
             detail="What is published is right up to the change; nothing after it was published (source.schema_changes = stop).",
             hint=f"Copy it again: python -m engine redump SPEC --table {after.full_name}",
         )
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
     if not spec.source.copies:
-        plan = followed(plan)
-    return Verdict("copied again", reason, after, plan)
+        plan = streaming_only(plan)
+    return Verdict("resnapshotted", reason, after, plan)

@@ -92,13 +92,13 @@ def test_pauses_and_missing_runners_are_bands() -> None:
 def test_labels_that_would_cover_each_other_are_one() -> None:
     """Two alterations seconds apart: their lines stand side by side, their words do not."""
     marks = [
-        mark(50, "source.event", "followed"),
-        mark(47, "source.event", "copied again"),
-        mark(20, "source.event", "followed"),
+        mark(50, "source.event", "evolved"),
+        mark(47, "source.event", "resnapshotted"),
+        mark(20, "source.event", "evolved"),
     ]
     shapes, notes = annotate(marks, ago(100), NOW)
     assert len(shapes) == 3
-    assert [note["text"] for note in notes] == ["followed, 1 more", "followed"]
+    assert [note["text"] for note in notes] == ["evolved, 1 more", "evolved"]
 
 
 def test_charts_begin_and_end_where_something_is() -> None:

@@ -62,7 +62,7 @@ def test_what_the_steps_make_is_a_spec_of_the_engine() -> None:
     made = made.put("tables", "shop.orders", "exclude", value=["note"])
     spec = settings.parse(toml(made.spec), Path("pipeline.toml"))
     assert spec.snapshot.rules("shop", "orders").chunk_rows == 5000
-    assert spec.shaping("shop", "orders").exclude == ("note",)
+    assert spec.projection_rules("shop", "orders").exclude == ("note",)
 
 
 def test_a_value_that_is_taken_back_leaves_no_empty_section() -> None:

@@ -22,7 +22,7 @@ from engine.capture.projection.table_projection import Projection, published_as
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column, Index, Table, arrow_schema
 from engine.errors import SpecError, TableStoppedError
-from engine.run.tables.projection_rules import check_altered, check_rules, check_spec, shape_of, shape_record
+from engine.run.tables.projection_rules import check_altered, check_rules, check_spec, projection_of, projection_record
 from engine.settings import Spec, parse
 
 TABLE = Table(
@@ -231,23 +231,23 @@ def test_specs_that_cannot_be_are_refused(section: str, why: str) -> None:
 
 
 def checked(told: Spec) -> Projection:
-    """The shape, with all checks of the start."""
+    """The projection, with all checks of the start."""
     check_rules(told, [TABLE])
-    return shape_of(told, TABLE, ["day"])
+    return projection_of(told, TABLE, ["day"])
 
 
 def test_the_salt_comes_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A salt in the spec, and a reference to none, are refused; another salt is another shape."""
+    """A salt in the spec, and a reference to none, are refused; another salt is another projection."""
     section = '[tables."shop.*"]\nmask = ["name"]'
     with pytest.raises(SpecError, match="holds the salt"):
         spec(section, 'mask_salt = "x"')
     salted = spec(section, 'mask_salt_env = "TM_SALT"')
     with pytest.raises(SpecError, match="not set"):
         checked(salted)
-    records = [shape_record(spec(section), TABLE)]
+    records = [projection_record(spec(section), TABLE)]
     for salt in ("pepper-1", "pepper-2"):
         monkeypatch.setenv("TM_SALT", salt)
-        records.append(shape_record(salted, TABLE))
+        records.append(projection_record(salted, TABLE))
         assert checked(salted).salt == salt.encode()
         assert salt not in repr((records, checked(salted)))
     assert len({record["rules"] for record in records if record}) == 3
@@ -256,14 +256,14 @@ def test_the_salt_comes_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_later_globs_win_field_by_field() -> None:
     """What a later section does not say is as an earlier one says; without a section nothing is changed."""
     told = spec('[tables."shop.*"]\nexclude = ["n"]\nwhere = "n = 1"\n[tables."shop.o*"]\nexclude = ["rate"]')
-    shape = checked(told)
-    assert [c.name for c in TABLE.columns if shape.kept and c.name not in shape.kept] == ["rate"]
-    assert shape.where is not None
+    projection = checked(told)
+    assert [c.name for c in TABLE.columns if projection.kept and c.name not in projection.kept] == ["rate"]
+    assert projection.where is not None
     other = Table("shop", "x", TABLE.columns, ("id",))
-    assert shape_of(told, other).kept is not None
-    assert "n" not in (shape_of(told, other).kept or ())
-    assert shape_of(spec(""), TABLE) == Projection()
-    assert shape_record(spec(""), TABLE) is None
+    assert projection_of(told, other).kept is not None
+    assert "n" not in (projection_of(told, other).kept or ())
+    assert projection_of(spec(""), TABLE) == Projection()
+    assert projection_record(spec(""), TABLE) is None
 
 
 @given(ROWS)
@@ -291,12 +291,12 @@ def test_masks_are_digests_of_texts_and_bytes(rows: list[dict[str, Any]]) -> Non
 
 def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
     """Into it: an insert; out of it: a delete; within: both halves; outside: nothing."""
-    shape = Projection(("id",), where=parse_where("n > 0", TABLE))
+    projection = Projection(("id",), where=parse_where("n > 0", TABLE))
     n = [0, 1, 1, 0, 1, 2, None, 0, 5, None]
     kind = np.array([BEFORE, AFTER] * 4 + [INSERT, DELETE])
     rows = pa.Table.from_pylist([{"id": i, "n": v} for i, v in enumerate(n)], schema=arrow_schema(TABLE))
     facts = FACTS.empty_table()
-    emit = shape.emitted(Changes(rows, facts), np.ones(len(n), bool))
+    emit = projection.emitted(Changes(rows, facts), np.ones(len(n), bool))
     chosen, kinds = published(kind, emit)
     assert list(zip(chosen.tolist(), kinds.tolist(), strict=True)) == [
         (1, INSERT),
@@ -309,12 +309,12 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
 
 def test_needed_columns_and_those_of_no_use() -> None:
     """A SELECT fetches what is published and what the filter looks at; other columns are passed over and not counted."""
-    shape = Projection(("id", "name"), where=parse_where("at IS NULL", TABLE))
-    assert [c.name for c in shape.needed(TABLE)] == ["id", "at", "name"]
-    assert [c.name for c in shape.tolerant(TABLE).columns if c.unread] == [
+    projection = Projection(("id", "name"), where=parse_where("at IS NULL", TABLE))
+    assert [c.name for c in projection.needed(TABLE)] == ["id", "at", "name"]
+    assert [c.name for c in projection.tolerant(TABLE).columns if c.unread] == [
         c.name for c in TABLE.columns if c.name not in ("id", "at", "name")
     ]
-    assert shape.counted({"day": 3, "name": 1}) == {"name": 1}
+    assert projection.counted({"day": 3, "name": 1}) == {"name": 1}
     assert arrow_schema(Projection(("name",)).tolerant(TABLE)).field("id").type == pa.null()  # though it is NOT NULL
 
 
@@ -328,8 +328,8 @@ def test_a_column_that_the_shape_needs_may_not_go(section: str) -> None:
     check_altered(spec('[tables."shop.orders"]\nexclude = ["n"]'), TABLE, without, ())
     more = Table("shop", "orders", (*TABLE.columns, Column("extra", "int")), ("id",))
     check_altered(told, TABLE, more, ())
-    shape = shape_of(told, more)
-    assert ("extra" in (shape.kept or ["extra"])) == ("columns" not in section)
+    projection = projection_of(told, more)
+    assert ("extra" in (projection.kept or ["extra"])) == ("columns" not in section)
 
 
 @pytest.mark.parametrize(

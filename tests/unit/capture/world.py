@@ -96,7 +96,7 @@ class World:
     def _row(self, state: State, at: Order, rng: Random) -> list[Image]:
         self.values += 1
         present = sorted(state)
-        act = rng.choice(["insert", "insert", "update", "move", "delete", "again"])
+        act = rng.choice(["insert", "insert", "update", "move", "delete", "resnapshot"])
         if act == "insert" or not present:
             key = self.key(rng)
             if key in state:
@@ -107,7 +107,7 @@ class World:
         old = state.pop(key)
         if act == "delete":
             return [Image(at, DELETE, key, old)]
-        if act == "again":
+        if act == "resnapshot":
             state[key] = self.values
             return [Image(at, DELETE, key, old), Image(at, INSERT, key, self.values)]
         target = self.key(rng) if act == "move" else key

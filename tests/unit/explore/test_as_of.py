@@ -22,7 +22,7 @@ LOG = pa.schema(
         ("_tm_kind", pa.string()),
         ("_tm_ts", pa.timestamp("us", "UTC")),
         ("_tm_seq", pa.int64()),
-        ("_tm_refresh", pa.string()),
+        ("_tm_redump", pa.string()),
     ]
 )
 MIRROR = pa.schema([("id", pa.int32()), ("v", pa.int32()), ("_tm_seq", pa.int64())])
@@ -40,9 +40,9 @@ class Source:
     """The mirror, if all is merged."""
     now_s: float = 0.0
 
-    def tell(self, key: int, value: int, kind: str, refresh: str | None = None) -> None:
+    def tell(self, key: int, value: int, kind: str, redump: str | None = None) -> None:
         """One image more."""
-        self.log.append((key, value, kind, float(int(self.now_s)) if self.whole_seconds else self.now_s, refresh))
+        self.log.append((key, value, kind, float(int(self.now_s)) if self.whole_seconds else self.now_s, redump))
         self.held = mirror(self.held, self.log[-1:])
 
     def change(self, what: str, key: int, other: int, value: int) -> None:
@@ -85,7 +85,7 @@ def shown(source: Source, held: Rows, at_s: float, merged: int) -> Rows:
             "_tm_kind": kind,
             "_tm_ts": BEGIN + timedelta(seconds=s),
             "_tm_seq": n,
-            "_tm_refresh": refresh,
+            "_tm_redump": refresh,
         }
         for n, (k, v, kind, s, refresh) in enumerate(source.log, 1)
     ]

@@ -75,7 +75,7 @@ def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None
 
 @pytest.mark.parametrize("table", [ORDERS, SimulatedTable("shop.orders", 400_000, 25)])
 def test_results_of_an_old_plan_do_not_fill_a_new_one(half: Simulation, table: SimulatedTable) -> None:
-    """A table that is copied anew starts from nothing, also with the very same bounds."""
+    """A table that is resnapshotted starts from nothing, also with the very same bounds."""
     half.advance(60)
     assert half.phase == "streaming"
     again = Simulation(half.directory.root, [table], run="second", start=half.now + timedelta(seconds=9))

@@ -336,16 +336,16 @@ def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
-    """A table's shape is what it joined with, then what each alteration and each new copy say; a full state keeps it."""
-    joins = {**planned("t", "one", 1), "shape": {"rules": "a"}}
+    """A table's projection is what it joined with, then what each alteration and each new copy say; a full state keeps it."""
+    joins = {**planned("t", "one", 1), "projection": {"rules": "a"}}
     epochs: list[dict[str, Any]] = [{"planned": joins}]
     epochs += [
-        {kind: {**planned("t", "one", 1), "shape": shape}}
-        for kind, shape in (("altered", {"rules": "b"}), ("again", None))
+        {kind: {**planned("t", "one", 1), "projection": projection}}
+        for kind, projection in (("altered", {"rules": "b"}), ("resnapshot", None))
     ]
-    state, shapes = None, []
+    state, projections = None, []
     for epoch, change in enumerate(epochs):
         common = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
         state = state_from_dict(state_to_dict(apply(state, {"epoch": epoch, **common, "tables": {"t": change}})))
-        shapes.append(state.tables["t"].shape)
-    assert shapes == [{"rules": "a"}, {"rules": "b"}, None]
+        projections.append(state.tables["t"].projection)
+    assert projections == [{"rules": "a"}, {"rules": "b"}, None]

@@ -80,11 +80,11 @@ def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
 
 
 def test_a_stopped_table_is_told_at_once_and_cleared_when_it_streams() -> None:
-    """With its own remedy; while it is copied again the alert stands."""
+    """With its own remedy; while it is resnapshotted the alert stands."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
     assert (event, alert.message, alert.hint) == ("alert.raised", "d.t stopped: no date", "Set invalid_dates.")
-    assert told(alerts, table(1, "stopped", "again"), table(2, "copying")) == []
+    assert told(alerts, table(1, "stopped", "resnapshot"), table(2, "copying")) == []
     assert told(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
     ((_, alert),) = alerts.hear(table(5, "stopped", "no date"))
     assert "redump SPEC --table d.t" in alert.hint

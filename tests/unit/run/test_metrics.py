@@ -157,7 +157,7 @@ def test_readers_are_busy_until_their_group_is_told() -> None:
     assert busy(finished(1), finished(2)) == 1
     assert busy(line("chunk.failed", table="d.t", chunks=[1], group=3)) == 0
     assert busy(assigned(4), assigned(5, "d.s"), line("table.state", table="d.s", state="stopped")) == 1
-    assert busy(line("source.event", kind="copied again", table="d.t")) == 0
+    assert busy(line("source.event", kind="resnapshotted", table="d.t")) == 0
     assert busy(assigned(6), assigned(1)) == 1
     found = values(seen)
     assert found["tidemark_rows_copied_total"] == {("d.t",): 100}

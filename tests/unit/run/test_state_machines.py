@@ -31,8 +31,8 @@ PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 100, 1
 DESCRIBED = Table("d", "t", (Column("id", "int", nullable=False),), ("id",)).as_dict()
 WHOLE = cut_as_dict([Chunk(0, Range(None, None))], EMPTY)
 COPIED = {"cut": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
-AGAIN = {"again": {"table": DESCRIBED, "plan": PLAN}}
-ANEW = {"again": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
+AGAIN = {"resnapshot": {"table": DESCRIBED, "plan": PLAN}}
+ANEW = {"resnapshot": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
 REMOVED = {"removed": {"by": "c1", "drop": True}}
 ALTERED = {"altered": {"table": DESCRIBED, "plan": PLAN}}
 

@@ -1,4 +1,4 @@
-"""A table that is altered or copied anew reaches its destination whole, wherever the publisher is killed."""
+"""A table that is altered or resnapshotted reaches its destination whole, wherever the publisher is killed."""
 
 import time
 from collections.abc import Callable, Sequence
