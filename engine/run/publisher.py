@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engine import clock
@@ -34,6 +34,7 @@ from engine.ledger.state import Record, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.run.disk import Disk
+from engine.run.target import Held, Part, Target, files_of_parts, switches
 from engine.sink.delta import KINDS, Applied, DeltaTables, Guard, Step, unguarded
 
 _QUEUE_EPOCHS = 64
@@ -41,43 +42,14 @@ _SINK = "delta"
 _MERGE_ROWS = 4_000_000
 """Changes that one merge takes, or a few more: its keys are held in memory."""
 _TRIES, _RETRY_S = 3, 0.5
-Part = tuple[int, Record]
-"""An epoch's number and what its record says of one table."""
 
 
-@dataclass
-class _Held:
-    """A copy that is made anew, from an epoch on: its mirror waits until the last chunk is there."""
+@dataclass(frozen=True)
+class _Marker:
+    """Handed over behind epochs: they are applied and merged when `reached` is set. last: nothing comes after it."""
 
-    epoch: int
-    parts: list[Part] = field(default_factory=list)
-
-
-@dataclass
-class _Target:
-    """One table's destination.
-
-    moving: whether its rows move between chunks; everything is then merged before a chunk is added (`capture.carry`).
-    applied: the last epoch whose chunks, changes and merge it has.
-    waiting: change files that no merge has taken yet, with their epochs.
-    held: while the table is resnapshotted.
-    error: why nothing more is written to it.
-    lacking: what was committed since.
-    """
-
-    delta: DeltaTables
-    moving: bool
-    applied: dict[str, int]
-    waiting: list[tuple[int, DataFile]] = field(default_factory=list)
-    held: _Held | None = None
-    error: TidemarkError | None = None
-    lacking: list[Part] = field(default_factory=list)
-
-    @property
-    def needed(self) -> set[int]:
-        """Epochs that the ledger must keep for it."""
-        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
-        return epochs | ({self.held.epoch, *(epoch for epoch, _ in self.held.parts)} if self.held else set())
+    reached: threading.Event
+    last: bool
 
 
 class Publisher:
@@ -99,10 +71,10 @@ class Publisher:
     ) -> None:
         self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
         self.guard, self._disk, self._stopping = guard, disk or Disk((), journal), stopping
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, Target] = {}
         self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
-        self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
+        self._queue: queue.Queue[Record | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._applied = self._recorded = -1
         self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
@@ -131,6 +103,11 @@ class Publisher:
 
     def _tables(self, table: Table) -> DeltaTables:
         return DeltaTables(self._root, self._state.owner, table, self.guard)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether `failures` has something to tell."""
+        return bool(self._failures)
 
     def failures(self) -> dict[str, TidemarkError]:
         """The tables whose destination has failed since the last call, with the reasons."""
@@ -194,7 +171,7 @@ class Publisher:
         return self._ledger.state
 
     def _open(self, table: Table, plan: Plan, expected: bool) -> None:
-        target = _Target(self._tables(table), moving(table, plan.key(table)), dict.fromkeys(KINDS, -1))
+        target = Target(self._tables(table), moving(table, plan.key(table)), dict.fromkeys(KINDS, -1))
         self._targets[table.full_name] = target
         try:
             for name in target.delta.repair():
@@ -254,7 +231,7 @@ class Publisher:
         records = [{**record, "tables": part} for record, part in zip(kept, self._of_account(kept), strict=True)]
         for record in reversed(records):
             for name, change in record["tables"].items():
-                for switch in _switches(change):
+                for switch in switches(change):
                     if name in self._targets:  # the files of earlier epochs have the columns of then
                         before = published_as(table_from_dict(switch["before"]), switch.get("before_shape"))
                         self._targets[name].delta.table = before
@@ -281,23 +258,27 @@ class Publisher:
         self.check()
         self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
+        self._put(record)
+
+    def _put(self, what: Record | _Marker) -> None:
         while True:
             try:
-                self._queue.put(record, timeout=0.5)
+                self._queue.put(what, timeout=0.5)
             except queue.Full:
                 self.check()
             else:
                 return
 
+    def settle(self) -> None:
+        """Wait until everything handed over is applied and merged, or has failed: `failures` then holds what did."""
+        self._put(marker := _Marker(threading.Event(), last=False))
+        while not marker.reached.wait(0.5):
+            self.check()
+
     def finish(self) -> None:
-        """Wait until everything handed over is applied and merged, and end the thread."""
+        """Wait until everything handed over is applied and merged, and end the thread. `failures` may hold what failed."""
         if self._thread.is_alive():
-            while True:
-                try:
-                    self._queue.put(None, timeout=0.5)
-                    break
-                except queue.Full:
-                    self.check()
+            self._put(_Marker(threading.Event(), last=True))
             self._thread.join()
         self.check()
 
@@ -321,11 +302,13 @@ class Publisher:
                 except queue.Empty:
                     pass
                 else:
-                    records, ended = self._more(record)
+                    records, marker = self._more(record)
                     self._append(records)
-                    if ended:
+                    if marker is not None:
                         self._merge_all()
-                        return
+                        marker.reached.set()
+                        if marker.last:
+                            return
                 if self._waiting() and clock.monotonic_s() - self._last_merge >= self._interval_s:
                     self._merge_all()
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
@@ -334,16 +317,16 @@ class Publisher:
     def _waiting(self) -> bool:
         return any(target.waiting and target.error is None for target in self._targets.values())
 
-    def _more(self, record: Record | None) -> tuple[list[Record], bool]:
-        """The epochs that wait, from this one on, and whether they are the last: a commit of many costs what one of one costs."""
+    def _more(self, first: Record | _Marker) -> tuple[list[Record], _Marker | None]:
+        """The epochs that wait, from this one on, up to a marker: a commit of many costs what one of one costs."""
         records: list[Record] = []
-        while record is not None:
-            records.append(record)
+        while not isinstance(first, _Marker):
+            records.append(first)
             try:
-                record = self._queue.get_nowait()
+                first = self._queue.get_nowait()
             except queue.Empty:
-                return records, False
-        return records, True
+                return records, None
+        return records, first
 
     def _append(self, records: Sequence[Record]) -> None:
         """Add the files of some epochs, table by table."""
@@ -362,7 +345,7 @@ class Publisher:
             target = self._targets.get(name)
             # Where rows move between chunks, what comes before a chunk is merged before it.
             ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
-            if ends or _switches(part[1]) or (target is not None and target.moving):
+            if ends or switches(part[1]) or (target is not None and target.moving):
                 yield some
                 some = []
         if some:
@@ -377,16 +360,16 @@ class Publisher:
                 self._open(shown, plan_from_dict(joined["plan"]), expected=False)
         target = self._targets.get(name)
         if target is None:
-            assert not any(_files(parts)), f"{name} has files and no destination"
+            assert not any(files_of_parts(parts)), f"{name} has files and no destination"
         else:
             self._apply(name, target, parts)
         if "removed" in last:
             self._targets.pop(name, None)
             self._leaving.discard(name)
-        for switch in _switches(last):
+        for switch in switches(last):
             self._switch(name, epoch, switch, again="again" in last)
 
-    def _apply(self, name: str, target: _Target, parts: list[Part]) -> None:
+    def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
         """Bring the parts of some epochs to a table; its error is its own."""
         if target.error is not None:
             target.lacking += parts
@@ -400,12 +383,12 @@ class Publisher:
         if any("stopped" in part for _, part in parts):
             target.held = None  # its mirror stays as it is; another copy begins anew
 
-    def _apply_parts(self, target: _Target, parts: list[Part]) -> None:
+    def _apply_parts(self, target: Target, parts: list[Part]) -> None:
         epoch, last = parts[-1]
         if target.held is None:
             self._publish(target, parts)
         else:
-            self._append_files(target, "changes", _files(parts)[1])
+            self._append_files(target, "changes", files_of_parts(parts)[1])
             known = {epoch for epoch, _ in target.held.parts}
             target.held.parts += [part for part in parts if part[0] not in known]
             if "copied" in last:
@@ -413,8 +396,8 @@ class Publisher:
         if "removed" in last and not last["removed"]["drop"]:
             self._merge(target)
 
-    def _publish(self, target: _Target, parts: Sequence[Part]) -> None:
-        (epoch, last), (chunks, changes) = parts[-1], _files(parts)
+    def _publish(self, target: Target, parts: Sequence[Part]) -> None:
+        (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
         if target.moving and self._new(target, "chunks", chunks):
             self._merge(target)
         if "copied" in last and target.delta.table.key:
@@ -425,14 +408,14 @@ class Publisher:
         if target.delta.table.key:
             target.waiting += self._unmerged(target, changes)
 
-    def _unmerged(self, target: _Target, changes: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
+    def _unmerged(self, target: Target, changes: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
         """Those that the mirror does not have, and that do not wait for a merge already."""
         known = {epoch for epoch, _ in target.waiting}
         return [one for one in self._new(target, "merge", changes) if one[0] not in known]
 
     def _complete_first(
         self,
-        target: _Target,
+        target: Target,
         epoch: int,
         chunks: Sequence[tuple[int, DataFile]],
         changes: Sequence[tuple[int, DataFile]],
@@ -446,18 +429,18 @@ class Publisher:
         target.applied |= {kind: max(epoch, target.applied[kind]) for kind in ("chunks", "merge")}
         target.waiting = []
 
-    def _append_files(self, target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> None:
+    def _append_files(self, target: Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> None:
         if new := self._new(target, kind, files):
             self._written(target.delta.append(kind, new[-1][0], [file for _, file in new]))
             target.applied[kind] = new[-1][0]
 
-    def _complete(self, target: _Target, held: _Held, epoch: int) -> None:
+    def _complete(self, target: Target, held: Held, epoch: int) -> None:
         """The last chunk of a new copy is there: one commit replaces what the mirror holds by it and all changes since."""
         if target.applied["chunks"] < epoch:
             parts = [[part] for part in held.parts] if target.moving else [held.parts]
             steps = []
             for some in parts:
-                chunks, changes = _files(some)
+                chunks, changes = files_of_parts(some)
                 steps.append(Step([file for _, file in chunks], [file for _, file in changes]))
             self._written(target.delta.replace(epoch, steps, through=epoch))
             target.applied["chunks"] = target.applied["merge"] = epoch
@@ -483,11 +466,11 @@ class Publisher:
             except Exception as error:  # noqa: BLE001 - see above
                 self._fail(name, error)
         if again and not switch.get("since"):
-            target.held = _Held(epoch)
+            target.held = Held(epoch)
         if target.error is not None:
             target.delta.table = table
 
-    def _switch_to(self, target: _Target, table: Table, epoch: int, switch: Record, *, again: bool) -> None:
+    def _switch_to(self, target: Target, table: Table, epoch: int, switch: Record, *, again: bool) -> None:
         if again and (gone := target.delta.drop_lost()):
             self._has_gap(table.full_name, f"the changes of {len(gone)} files that are gone: {', '.join(gone[:3])}")
         target.delta.evolve(table)
@@ -500,7 +483,7 @@ class Publisher:
         elif not again and target.held is None:
             target.delta.widen_mirror()
 
-    def _heal(self, name: str, target: _Target) -> None:
+    def _heal(self, name: str, target: Target) -> None:
         """Before a resnapshot: make the destination writable, and give its change log what it lacks, where that is there."""
         lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
         try:
@@ -516,7 +499,7 @@ class Publisher:
         self._failures.pop(name, None)  # one that was not taken yet is over
         for part in lacking:
             try:
-                self._append_files(target, "changes", _files([part])[1])
+                self._append_files(target, "changes", files_of_parts([part])[1])
             except PipelineHeldError:
                 raise
             except Exception as error:  # noqa: BLE001 - its files are gone
@@ -535,7 +518,7 @@ class Publisher:
         )
 
     @staticmethod
-    def _new(target: _Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
+    def _new(target: Target, kind: str, files: Sequence[tuple[int, DataFile]]) -> list[tuple[int, DataFile]]:
         """Those of epochs that the destination does not have yet."""
         return [(epoch, file) for epoch, file in files if epoch > target.applied[kind]]
 
@@ -547,7 +530,7 @@ class Publisher:
         self._facts = (self._applied, well)
         self._prune()
 
-    def _merge_or_fail(self, name: str, target: _Target) -> None:
+    def _merge_or_fail(self, name: str, target: Target) -> None:
         if target.error is not None:
             return
         try:
@@ -563,7 +546,7 @@ class Publisher:
         needed = set[int]().union(*(target.needed for target in list(self._targets.values())))
         self._ledger.prune(self._recorded, needed)
 
-    def _merge(self, target: _Target) -> None:
+    def _merge(self, target: Target) -> None:
         while target.waiting:
             rows, end = 0, len(target.waiting)
             for n, (epoch, file) in enumerate(target.waiting):
@@ -588,15 +571,3 @@ def _failed(name: str, error: Exception) -> DestinationError:
         hint=f"Look at its folder in the destination (space, rights, other writers). Then resnapshot it: "
         f"python -m engine redump SPEC --table {name}",
     )
-
-
-def _switches(change: Record) -> list[Record]:
-    """What an epoch's record of a table says of new columns, or of a new copy."""
-    return [change[kind] for kind in ("altered", "again") if kind in change]
-
-
-def _files(parts: Sequence[Part]) -> tuple[list[tuple[int, DataFile]], list[tuple[int, DataFile]]]:
-    """The files of chunks and those of changes, with their epochs."""
-    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
-    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
-    return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from engine.capture.changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
-from engine.errors import SpecError, TidemarkError
+from engine.errors import DestinationError, SpecError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Owner, Record
 from engine.ledger.store import Ledger
@@ -22,6 +22,7 @@ from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.run.joining import drop_removed
 from engine.run.publisher import Publisher
+from engine.run.runner import require_published
 from engine.settings import parse
 from engine.sink import dropping
 from engine.sink.delta import DeltaTables
@@ -362,6 +363,34 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
     assert "lacks the changes of 1 files" in (tmp_path / "j.jsonl").read_text()
     assert not publisher.failures()
+
+
+def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
+    """A run asks before it says that it is done: the last merge may be what fails. Others can be handed over afterwards."""
+    story(world := World(tmp_path))
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
+    publisher = Publisher(tmp_path / "lake", ledger, journal, 1000.0)
+    ledger.commit(world.records[0])
+    publisher.open_tables(ledger.state)
+    publisher.recover()
+    for record in world.records[1:3]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.settle()
+    assert not publisher.has_failures
+    assert mirror(tmp_path) == [(1, 1), (2, 2), (3, 3)]
+    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
+    ledger.commit(world.records[3])
+    publisher.submit(world.records[3])
+    publisher.settle()
+    assert publisher.has_failures
+    publisher.finish()
+    assert ledger.state is not None
+    with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
+        require_published(publisher.failures(), ledger.state)
+    require_published(publisher.failures(), ledger.state)
+    journal.close()
 
 
 def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> None:
