@@ -186,8 +186,8 @@ def without_lock(world: World) -> None:
     try:
         second = world.pipeline.start("--standby")
         (world.home / "runner.lock").unlink(missing_ok=True)
-        started = len(world.pipeline.events("run.started"))
-        world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > started, second, 180)
+        known = len(world.pipeline.events("run.connected"))
+        world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > known, second, 180)
     finally:
         first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 5, "the older runner stops"
