@@ -267,7 +267,7 @@ def _read_runner(path: Path) -> dict[str, Any] | None:
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
     """The alerts that stand, oldest first: the fields of the journal's `alert.raised`, and when each was last `announced`."""
-    found = _read_list("alerts", directory.alerts)
+    found = (alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict))
     # Version 1 had another word for it.
     return [{"announced" if name == "told" else name: value for name, value in alert.items()} for alert in found]
 

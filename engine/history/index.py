@@ -4,13 +4,15 @@ Why it can be trusted although it is only an index: the rows of a slice of a jou
 committed in one transaction, so after any crash the next refresh goes on exactly where the rows end. Deleting the file
 costs nothing but the time to read the journals again.
 
-One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why).
+One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why); so does one
+whose file cannot be written, as on a full disk.
 Nothing but DuckDB may open the file, not even to look at it: closing a plain handle drops the lock of the owner.
 """
 
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -61,6 +63,12 @@ class History:
         self._asking = threading.Lock()
         self._answers: dict[Any, tuple[int, Any]] = {}
         self._connection = self._open(path)
+        try:
+            self._prepare(path)
+        except duckdb.Error as error:
+            self._leave_file(error)
+
+    def _prepare(self, path: Path | None) -> None:
         tables = self._tables()
         newer = [int(name[8:]) for name in tables if name.startswith("version_") and int(name[8:]) > VERSION]
         if newer:
@@ -72,6 +80,14 @@ class History:
                 self._connection.execute(f'DROP TABLE "{table}"')
         for statement in create_statements():
             self._connection.execute(statement)
+
+    def _leave_file(self, error: duckdb.Error) -> None:
+        """The file cannot be written: go on in memory. The file stays this process's, and another one may use it later."""
+        if self.in_memory:
+            raise error
+        self.in_memory = f"the index cannot be written: {str(error).splitlines()[0]}"
+        self._connection = duckdb.connect(":memory:")
+        self._prepare(None)
 
     def _tables(self) -> set[str]:
         return {str(row[0]) for row in self._connection.execute(_ALL_TABLES).fetchall()}
@@ -118,23 +134,31 @@ class History:
         with self._lock:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
-            lines, malformed, unreadable = 0, 0, []
-            followed = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
-            for directory in directories:
-                for path in sorted(directory.journals.glob("*.jsonl")):
-                    try:
-                        took, bad = self._follow(directory.root.name, path, followed)
-                    except OSError as error:
-                        unreadable.append(f"{path.name}: {error.strerror}")
-                        continue
-                    except NewerFormatError as error:
-                        unreadable.append(error.message)
-                        continue
-                    lines, malformed = lines + took, malformed + bad
-            self._serial += bool(lines or malformed)
+            known = list(directories)
+            try:
+                self._last = self._take_in(known)
+            except duckdb.Error as error:
+                self._leave_file(error)
+                self._last = self._take_in(known)
+            self._serial += bool(self._last.lines or self._last.malformed)
             self._refreshed_s = clock.monotonic_s()
-            self._last = Refresh(lines, malformed, tuple(unreadable))
             return self._last
+
+    def _take_in(self, directories: Iterable[Directory]) -> Refresh:
+        lines, malformed, unreadable = 0, 0, []
+        followed = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
+        for directory in directories:
+            for path in sorted(directory.journals.glob("*.jsonl")):
+                try:
+                    took, bad = self._follow(directory.root.name, path, followed)
+                except OSError as error:
+                    unreadable.append(f"{path.name}: {error.strerror}")
+                    continue
+                except NewerFormatError as error:
+                    unreadable.append(error.message)
+                    continue
+                lines, malformed = lines + took, malformed + bad
+        return Refresh(lines, malformed, tuple(unreadable))
 
     def _follow(
         self, pipeline: str, path: Path, followed: Mapping[tuple[str, str], tuple[int, int]]
@@ -180,7 +204,8 @@ class History:
             cursor.execute(_ADVANCE, values)
             cursor.commit()
         except duckdb.Error:
-            cursor.rollback()
+            with suppress(duckdb.Error):  # the commit that failed has ended the transaction
+                cursor.rollback()
             raise
 
     def _forget(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, run: str) -> None:

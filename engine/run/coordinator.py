@@ -178,12 +178,14 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
+        """Whether the goal is reached, and all of it is published: the next epoch deals with a failure there."""
         asked = self._control.pending or self._membership.waiting or self._delivery.waiting
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
-        there = copied or self._only_parked()
-        if until == "snapshot":
-            return there
-        return until == "caught-up" and there and self.position.order >= target.order
+        behind = until == "caught-up" and self.position.order < target.order
+        if until is None or behind or not (copied or self._only_parked()):
+            return False
+        self._publisher.settle()
+        return not self._publisher.has_failures
 
     def _only_parked(self) -> bool:
         """Whether parked chunks are all that is left, and all that commands wait for."""

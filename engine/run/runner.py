@@ -6,7 +6,7 @@ checked, find or make the first epoch, bring the destination up to the ledger, r
 
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -18,6 +18,7 @@ from engine import __version__, formats
 from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
+    DestinationError,
     LoginRefusedError,
     SourceAwayError,
     SourceChangedError,
@@ -203,6 +204,7 @@ class _Run:
                     hint="Run it again: it goes on from there.",
                 )
             assert ledger.state is not None
+            require_published(publisher.failures(), ledger.state)
             if self._until is not None:
                 self._gate.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
@@ -461,6 +463,18 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
         "uuid": server["identity"],
         "watermark_class": server["watermark_class"],
     }
+
+
+def require_published(failures: Mapping[str, TidemarkError], state: State) -> None:
+    """Raises DestinationError when the last changes of tables found no way into the destination."""
+    failed = {name: error for name, error in failures.items() if (t := state.tables.get(name)) and not t.stopped}
+    if failed:
+        first = next(iter(failed.values()))
+        raise DestinationError(
+            f"The last changes of {len(failed)} tables are not published: {', '.join(failed)}. {first.message}",
+            detail="They are in the ledger, and the next run publishes them. The mirrors show an earlier state until then.",
+            hint=first.hint,
+        )
 
 
 def _require_all_tables(state: State) -> None:

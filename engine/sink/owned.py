@@ -185,8 +185,12 @@ class OwnedTables:
                 check_files(folder, [file for file in added if file.name in there])
 
     def drop_lost(self) -> list[str]:
-        """Let the change log name no file that is not there; returns which it named. Their changes are a gap in it."""
+        """Before a resnapshot: let the change log name no file that is not there; returns which it named, a gap in it.
+
+        The mirror's files are not looked at again: all of them are replaced.
+        """
         gone: list[str] = []
+        self._recent[self.mirror].take()
 
         def actions() -> Actions | None:
             delta = self._load(self.changes)

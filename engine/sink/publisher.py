@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engine import clock
@@ -42,6 +42,14 @@ _TRIES, _RETRY_S = 3, 0.5
 Step = Callable[[], None]
 
 
+@dataclass(frozen=True)
+class _Marker:
+    """Handed over behind epochs: they are applied and merged when `reached` is set. last: nothing comes after it."""
+
+    reached: threading.Event
+    last: bool
+
+
 class Publisher:
     """Applies epochs. `submit` hands one over; `finish` waits until all are applied and merged.
 
@@ -63,7 +71,7 @@ class Publisher:
         self._targets: dict[str, Target] = {}
         self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
-        self._queue: queue.Queue[Record | None] = queue.Queue(_QUEUE_EPOCHS)
+        self._queue: queue.Queue[Record | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._applied = self._recorded = -1
         self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
@@ -92,6 +100,11 @@ class Publisher:
 
     def _tables(self, table: Table) -> DeltaTables:
         return DeltaTables(self._root, self._state.owner, table, self.guard)
+
+    @property
+    def has_failures(self) -> bool:
+        """Whether `failures` has something to tell."""
+        return bool(self._failures)
 
     def failures(self) -> dict[str, TidemarkError]:
         """The tables whose destination has failed since the last call, with the reasons."""
@@ -243,23 +256,27 @@ class Publisher:
         self.check()
         self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
+        self._put(record)
+
+    def _put(self, what: Record | _Marker) -> None:
         while True:
             try:
-                self._queue.put(record, timeout=0.5)
+                self._queue.put(what, timeout=0.5)
             except queue.Full:
                 self.check()
             else:
                 return
 
+    def settle(self) -> None:
+        """Wait until everything handed over is applied and merged, or has failed: `failures` then holds what did."""
+        self._put(marker := _Marker(threading.Event(), last=False))
+        while not marker.reached.wait(0.5):
+            self.check()
+
     def finish(self) -> None:
-        """Wait until everything handed over is applied and merged, and end the thread."""
+        """Wait until everything handed over is applied and merged, and end the thread. `failures` may hold what failed."""
         if self._thread.is_alive():
-            while True:
-                try:
-                    self._queue.put(None, timeout=0.5)
-                    break
-                except queue.Full:
-                    self.check()
+            self._put(_Marker(threading.Event(), last=True))
             self._thread.join()
         self.check()
 
@@ -283,11 +300,13 @@ class Publisher:
                 except queue.Empty:
                     pass
                 else:
-                    records, ended = self._more(record)
+                    records, marker = self._more(record)
                     self._append(records)
-                    if ended:
+                    if marker is not None:
                         self._merge_all()
-                        return
+                        marker.reached.set()
+                        if marker.last:
+                            return
                 if self._waiting() and clock.monotonic_s() - self._last_merge >= self._interval_s:
                     self._merge_all()
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
@@ -296,16 +315,16 @@ class Publisher:
     def _waiting(self) -> bool:
         return any(target.waiting and target.error is None for target in self._targets.values())
 
-    def _more(self, record: Record | None) -> tuple[list[Record], bool]:
-        """The epochs that wait, from this one on, and whether they are the last: a commit of many costs what one of one costs."""
+    def _more(self, first: Record | _Marker) -> tuple[list[Record], _Marker | None]:
+        """The epochs that wait, from this one on, up to a marker: a commit of many costs what one of one costs."""
         records: list[Record] = []
-        while record is not None:
-            records.append(record)
+        while not isinstance(first, _Marker):
+            records.append(first)
             try:
-                record = self._queue.get_nowait()
+                first = self._queue.get_nowait()
             except queue.Empty:
-                return records, False
-        return records, True
+                return records, None
+        return records, first
 
     def _append(self, records: Sequence[Record]) -> None:
         """Add the files of some epochs, table by table."""

@@ -99,7 +99,12 @@ class World:
     def check(self) -> None:
         """Mirrors and change logs are right."""
         for name in NAMES:
-            assert_equal(source_table(self.server, self.database, name), self.pipeline.mirror(name), KEYED[name].names)
+            try:
+                assert_equal(
+                    source_table(self.server, self.database, name), self.pipeline.mirror(name), KEYED[name].names
+                )
+            except AssertionError as error:
+                raise AssertionError(name, self.said) from error
             # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by the copy.
             faults = log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
             assert not faults, (name, faults, self.said)
@@ -138,7 +143,7 @@ def older_ledger(world: World) -> None:
     shutil.copytree(world.home, copy, symlinks=True)
     time.sleep(3.0)
     world.kill(runner)
-    shutil.rmtree(world.home)
+    _delete(world.home)
     copy.rename(world.home)
 
 
@@ -152,7 +157,7 @@ def older_lake(world: World) -> None:
     runner = world.start()
     time.sleep(3.0)
     world.kill(runner)
-    shutil.rmtree(world.lake)
+    _delete(world.lake)
     copy.rename(world.lake)
 
 
@@ -181,8 +186,8 @@ def without_lock(world: World) -> None:
     try:
         second = world.pipeline.start("--standby")
         (world.home / "runner.lock").unlink(missing_ok=True)
-        started = len(world.pipeline.events("run.started"))
-        world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > started, second, 180)
+        known = len(world.pipeline.events("run.connected"))
+        world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > known, second, 180)
     finally:
         first.send_signal(signal.SIGCONT)
     assert first.wait(timeout=60) == 5, "the older runner stops"
@@ -244,7 +249,7 @@ def removed_folder(world: World) -> None:
     """The folder of a table is gone."""
     runner = world.start()
     world.kill(runner)
-    shutil.rmtree(world.pipeline.mirror(world.chance.choice(NAMES)))
+    _delete(world.pipeline.mirror(world.chance.choice(NAMES)))
 
 
 def source_away(world: World) -> None:
@@ -290,6 +295,13 @@ def power_fails(world: World) -> None:
     power.cut(world.chance.choice([None, world.chance.randrange(1000)]))
     runner.wait(10)
     shutil.rmtree(power.folder)
+
+
+def _delete(folder: Path) -> None:
+    """Spark's workers outlive their runner for a moment, and write."""
+    deadline = time.monotonic() + 30
+    while folder.exists():
+        shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
 
 
 def _now() -> str:

@@ -7,6 +7,9 @@ from subprocess import Popen
 from typing import Any
 
 from engine.directory import Directory, read_runner
+from engine.history import History
+from engine.history.runs import journalled
+from tests.browser.journals import SimulatedTable, Simulation
 from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
@@ -90,3 +93,23 @@ def _check_journal(pipeline: Pipeline) -> None:
     assert [event["error"] for event in pipeline.events("error")] == ["DiskFullError"] * 2
     assert not list(pipeline.home.glob(".*")), "something half written was left"
     assert not list((pipeline.home / "ledger").glob(".*"))
+
+
+def test_the_console_goes_on_when_its_index_finds_no_room(tmp_path: Path) -> None:
+    """It knows all that the journals say, and says why it keeps that in memory."""
+    with mounted(tmp_path / "home", 8 * MB) as disk:
+        shop = Simulation(tmp_path / "shop", [SimulatedTable("shop.orders", 400_000, 40)]).advance(3)
+        index = History(disk.folder / "history.duckdb")
+        index.refresh([Directory(tmp_path / "shop")])
+        before = journalled(index.cursor(), "shop").lines
+        disk.fill()
+        for _ in range(5):
+            shop.advance(20)
+            index.refresh([Directory(tmp_path / "shop")])
+        after = journalled(index.cursor(), "shop")
+        assert after.lines > before
+        whole = History(None)
+        whole.refresh([Directory(tmp_path / "shop")])
+        assert journalled(whole.cursor(), "shop") == after
+        assert "cannot be written" in str(index.in_memory)
+        index.close()

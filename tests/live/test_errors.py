@@ -1,6 +1,7 @@
 """What goes wrong for a user gets one clear error with its exit code, and harms nothing."""
 
 import json
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -213,6 +214,21 @@ def test_a_lost_destination_is_not_filled_with_half(pipeline: Pipeline) -> None:
     assert "is gone" in " ".join(result.stderr.split())
     (pipeline.folder / "away").rename(pipeline.mirror("t"))
     pipeline.run("caught-up")
+
+
+def test_a_run_is_not_done_while_its_last_changes_are_not_published(
+    pipeline: Pipeline, server: Server, database: str
+) -> None:
+    """The lake is put back, and the files of epochs that it lacks went with the newer one: a run without news heals that."""
+    pipeline.run("caught-up")
+    shutil.copytree(pipeline.folder / "lake", pipeline.folder / "older", symlinks=True)
+    server.execute(f"UPDATE `{database}`.t SET v = v + 100")
+    pipeline.run("caught-up")
+    shutil.rmtree(pipeline.folder / "lake")
+    (pipeline.folder / "older").rename(pipeline.folder / "lake")
+    pipeline.run("caught-up")
+    assert "MissingFilesError" in {e["error"] for e in pipeline.events("error")}
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
 
 
 def test_a_server_that_takes_over_the_address_is_recognised(

@@ -154,7 +154,8 @@ def test_a_newer_version_is_refused_by_name(name: str, parents: Directory) -> No
     before = path.read_bytes()
     with pytest.raises(NewerFormatError) as raised:
         read(parents)
-    assert f"{path} has version 7 of the format {name!r}; this Tidemark knows up to 1." in raised.value.message
+    known = formats.VERSIONS[name]
+    assert f"{path} has version 7 of the format {name!r}; this Tidemark knows up to {known}." in raised.value.message
     assert "newer Tidemark" in raised.value.hint
     assert path.read_bytes() == before
 

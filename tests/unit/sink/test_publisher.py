@@ -14,12 +14,13 @@ from deltalake import DeltaTable
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
-from engine.errors import SpecError, TidemarkError
+from engine.errors import DestinationError, SpecError, TidemarkError
 from engine.events import Journal
 from engine.ledger.state import Owner, Record
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
+from engine.run.runner import require_published
 from engine.run.tables.membership import drop_removed
 from engine.settings import parse
 from engine.sink import dropping
@@ -131,11 +132,11 @@ def log(folder: Path) -> list[tuple[Any, ...]]:
     return [(row["_tm_kind"], row["id"], row["v"], row.get("w")) for row in rows]
 
 
-def copied_again(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
+def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
     """A copy, changes, an alteration, more changes of what is not read anew yet, and the new copy."""
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
-    world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), again=switch(OLD, after, plan))
+    world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), resnapshot=switch(OLD, after, plan))
     world.epoch(cut=WHOLE_CUT)
     big = 2**40 if after is OTHER else 40
     world.epoch(
@@ -146,9 +147,9 @@ def copied_again(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
 
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
 @pytest.mark.parametrize("plan", [PLAN, RANKED], ids=["still", "moving"])
-def test_a_table_that_is_copied_again(tmp_path: Path, killed: Sequence[int], plan: Plan) -> None:
+def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], plan: Plan) -> None:
     """At the end nothing of the old copy is left; the log holds every change, in the wider type."""
-    copied_again(world := World(tmp_path), plan=plan)
+    resnapshotted(world := World(tmp_path), plan=plan)
     tell(world, tmp_path, killed)
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
     told = [("+I", 4, 4), ("-D", 1, 1), ("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
@@ -157,7 +158,7 @@ def test_a_table_that_is_copied_again(tmp_path: Path, killed: Sequence[int], pla
 
 def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
     """As it was when the table was altered, however long that takes."""
-    copied_again(world := World(tmp_path))
+    resnapshotted(world := World(tmp_path))
     del world.records[4:]
     tell(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(2, 2), (3, 3), (4, 4)]
@@ -166,10 +167,10 @@ def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
 def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
     """What the first attempt read is not published."""
     world = World(tmp_path)
-    copied_again(world)
+    resnapshotted(world)
     last = world.records[3:]
     del world.records[3:]
-    world.epoch(cut=WHOLE_CUT, changes=world.changes(OTHER, [("+I", 9, 9)]), again=switch(OTHER, OTHER))
+    world.epoch(cut=WHOLE_CUT, changes=world.changes(OTHER, [("+I", 9, 9)]), resnapshot=switch(OTHER, OTHER))
     for record in last:
         world.epoch(**record["tables"]["d.t"])
     tell(world, tmp_path, (3, 4, 5))
@@ -199,7 +200,7 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
-    world.epoch(again=switch(OLD, OLD, since={"file": "b.000001", "offset": 9, "gtids": None}))
+    world.epoch(resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 9, "gtids": None}))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
     tell(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(5, 5)]
@@ -212,7 +213,7 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
     world.epoch(altered=switch(OLD, dated))
-    world.epoch(again=switch(dated, dated))
+    world.epoch(resnapshot=switch(dated, dated))
     moment = datetime.fromisoformat("2024-02-29T12:00:00")
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
     tell(world, tmp_path, ())
@@ -229,7 +230,7 @@ def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Seq
     world.epoch(removed={"by": "c1", "drop": False})
     tell(world, tmp_path, killed)
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
-    world.epoch(again=switch(OLD, OTHER, by="c2"))
+    world.epoch(resnapshot=switch(OLD, OTHER, by="c2"))
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(7, 7)])], copied=True)
     tell(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(7, 7)]
@@ -321,7 +322,7 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
     assert lost["name"] in str(error["d.t"])
     publisher.check()
     path.write_bytes(content)
-    world.epoch(again=switch(OLD, OLD))
+    world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3), (9, 9)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
@@ -351,7 +352,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
     assert lost["name"] in str(wait_for(publisher.failures)["d.t"])
-    world.epoch(again=switch(OLD, OLD))
+    world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
@@ -362,6 +363,34 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
     assert "lacks the changes of 1 files" in (tmp_path / "j.jsonl").read_text()
     assert not publisher.failures()
+
+
+def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
+    """A run asks before it says that it is done: the last merge may be what fails. Others can be handed over afterwards."""
+    story(world := World(tmp_path))
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
+    publisher = Publisher(tmp_path / "lake", ledger, journal, 1000.0)
+    ledger.commit(world.records[0])
+    publisher.open_tables(ledger.state)
+    publisher.recover()
+    for record in world.records[1:3]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.settle()
+    assert not publisher.has_failures
+    assert mirror(tmp_path) == [(1, 1), (2, 2), (3, 3)]
+    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
+    ledger.commit(world.records[3])
+    publisher.submit(world.records[3])
+    publisher.settle()
+    assert publisher.has_failures
+    publisher.finish()
+    assert ledger.state is not None
+    with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
+        require_published(publisher.failures(), ledger.state)
+    require_published(publisher.failures(), ledger.state)
+    journal.close()
 
 
 def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> None:
@@ -394,7 +423,7 @@ def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
     for n, plan in enumerate((PLAN, RANKED)):
         folder = tmp_path / str(n)
         folder.mkdir()
-        copied_again(world := World(folder), plan=plan)
+        resnapshotted(world := World(folder), plan=plan)
         tell(world, folder, [])
         versions = [rows_at(folder, v) for v in range(DeltaTable(str(folder / "lake/d/t")).version() + 1)]
         distinct = [rows for m, rows in enumerate(versions) if m == 0 or rows != versions[m - 1]]
