@@ -56,6 +56,78 @@ def test_whatever_a_spec_holds_comes_back_out_of_its_toml(values: dict[str, Any]
     assert tomllib.loads(toml(values)) == values
 
 
+WRITTEN = """\
+# The shop, asked for by Ada
+name = "shop"  # as in the ticket
+throttle.readers = 4  # dotted
+
+[source]  # the replica
+# never the primary
+host = "127.0.0.1"
+tables = [
+  "shop.*",  # all
+  "!shop.audit",  # but this
+]
+
+# Small chunks: the rows are wide
+[snapshot]
+chunk_rows = 5000
+chunk_key = { "shop.log" = "at" }  # inline
+
+[snapshot.tables."shop.orders"]  # the largest
+chunk_rows = 6000
+
+[sink]
+path = "lake"
+
+[snapshot.tables."shop.late"]  # after another section
+chunk_rows = 7000
+# the end
+"""
+
+
+def test_comments_stay_with_what_they_belong_to() -> None:
+    """An edit changes its own value, and nothing else of the text; what is taken back takes its own comment along."""
+    written = Draft("0123abcd", tomllib.loads(WRITTEN), written=WRITTEN)
+    assert toml(written.spec, WRITTEN) == WRITTEN
+    edited = written.put("source", "host", value="db").put("source", "tables", value=["shop.*", "crm.*"])
+    edited = edited.put("snapshot", "chunk_rows", value=None).put("alerts", "lag_s", value=9)
+    assert toml(edited.spec, edited.written) == (
+        WRITTEN.replace('"127.0.0.1"', '"db"')
+        .replace('"!shop.audit",  # but this', '"crm.*",')
+        .replace("chunk_rows = 5000\n", "")
+        + "\n[alerts]\nlag_s = 9\n"
+    )
+
+
+@given(VALUES, VALUES)
+def test_a_text_never_decides_a_value(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Whatever stood there, what comes out is what the draft says; also of the kinds of numbers."""
+    assert json.dumps(tomllib.loads(toml(after, toml(before))), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("throttle",), None),
+        (("throttle", "max_rows_per_s"), 9),
+        (("source", "tables"), ["!shop.audit", "shop.*"]),
+        (("snapshot", "tables", "shop.new", "key"), "id"),
+        (("snapshot", "tables", "shop.late", "chunk_rows"), 8),
+        (("snapshot", "tables", "shop.orders"), None),
+        (("snapshot", "chunk_key", "shop.new"), "id"),
+        (("snapshot", "chunk_key"), None),
+        (("snapshot",), None),
+    ],
+)
+def test_any_edit_of_a_text_is_read_back(path: tuple[str, ...], value: Any) -> None:
+    """Dotted keys, inline tables and sections that come late are edited like all others, and the first comment stays."""
+    edited = Draft("0123abcd", tomllib.loads(WRITTEN)).put(*path, value=value)
+    text = toml(edited.spec, WRITTEN)
+    assert tomllib.loads(text) == edited.spec
+    assert text.startswith("# The shop, asked for by Ada\n")
+
+
 def test_what_the_steps_make_is_a_spec_of_the_engine() -> None:
     """The same file that the command line takes, rules of tables with dots in their names included."""
     made = draft().put("snapshot", "tables", "shop.orders", "chunk_rows", value=5000)
@@ -74,8 +146,12 @@ def test_a_value_that_is_taken_back_leaves_no_empty_section() -> None:
 
 def test_a_draft_survives_the_disk() -> None:
     """With what its steps found out."""
-    kept = draft(step="Plan", connection="prod", changed=AT).note("Connect", "ok", "MySQL answered.", AT)
+    kept = draft(step="Plan", connection="prod", changed=AT, written=WRITTEN).note(
+        "Connect", "ok", "MySQL answered.", AT
+    )
     assert from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
+    older = {name: value for name, value in kept.as_dict().items() if name != "written"}
+    assert from_dict(older).written == ""
 
 
 @pytest.mark.parametrize(
