@@ -25,7 +25,7 @@ _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Destination": (("name",), ("sink",), ("source", "startup")),
 }  # fmt: skip
 _DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source",), ("tables",), ("name",))
-_DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",))
+_DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",), ("throttle",))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

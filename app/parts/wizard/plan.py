@@ -79,8 +79,8 @@ def page(draft: Draft) -> None:
 def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
-    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers)
-    sums = planning.sums(lines, found.speed, readers)
+    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle)
+    sums = planning.sums(lines, found.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
         "Chunks go to readers as these become free, the table with the most left to do first. Time is by the speed that was just "

@@ -27,7 +27,7 @@ from engine import settings
 from engine.decode.schema import Column, Index, Table
 from engine.errors import TableStoppedError
 from engine.plan.strategy import Ends, decide
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.catalog import Statistics
 from engine.source.connect import Server
 from engine.source.preflight import Check, Preflight
@@ -261,15 +261,26 @@ def test_the_plan_has_a_line_a_table_and_the_sums() -> None:
     gone = Table("shop", "gone", (ID,), ("id",))
     plans = {"shop.orders": PLAN, "shop.gone": TableStoppedError("It is gone.")}
     own = Snapshot(tables={"shop.orders": {"chunk_rows": 10_000}})  # type: ignore[dict-item]
-    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2)
+    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2, Throttle())
     assert (first.table, first.why, planning.row(first)["Chunks"]) == ("shop.gone", "It is gone.", "—")
     row = planning.row(second)
     assert (row["Strategy"], row["Chunks"], row["Rows a chunk"], row["Time"]) == ("even", "100", "10,000", "5.0 s")
     assert (row["Factor"], row["Set"]) == ("1", "by you")
-    assert planning.sums([second], 10e6, 2) == (
+    assert planning.sums([second], 10e6, 2, Throttle()) == (
         "1 table · about 1M rows · 100 MB · about 100 chunks · about 5.0 s of reading with 2 readers at 10 MB/s each"
     )
     assert [plan.table for plan in planning.factored([first, second], 0.05, 1000, NOW)] == ["shop.orders"]
+
+
+def test_the_plan_knows_the_throttle() -> None:
+    """A million rows at 10 000 a second are a hundred seconds, whatever the source could do; another throttle is another plan."""
+    slow = Throttle(max_rows_per_s=10_000)
+    (line,) = planning.lines([ORDERS], {"shop.orders": PLAN}, Snapshot(), 10e6, 2, slow)
+    assert planning.row(line)["Time"] == "1 min 40 s"
+    assert planning.sums([line], 10e6, 2, slow).endswith(
+        "about 1 min 40 s of reading with 2 readers at 10 MB/s each, at most 10,000 rows/s in all"
+    )
+    assert draft().note("Plan", "ok", "planned", AT).put("throttle", "readers", value=1).finding("Plan") is None
 
 
 def test_keys_to_cut_by_have_an_index_and_an_order() -> None:
