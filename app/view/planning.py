@@ -73,12 +73,12 @@ def row(line: Line) -> dict[str, Any]:
         "Chunks": f"{plan.estimated_chunks:,}" if plan else words.NOTHING,
         "Rows a chunk": words.NOTHING if plan is None or plan.strategy == "one" else f"{plan.chunk_rows:,}",
         "Time": words.duration(line.seconds),
+        "Why": line.why,
         "Rows": words.count(plan.approx_rows) if plan else words.NOTHING,
         "Size": words.size(plan.approx_bytes) if plan else words.NOTHING,
         "Key": (", ".join(plan.chunk_key) or words.NOTHING) if plan else words.NOTHING,
         "Factor": words.NOTHING if plan is None or plan.factor is None else f"{plan.factor:.4g}",
         "Set": "by you" if line.own else "",
-        "Why": line.why,
     }
 
 

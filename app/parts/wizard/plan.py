@@ -30,9 +30,9 @@ _COLUMNS = {
     "Rows a chunk": columns.figure("Expected; no chunk is ever more than twice as large", 96),
     "Time": columns.figure("Expected, with all readers on it", 70),
     "Set": st.column_config.TextColumn(help="It has a chunk size or a key of its own", width=54),
-    "Why": st.column_config.TextColumn(width="large"),
+    "Why": columns.sentences(),
 }
-_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Rows", "Size", "Key", "Factor", "Why")
+_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Why", "Rows", "Size", "Key", "Factor")
 
 
 @st.cache_resource
@@ -95,6 +95,7 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
             hide_index=True,
             key=f"{draft.id} plan-rows {len(lines)}",
             height=400 if len(lines) > 10 else "auto",
+            row_height=columns.height(line.why for line in lines),
             column_config=_COLUMNS,
             column_order=None if any(line.own for line in lines) else _UNSET,
             on_select="rerun",
