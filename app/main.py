@@ -18,6 +18,8 @@ st.html(
     "}"
     # A page is always about one pipeline.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
+    # It draws nothing.
+    ".st-key-times-kept {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")

@@ -141,10 +141,10 @@ def plan(
         members, _ = members_in(directory)
         tables = captured_tables(connection, spec.source.tables, members, null_dates=null_dates)
         if as_json:
-            for part in json_parts(connection, tables, spec.snapshot, exact=not estimate):
+            for part in json_parts(connection, tables, spec.snapshot, spec.throttle, exact=not estimate):
                 sys.stdout.write(part)
         else:
-            out.print(shown(connection, tables, spec.snapshot, exact=not estimate))
+            out.print(shown(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
     finally:
         connection.close()
 

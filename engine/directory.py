@@ -282,14 +282,14 @@ def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(formats.stamped(name, {name: list(records)}), ensure_ascii=False, indent=1)
 
 
-def _read_list(name: str, path: Path) -> list[dict[str, Any]]:
-    """Raises NewerFormatError. Before there were versions the file was the list alone."""
+def _read_list(name: str, path: Path) -> list[Any]:
+    """What somebody has damaged may hold anything. Raises NewerFormatError. Before there were versions the file was the list alone."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     formats.check(name, record, path)
-    found: list[dict[str, Any]] = record[name] if isinstance(record, dict) else record
+    found: list[Any] = record[name] if isinstance(record, dict) else record
     return found
 
 

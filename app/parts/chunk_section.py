@@ -9,7 +9,7 @@ from app.parts.autorefresh import refreshing
 from app.parts.chunk_map import chunk_map
 from app.view import chunk_details, cutting, words
 from app.view.status_style import CHUNK
-from app.view.tiles import legend, note, tiles
+from app.view.tiles import legend, note, opened, tiles
 from engine.history import chunks, tables
 
 _OPEN, _MOVED, _PICKED = "open tile", "chunk was picked", "chunk before and after the pick"
@@ -84,6 +84,10 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     if st.session_state.pop(_MOVED, False):
         st.rerun()
     states = home.ask(chunks.chunk_states, name, table)
+    if window and not opened(states, window):
+        st.session_state.pop((_OPEN, name, table), None)
+        st.rerun()
+    window = opened(states, window)
     with st.container(horizontal=True, gap="small"):
         for state, number in legend(states):
             look = CHUNK[state]

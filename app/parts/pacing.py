@@ -28,6 +28,14 @@ def pace(where: Directory) -> Pace:
     return pacing.pace_of(spec, kept)
 
 
+def throttle(where: Directory) -> settings.Throttle:
+    """The limits that hold now; none where they cannot be read."""
+    try:
+        return settings.throttled(settings.Throttle(), dict(pace(where).settings))
+    except SpecError:
+        return settings.Throttle()
+
+
 def told(where: Directory) -> None:
     """Why tables are not read, where that is so."""
     record = home.record_of(where) or {}

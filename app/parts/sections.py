@@ -227,12 +227,13 @@ def plan(where: Directory) -> None:
         pd.DataFrame([_plan_row(one) for one in found]),
         hide_index=True,
         key="plans",
+        row_height=columns.height(one.reason or "" for one in found),
         alt="Plan per table",
         column_config={
             "Strategy": st.column_config.TextColumn(
                 help="even: equal steps of the key; uneven: bounds found by walking along the key; one: a single chunk"
             ),
-            "Why": st.column_config.TextColumn(width="large"),
+            "Why": columns.sentences(),
             "Rows a chunk": columns.figure("By plan; the chunks that are read tell how many there were"),
             **columns.figures("Chunks", "Rows", "Smallest", "Largest", "Factor"),
         },

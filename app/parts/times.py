@@ -6,10 +6,19 @@ from app.view import zone
 
 _KEY = "times"
 _LOCAL = "Local"
+_COOKIE = "tidemark_times"
+_KEEP = st.components.v2.component(
+    "tidemark_times",
+    html="<span hidden></span>\n",
+    js=f"""export default function ({{ data }}) {{
+  document.cookie = `{_COOKIE}=${{data}}; path=/; max-age=31536000; samesite=lax`
+}}
+""",
+)
 
 
 def choose() -> None:
-    """The choice, which this browser's session keeps; what follows is drawn by it.
+    """The choice, which this browser keeps in a cookie; what follows is drawn by it.
 
     Not part of the address: links are for others, whose clocks are theirs.
     """
@@ -24,12 +33,14 @@ def choose() -> None:
         "Times",
         ["UTC", _LOCAL],
         key=_KEY,
-        default="UTC",
+        default=_LOCAL if able and st.context.cookies.get(_COOKIE) == _LOCAL else "UTC",
         required=True,
         disabled=not able,
         label_visibility="collapsed",
         help=None if able else why,
     )
+    if able:
+        _KEEP(key="times-kept", data=st.session_state[_KEY], height=1)
     show()
 
 

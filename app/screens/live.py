@@ -52,7 +52,8 @@ def line(where: Directory) -> None:
     live, progress = runner.alive and runner.state == "running", home.ask(tables.progress, name)
     going = copying(progress, live=live)
     reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if going else []
-    copy = copy_of(progress, reads, home.ask(series.epoch_totals, name), now, live=live)
+    totals, throttle = home.ask(series.epoch_totals, name), pacing.throttle(where)
+    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle)
     st.code(
         status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),
         language=None,

@@ -1,6 +1,7 @@
 """A new pipeline in seven steps, each of which can be left and resumed; or as TOML, which is the same thing."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
@@ -42,9 +43,7 @@ def page() -> None:
         step = STEPS[0]
     st.query_params.update({"draft": draft.id, "step": step})
     if draft.changed and step in STEPS and draft.step != step:
-        draft = drafts.change(
-            draft.id, lambda now: Draft(now.id, now.spec, now.connection, step, now.found, now.changed)
-        )
+        draft = drafts.change(draft.id, lambda now: replace(now, step=step))
     _title(draft, step)
     if step == _TOML:
         as_toml.page(draft)

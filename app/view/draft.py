@@ -25,7 +25,7 @@ _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Destination": (("name",), ("sink",), ("source", "startup")),
 }  # fmt: skip
 _DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source",), ("tables",), ("name",))
-_DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",))
+_DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",), ("throttle",))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -41,7 +41,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Draft:
-    """id: names its file and its address. connection: the saved connection that it began with. step: where it was left."""
+    """id: names its file and its address. connection: the saved connection that it began with. step: where it was left.
+
+    written: the spec as somebody wrote it last, for its comments; the values are those of `spec`.
+    """
 
     id: str
     spec: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +52,7 @@ class Draft:
     step: str = STEPS[0]
     found: dict[str, Found] = field(default_factory=dict)
     changed: str = ""
+    written: str = ""
 
     @property
     def name(self) -> str:
@@ -92,6 +96,7 @@ class Draft:
             "step": self.step,
             "found": {step: vars(found) for step, found in self.found.items()},
             "spec": self.spec,
+            "written": self.written,
         }
 
 
@@ -99,7 +104,8 @@ def from_dict(record: Mapping[str, Any]) -> Draft:
     """The inverse of `Draft.as_dict`. Raises KeyError or TypeError for what is none."""
     found = {step: Found(**told) for step, told in record["found"].items()}
     step = record["step"] if record["step"] in STEPS else STEPS[0]
-    return Draft(record["id"], dict(record["spec"]), record["connection"], step, found, record["changed"])
+    written = record.get("written", "")
+    return Draft(record["id"], dict(record["spec"]), record["connection"], step, found, record["changed"], written)
 
 
 def first_spec() -> dict[str, Any]:

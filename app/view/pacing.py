@@ -37,9 +37,13 @@ def lines(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list
     copying: tables are being read. Under a rate each group of chunks waits for a moment: that is said of all the time, as a line
     that came and went would move the page under the hand.
     """
-    rate = _rate(pace) if copying and not pace.snapshot and (not waiting_for or waiting_for.startswith(_RATE)) else ""
-    if rate:
-        found = [f"Tables are read no faster than {rate}"]
+    most = (
+        rate(pace.settings)
+        if copying and not pace.snapshot and (not waiting_for or waiting_for.startswith(_RATE))
+        else ""
+    )
+    if most:
+        found = [f"Tables are read no faster than {most}"]
     else:
         found = [f"Reading of tables waits: {waiting_for}"] if waiting_for else []
     if pace.snapshot and not waiting_for:
@@ -51,7 +55,7 @@ def lines(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list
 
 def limits(pace: Pace) -> str:
     """Every limit that holds, in words."""
-    told = [rate] if (rate := _rate(pace)) else []
+    told = [most] if (most := rate(pace.settings)) else []
     if pace.settings.get("readers"):
         told.append(words.plural(pace.settings["readers"], "reader"))
     for name, title in (("hours", "hours (UTC)"), ("replicas", "replicas")):
@@ -62,12 +66,13 @@ def limits(pace: Pace) -> str:
     return "; ".join(told) or "no limit"
 
 
-def _rate(pace: Pace) -> str:
+def rate(settings: Mapping[str, Any]) -> str:
+    """The limits of rows and bytes in words; empty without one."""
     told = []
-    if pace.settings.get("max_rows_per_s"):
-        told.append(f"{pace.settings['max_rows_per_s']:,} rows/s")
-    if pace.settings.get("max_bytes_per_s"):
-        told.append(f"{words.size(pace.settings['max_bytes_per_s'])}/s of files")
+    if settings.get("max_rows_per_s"):
+        told.append(f"{settings['max_rows_per_s']:,} rows/s")
+    if settings.get("max_bytes_per_s"):
+        told.append(f"{words.size(settings['max_bytes_per_s'])}/s of files")
     return "; ".join(told)
 
 

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.view import words
+from app.view import pacing, words
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.history.tables import Plan as Shown
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
 from engine.plan.speed import seconds
-from engine.settings import Snapshot, Spec
+from engine.settings import Snapshot, Spec, Throttle
 
 _LOCAL = re.compile(r"local\[(\d+)")
 FACTORS = 24
@@ -47,6 +47,7 @@ def lines(
     snapshot: Snapshot,
     speed: float | None,
     readers: int,
+    throttle: Throttle,
 ) -> list[Line]:
     """A line a table: those that cannot be planned first, then the largest."""
     plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
@@ -55,7 +56,7 @@ def lines(
         plan = plans[table.full_name]
         own = snapshot.rules(table.database, table.name) != plain.rules(table.database, table.name)
         if isinstance(plan, Plan):
-            found.append(Line(table.full_name, plan, seconds(plan, speed, readers), plan.reason, own))
+            found.append(Line(table.full_name, plan, seconds(plan, speed, readers, throttle), plan.reason, own))
         else:
             found.append(Line(table.full_name, None, None, plan.message, own))
     return sorted(
@@ -72,16 +73,16 @@ def row(line: Line) -> dict[str, Any]:
         "Chunks": f"{plan.estimated_chunks:,}" if plan else words.NOTHING,
         "Rows a chunk": words.NOTHING if plan is None or plan.strategy == "one" else f"{plan.chunk_rows:,}",
         "Time": words.duration(line.seconds),
+        "Why": line.why,
         "Rows": words.count(plan.approx_rows) if plan else words.NOTHING,
         "Size": words.size(plan.approx_bytes) if plan else words.NOTHING,
         "Key": (", ".join(plan.chunk_key) or words.NOTHING) if plan else words.NOTHING,
         "Factor": words.NOTHING if plan is None or plan.factor is None else f"{plan.factor:.4g}",
         "Set": "by you" if line.own else "",
-        "Why": line.why,
     }
 
 
-def sums(found: Sequence[Line], speed: float | None, readers: int) -> str:
+def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Throttle) -> str:
     """`3 tables · about 5.9M rows · 1.2 GB · about 120 chunks · about 40 s with 2 readers at 20 MB/s each`."""
     known = [line.plan for line in found if line.plan]
     parts = [
@@ -92,8 +93,10 @@ def sums(found: Sequence[Line], speed: float | None, readers: int) -> str:
     ]
     took = [line.seconds for line in found if line.seconds is not None]
     if took and speed:
-        at = f"{words.plural(readers, 'reader')} at {words.size(speed)}/s each"
-        parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}")
+        at = f"{words.plural(throttle.readers or readers, 'reader')} at {words.size(speed)}/s each"
+        rate = pacing.rate(throttle.model_dump())
+        most = f", at most {rate} in all" if rate else ""
+        parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}{most}")
     return " · ".join(parts)
 
 

@@ -8,10 +8,15 @@ from app.view import words
 from engine.history.chunks import Read
 from engine.history.series import EpochTotals, Lag
 from engine.history.tables import Progress
+from engine.plan.speed import owed_s
+from engine.settings import Throttle
 
 RECENT_S = 30.0
 """Rates are taken over this much of the immediate past."""
 _ALMOST = 0.999
+_CHUNK_ROWS = 2000
+"""So many rows could be read in the time that a chunk's statements take (`run.snapshot.table_copy`)."""
+_FREE = Throttle()
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,31 @@ class Copy:
         return self.cut and 0 < self.chunks == self.chunks_done
 
 
+@dataclass(frozen=True)
+class Work:
+    """A part of the copy. rows: those left are estimated."""
+
+    chunks: int
+    rows: float
+
+    def worth(self, throttle: Throttle) -> float:
+        """In rows. What a chunk costs besides is small next to what a rate makes of its rows."""
+        rated = throttle.max_rows_per_s or throttle.max_bytes_per_s
+        return self.rows if rated else self.rows + _CHUNK_ROWS * self.chunks
+
+
 def copy_of(
-    tables: Sequence[Progress], reads: Sequence[Read], totals: EpochTotals, now: datetime, *, live: bool
+    tables: Sequence[Progress],
+    reads: Sequence[Read],
+    totals: EpochTotals,
+    now: datetime,
+    *,
+    live: bool,
+    throttle: Throttle = _FREE,
 ) -> Copy:
     """The copy so far; rates and the estimate only while the runner is live and copying.
 
+    throttle: as it is set now.
     No estimate when a table is cut into more chunks than were expected: no one knows then how many follow.
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
@@ -58,7 +83,9 @@ def copy_of(
         share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s(reads, now) if going else None,
-        eta=estimate(done, chunks, reads, now) if going and foreseen else None,
+        eta=estimate(Work(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
+        if going and foreseen
+        else None,
     )
 
 
@@ -100,23 +127,44 @@ def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
     return read.rows * max(inside, 0.0) / took
 
 
-def estimate(done: int, chunks: int, reads: Sequence[Read], now: datetime) -> str | None:
+def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
+    """What is left to read: a table's chunks are as large as those read of it, and before, as the source says.
+
+    One of which the source says nothing has chunks as all others have.
+    """
+    usual = sum(read.rows for read in reads) / max(len(reads), 1)
+    work = []
+    for table in tables:
+        chunks = table.expected_chunks - table.done
+        if table.done:
+            work.append(Work(chunks, chunks * table.rows / table.done))
+        else:
+            work.append(Work(chunks, chunks * usual if table.approx_rows is None else table.approx_rows))
+    return Work(sum(one.chunks for one in work), sum(one.rows for one in work))
+
+
+def estimate(done: Work, left: Work, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE) -> str | None:
     """Remaining time as a range: by the pace of all reads and by the pace of the newest third of them.
 
-    None before 1 % or three chunks are done: an estimate out of nothing is worse than none.
+    By rows, as small tables are chunks too; and no less than the throttle's rates allow, of which the first reads know
+    nothing. None before 1 % or three chunks are done: an estimate out of nothing is worse than none.
     """
-    if done < 3 or done < chunks / 100 or done >= chunks or len(reads) < 3:
+    worth = left.worth(throttle)
+    if done.chunks < 3 or done.worth(throttle) * 99 < worth or not left.chunks or len(reads) < 3:
         return None
     ordered = sorted(reads, key=lambda read: read.ended)
-    paces = [_pace_s(ordered, now), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now)]
-    low, high = sorted((chunks - done) * pace for pace in paces)
+    paces = [_pace_s(ordered, now, throttle), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now, throttle)]
+    each = sum(read.bytes for read in reads) / max(sum(read.rows for read in reads), 1)
+    least = owed_s(throttle, left.rows, left.rows * each)
+    low, high = sorted(max(worth * pace, least) for pace in paces)
     return between(low * 0.95, high * 1.05)
 
 
-def _pace_s(reads: Sequence[Read], now: datetime) -> float:
-    """Seconds a chunk, over all readers together."""
+def _pace_s(reads: Sequence[Read], now: datetime, throttle: Throttle) -> float:
+    """Seconds that what is worth a row takes, over all readers together."""
     began = min(read.started for read in reads)
-    return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / len(reads)
+    worth = Work(len(reads), sum(read.rows for read in reads)).worth(throttle)
+    return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / max(worth, 1)
 
 
 def between(low_s: float, high_s: float) -> str:

@@ -59,6 +59,12 @@ def _chosen(states: Sequence[ChunkState], window: tuple[int, int] | None) -> Seq
     return [s for s in states if window is None or window[0] <= s.chunk <= window[1]]
 
 
+def opened(states: Sequence[ChunkState], window: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The window as far as it has chunks; None, all of the map, where it has none: the table may be cut anew, into fewer."""
+    chosen = _chosen(states, window)
+    return (chosen[0].chunk, chosen[-1].chunk) if window and chosen else None
+
+
 def note(states: Sequence[ChunkState], window: tuple[int, int] | None = None) -> str:
     """What a tile of this map is, and how to use it; empty for a map without a tile."""
     if not states:

@@ -82,6 +82,8 @@ class Read:
     gap_bytes: int | None
     attempt: int | None
     """Spark's attempts count from 0."""
+    bytes: int
+    """Those of its file."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,8 @@ WHERE p.chunk = $chunk
 )
 
 _READS = """
-SELECT coalesce(reader, '?'), host, pid, tbl, chunk, started, ended, coalesce(rows, 0), gap_bytes, attempt FROM finished
+SELECT coalesce(reader, '?'), host, pid, tbl, chunk, started, ended, coalesce(rows, 0), gap_bytes, attempt,
+       coalesce(bytes, 0) FROM finished
 WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND started IS NOT NULL AND ended IS NOT NULL
       AND ($since IS NULL OR ended >= $since)
 ORDER BY ended DESC LIMIT $limit

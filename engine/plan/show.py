@@ -15,7 +15,7 @@ from engine.plan.coverage import uncut_table
 from engine.plan.cutting import cut
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.connect import Connection
 
 _STEP, _STEP_S = 1000, 3600.0
@@ -33,7 +33,7 @@ def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Rang
 
 
 def _planned(
-    connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool
+    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
 ) -> Iterator[tuple[Table, Plan, float | None]]:
     """Each table with its plan and the seconds it takes (None when unknown)."""
     check_names(tables, settings)
@@ -41,14 +41,17 @@ def _planned(
     speed = bytes_per_s(connection, tables, plans) if exact else None
     readers = settings.readers or os.cpu_count() or 1
     for table, plan in zip(tables, plans, strict=True):
-        yield table, plan, seconds(plan, speed, readers)
+        yield table, plan, seconds(plan, speed, readers, throttle)
 
 
-def json_parts(connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool) -> Iterator[str]:
+def json_parts(
+    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
+) -> Iterator[str]:
     """`plan --json` (DESIGN 4) in pieces. exact: with every chunk, for which keys are walked; else `chunks` is null."""
     yield '{"tables": ['
-    for number, (table, plan, took_s) in enumerate(_planned(connection, tables, settings, exact=exact)):
-        fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": took_s}
+    for number, (table, plan, took_s) in enumerate(_planned(connection, tables, settings, throttle, exact=exact)):
+        estimated_s = None if took_s is None else round(took_s, 3)
+        fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": estimated_s}
         yield (", " if number else "") + json.dumps(fields, ensure_ascii=False)[:-1] + ', "chunks": '
         if not exact:
             yield "null}"
@@ -61,10 +64,12 @@ def json_parts(connection: Connection, tables: Sequence[Table], settings: Snapsh
     yield "]}\n"
 
 
-def shown(connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool) -> Group:
+def shown(
+    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
+) -> Group:
     """A line a table and one with the sums; and why each table is cut so."""
     grid = Grid(box=None, pad_edge=False, show_footer=True)
-    planned = list(_planned(connection, tables, settings, exact=exact))
+    planned = list(_planned(connection, tables, settings, throttle, exact=exact))
     rows, size = (sum(getattr(plan, name) for _, plan, _ in planned) for name in ("approx_rows", "approx_bytes"))
     known = [took_s for _, _, took_s in planned if took_s is not None]
     chunks = sum(plan.estimated_chunks for _, plan, _ in planned)

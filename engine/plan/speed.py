@@ -8,6 +8,7 @@ from engine.decode.rows import decode_rows
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.plan.chunks import Plan
+from engine.settings import Throttle
 from engine.source.connect import Connection, quote
 from engine.source.packets import prepare
 
@@ -36,8 +37,18 @@ def bytes_per_s(connection: Connection, tables: Sequence[Table], plans: Sequence
     return rows * plan.approx_bytes / plan.approx_rows / max(clock.monotonic_s() - began, 1e-6)
 
 
-def seconds(plan: Plan, speed: float | None, readers: int) -> float | None:
-    """What the table takes: all readers work on it, as far as it has chunks for them. None when the speed is not known."""
+def seconds(plan: Plan, speed: float | None, readers: int, throttle: Throttle) -> float | None:
+    """What the table takes: all readers work on it, as far as it has chunks for them, no faster than the throttle allows.
+
+    None when the speed is not known. How large the files will be is not known either: the server's bytes stand in for theirs.
+    """
     if speed is None:
         return None
-    return round(plan.approx_bytes / speed / max(min(readers, plan.estimated_chunks), 1), 1)
+    busy = max(min(throttle.readers or readers, plan.estimated_chunks), 1)
+    return max(plan.approx_bytes / speed / busy, owed_s(throttle, plan.approx_rows, plan.approx_bytes))
+
+
+def owed_s(throttle: Throttle, rows: float, size: float) -> float:
+    """Seconds that so many rows, and bytes of files, take at the throttle's rates; 0 without a rate."""
+    rates = ((rows, throttle.max_rows_per_s), (size, throttle.max_bytes_per_s))
+    return max((amount / rate for amount, rate in rates if rate), default=0.0)

@@ -104,6 +104,8 @@ def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, ope
     page.get_by_role("radio", name="Local").click()
     page.get_by_role("link", name="Pipelines").click()
     expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
+    page.reload()
+    expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
     page.get_by_role("button", name="New pipeline").click()
     expect(page.get_by_role("button", name="Test connection")).to_be_visible()
     healthy(page)

@@ -21,7 +21,7 @@ from engine.plan.keys import configured_key
 from engine.plan.planner import plan_tables
 from engine.plan.show import chunks_of, json_parts
 from engine.plan.walk import key_statement
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.catalog import captured_tables, read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
@@ -272,7 +272,7 @@ def test_a_schema_of_many_tables_is_planned_from_statistics(server: Server, data
     with connected(server) as connection:
         before = _questions(connection)
         tables = captured_tables(connection, [f"{database}.*"])
-        parts = "".join(json_parts(connection, tables, Snapshot(), exact=False))
+        parts = "".join(json_parts(connection, tables, Snapshot(), Throttle(), exact=False))
         asked = _questions(connection) - before
     plans = json.loads(parts)["tables"]
     assert [plan["table"] for plan in plans] == [table.full_name for table in tables]

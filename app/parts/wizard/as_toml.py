@@ -1,6 +1,7 @@
 """The draft as the file that the command line takes, for those who would rather write."""
 
 import tomllib
+from dataclasses import replace
 
 import streamlit as st
 
@@ -14,7 +15,7 @@ from engine.errors import SpecError
 
 def page(draft: Draft) -> None:
     """Text on the left, what the engine says of it on the right. Only what is valid is kept: the rest might hold a secret."""
-    known, kept = f"{draft.id} toml known", toml(draft.spec)
+    known, kept = f"{draft.id} toml known", toml(draft.spec, draft.written)
     number, last = st.session_state.get(known, (0, kept))
     if last != kept:  # it was changed elsewhere: what is written here gives way
         number += 1
@@ -29,7 +30,7 @@ def page(draft: Draft) -> None:
     with right:
         st.caption(
             "Checked when you leave the text or press Ctrl+Enter. A key that is not known is refused, and the nearest known one is "
-            "named. Comments are not kept."
+            "named."
         )
         valid = _checked(draft, text, known)
         if st.button(
@@ -47,9 +48,11 @@ def _checked(draft: Draft, text: str, known: str) -> bool:
         st.caption("The text stays in this browser until it is valid; the draft is as it was.")
         return False
     values = tomllib.loads(text)
-    if values != draft.spec:
-        drafts.change(draft.id, lambda now: Draft(now.id, values, now.connection, now.step, now.found, now.changed))
-        st.session_state[known] = st.session_state[known][0], toml(values)
+    written = toml(values, text)
+    number, kept = st.session_state[known]
+    if written != kept:
+        drafts.change(draft.id, lambda now: replace(now, spec=values, written=written))
+        st.session_state[known] = number, written
     if fault := name_fault(spec.name, frame.taken()):
         messages.three_parts(fault, "It is left as it is.", amber=True)
         return False

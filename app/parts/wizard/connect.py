@@ -1,6 +1,7 @@
 """Step 1: where the source is and how to log in; tested by asking the server who it is."""
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -101,7 +102,7 @@ def _pick(identity: str, key: str) -> None:
 
 
 def _named(draft: Draft, name: str) -> Draft:
-    return Draft(draft.id, draft.spec, name, draft.step, draft.found, draft.changed)
+    return replace(draft, connection=name)
 
 
 def _save(identity: str, key: str) -> None:

@@ -16,7 +16,7 @@ from engine.errors import TidemarkError
 
 def page(draft: Draft) -> None:
     """What will run and the buttons on the left; what happens then and the spec on the right."""
-    text = toml(draft.spec)
+    text = toml(draft.spec, draft.written)
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown("**What will run**")

@@ -30,9 +30,9 @@ _COLUMNS = {
     "Rows a chunk": columns.figure("Expected; no chunk is ever more than twice as large", 96),
     "Time": columns.figure("Expected, with all readers on it", 70),
     "Set": st.column_config.TextColumn(help="It has a chunk size or a key of its own", width=54),
-    "Why": st.column_config.TextColumn(width="large"),
+    "Why": columns.sentences(),
 }
-_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Rows", "Size", "Key", "Factor", "Why")
+_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Why", "Rows", "Size", "Key", "Factor")
 
 
 @st.cache_resource
@@ -79,8 +79,8 @@ def page(draft: Draft) -> None:
 def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
-    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers)
-    sums = planning.sums(lines, found.speed, readers)
+    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle)
+    sums = planning.sums(lines, found.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
         "Chunks go to readers as these become free, the table with the most left to do first. Time is by the speed that was just "
@@ -95,6 +95,7 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
             hide_index=True,
             key=f"{draft.id} plan-rows {len(lines)}",
             height=400 if len(lines) > 10 else "auto",
+            row_height=columns.height(line.why for line in lines),
             column_config=_COLUMNS,
             column_order=None if any(line.own for line in lines) else _UNSET,
             on_select="rerun",

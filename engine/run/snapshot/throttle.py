@@ -13,6 +13,7 @@ from datetime import datetime
 
 from engine import clock
 from engine.errors import TidemarkError
+from engine.plan.speed import owed_s
 from engine.run.helpers import Helpers
 from engine.settings import Throttle, within_hours
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
@@ -39,9 +40,7 @@ class Pace:
 
     def spend(self, rows: int, size: int, now_s: float) -> None:
         """So many rows and bytes were read."""
-        owed = [rows / self.settings.max_rows_per_s] if self.settings.max_rows_per_s else []
-        owed += [size / self.settings.max_bytes_per_s] if self.settings.max_bytes_per_s else []
-        self._paid_at = max(self._paid_at, now_s) + max(owed, default=0.0)
+        self._paid_at = max(self._paid_at, now_s) + owed_s(self.settings, rows, size)
 
     def wait(self, now_s: float, time: datetime) -> str:
         """Why no group may begin now; empty when one may."""

@@ -17,10 +17,17 @@ def ago(seconds: float) -> datetime:
 
 
 def read(
-    started_ago: float, ended_ago: float, rows: int = 1000, *, chunk: int = 0, reader: str = "r1", attempt: int = 0
+    started_ago: float,
+    ended_ago: float,
+    rows: int = 1000,
+    *,
+    chunk: int = 0,
+    reader: str = "r1",
+    attempt: int = 0,
+    size: int = 0,
 ) -> Read:
     """A chunk that was read between two instants."""
-    return Read(reader, "host", 7, "d.t", chunk, ago(started_ago), ago(ended_ago), rows, 100, attempt)
+    return Read(reader, "host", 7, "d.t", chunk, ago(started_ago), ago(ended_ago), rows, 100, attempt, size)
 
 
 def lag(seconds: float | None, size: int | None = 1000, runway: float | None = 86_400.0, age: float = 1.0) -> Lag:

@@ -27,7 +27,7 @@ from engine import settings
 from engine.decode.schema import Column, Index, Table
 from engine.errors import TableStoppedError
 from engine.plan.strategy import Ends, decide
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.catalog import Statistics
 from engine.source.connect import Server
 from engine.source.preflight import Check, Preflight
@@ -56,6 +56,78 @@ def test_whatever_a_spec_holds_comes_back_out_of_its_toml(values: dict[str, Any]
     assert tomllib.loads(toml(values)) == values
 
 
+WRITTEN = """\
+# The shop, asked for by Ada
+name = "shop"  # as in the ticket
+throttle.readers = 4  # dotted
+
+[source]  # the replica
+# never the primary
+host = "127.0.0.1"
+tables = [
+  "shop.*",  # all
+  "!shop.audit",  # but this
+]
+
+# Small chunks: the rows are wide
+[snapshot]
+chunk_rows = 5000
+chunk_key = { "shop.log" = "at" }  # inline
+
+[snapshot.tables."shop.orders"]  # the largest
+chunk_rows = 6000
+
+[sink]
+path = "lake"
+
+[snapshot.tables."shop.late"]  # after another section
+chunk_rows = 7000
+# the end
+"""
+
+
+def test_comments_stay_with_what_they_belong_to() -> None:
+    """An edit changes its own value, and nothing else of the text; what is taken back takes its own comment along."""
+    written = Draft("0123abcd", tomllib.loads(WRITTEN), written=WRITTEN)
+    assert toml(written.spec, WRITTEN) == WRITTEN
+    edited = written.put("source", "host", value="db").put("source", "tables", value=["shop.*", "crm.*"])
+    edited = edited.put("snapshot", "chunk_rows", value=None).put("alerts", "lag_s", value=9)
+    assert toml(edited.spec, edited.written) == (
+        WRITTEN.replace('"127.0.0.1"', '"db"')
+        .replace('"!shop.audit",  # but this', '"crm.*",')
+        .replace("chunk_rows = 5000\n", "")
+        + "\n[alerts]\nlag_s = 9\n"
+    )
+
+
+@given(VALUES, VALUES)
+def test_a_text_never_decides_a_value(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Whatever stood there, what comes out is what the draft says; also of the kinds of numbers."""
+    assert json.dumps(tomllib.loads(toml(after, toml(before))), sort_keys=True) == json.dumps(after, sort_keys=True)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("throttle",), None),
+        (("throttle", "max_rows_per_s"), 9),
+        (("source", "tables"), ["!shop.audit", "shop.*"]),
+        (("snapshot", "tables", "shop.new", "key"), "id"),
+        (("snapshot", "tables", "shop.late", "chunk_rows"), 8),
+        (("snapshot", "tables", "shop.orders"), None),
+        (("snapshot", "chunk_key", "shop.new"), "id"),
+        (("snapshot", "chunk_key"), None),
+        (("snapshot",), None),
+    ],
+)
+def test_any_edit_of_a_text_is_read_back(path: tuple[str, ...], value: Any) -> None:
+    """Dotted keys, inline tables and sections that come late are edited like all others, and the first comment stays."""
+    edited = Draft("0123abcd", tomllib.loads(WRITTEN)).put(*path, value=value)
+    text = toml(edited.spec, WRITTEN)
+    assert tomllib.loads(text) == edited.spec
+    assert text.startswith("# The shop, asked for by Ada\n")
+
+
 def test_what_the_steps_make_is_a_spec_of_the_engine() -> None:
     """The same file that the command line takes, rules of tables with dots in their names included."""
     made = draft().put("snapshot", "tables", "shop.orders", "chunk_rows", value=5000)
@@ -74,8 +146,12 @@ def test_a_value_that_is_taken_back_leaves_no_empty_section() -> None:
 
 def test_a_draft_survives_the_disk() -> None:
     """With what its steps found out."""
-    kept = draft(step="Plan", connection="prod", changed=AT).note("Connect", "ok", "MySQL answered.", AT)
+    kept = draft(step="Plan", connection="prod", changed=AT, written=WRITTEN).note(
+        "Connect", "ok", "MySQL answered.", AT
+    )
     assert from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
+    older = {name: value for name, value in kept.as_dict().items() if name != "written"}
+    assert from_dict(older).written == ""
 
 
 @pytest.mark.parametrize(
@@ -185,15 +261,26 @@ def test_the_plan_has_a_line_a_table_and_the_sums() -> None:
     gone = Table("shop", "gone", (ID,), ("id",))
     plans = {"shop.orders": PLAN, "shop.gone": TableStoppedError("It is gone.")}
     own = Snapshot(tables={"shop.orders": {"chunk_rows": 10_000}})  # type: ignore[dict-item]
-    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2)
+    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2, Throttle())
     assert (first.table, first.why, planning.row(first)["Chunks"]) == ("shop.gone", "It is gone.", "—")
     row = planning.row(second)
     assert (row["Strategy"], row["Chunks"], row["Rows a chunk"], row["Time"]) == ("even", "100", "10,000", "5.0 s")
     assert (row["Factor"], row["Set"]) == ("1", "by you")
-    assert planning.sums([second], 10e6, 2) == (
+    assert planning.sums([second], 10e6, 2, Throttle()) == (
         "1 table · about 1M rows · 100 MB · about 100 chunks · about 5.0 s of reading with 2 readers at 10 MB/s each"
     )
     assert [plan.table for plan in planning.factored([first, second], 0.05, 1000, NOW)] == ["shop.orders"]
+
+
+def test_the_plan_knows_the_throttle() -> None:
+    """A million rows at 10 000 a second are a hundred seconds, whatever the source could do; another throttle is another plan."""
+    slow = Throttle(max_rows_per_s=10_000)
+    (line,) = planning.lines([ORDERS], {"shop.orders": PLAN}, Snapshot(), 10e6, 2, slow)
+    assert planning.row(line)["Time"] == "1 min 40 s"
+    assert planning.sums([line], 10e6, 2, slow).endswith(
+        "about 1 min 40 s of reading with 2 readers at 10 MB/s each, at most 10,000 rows/s in all"
+    )
+    assert draft().note("Plan", "ok", "planned", AT).put("throttle", "readers", value=1).finding("Plan") is None
 
 
 def test_keys_to_cut_by_have_an_index_and_an_order() -> None:

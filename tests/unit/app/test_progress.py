@@ -4,9 +4,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.progress import between, copy_of, estimate, overlap_rows, rows_per_s, share, status_line
+from app.view.progress import (
+    Work,
+    between,
+    copy_of,
+    estimate,
+    left_of,
+    overlap_rows,
+    rows_per_s,
+    share,
+    status_line,
+)
 from engine.history.series import EpochTotals
+from engine.settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
+
+
+def ends(eta: str | None) -> tuple[float, float]:
+    """Both ends of a range, in its unit."""
+    assert eta is not None
+    low, _, high = eta.rpartition(" ")[0].partition("–")
+    return float(low), float(high or low)
+
 
 TOTALS = EpochTotals(10, 812_000, NOW, 10, "bin.000001:10")
 
@@ -31,21 +50,61 @@ def test_windows_side_by_side_count_each_row_once(spans: list[tuple[int, int, in
 def test_no_estimate_before_one_percent_and_three_chunks() -> None:
     """An estimate out of nothing is worse than none."""
     reads = [read(n + 1, n, chunk=n) for n in range(10)]
-    assert estimate(2, 100, reads, NOW) is None
-    assert estimate(9, 1000, reads, NOW) is None
-    assert estimate(10, 1000, reads, NOW) is not None
-    assert estimate(100, 100, reads, NOW) is None
-    assert estimate(5, 100, [], NOW) is None
+    assert estimate(Work(2, 2000), Work(98, 98_000), reads, NOW) is None
+    assert estimate(Work(9, 9000), Work(991, 991_000), reads, NOW) is None
+    assert estimate(Work(10, 10_000), Work(990, 990_000), reads, NOW) is not None
+    assert estimate(Work(100, 100_000), Work(0, 0), reads, NOW) is None
+    assert estimate(Work(5, 5000), Work(95, 95_000), [], NOW) is None
 
 
 def test_the_estimate_is_a_range_that_holds_a_steady_pace() -> None:
     """One chunk a second and fifty to go: about fifty seconds."""
     reads = [read(n + 1, n, chunk=n) for n in range(50)]
-    text = estimate(50, 100, reads, NOW)
-    assert text is not None
-    low, high = (float(end) for end in text.removesuffix(" s").split("–"))
+    low, high = ends(estimate(Work(50, 50_000), Work(50, 50_000), reads, NOW))
     assert low <= 50 <= high
     assert high < 60
+
+
+SMALL = [table(1, 1, 10, 10, f"d.t{n}") for n in range(30)]
+LARGE = table(100, 3, 30_000, 1_000_000, "d.large")
+READS = [read(3.1 - n / 10, 3 - n / 10, 10, chunk=n, size=500) for n in range(30)]
+READS += [read(0.1, 0, 10_000, chunk=n, size=100_000) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("throttle", "seconds"),
+    [(Throttle(max_rows_per_s=10_000), 97), (Throttle(max_bytes_per_s=100_000), 97)],
+)
+def test_small_tables_do_not_hide_how_large_the_others_are(throttle: Throttle, seconds: float) -> None:
+    """Thirty of them in three seconds say nothing of 97 chunks of 10 000 rows, which the throttle lets through in 97 s."""
+    eta = copy_of([*SMALL, LARGE], READS, TOTALS, NOW, live=True, throttle=throttle).eta
+    low, high = ends(eta)
+    assert low == pytest.approx(seconds * 0.95, rel=0.1)
+    assert high == pytest.approx(seconds * 1.05, rel=0.1)
+
+
+def test_the_large_ones_do_not_make_the_small_ones_long() -> None:
+    """A chunk of 10 000 rows took a second under the throttle; three hundred tables of ten rows take no more than that."""
+    reads = [read(n + 1, n, 10_000, chunk=n) for n in range(50)]
+    waiting = [table(1, 0, 0, 10, f"d.t{n}") for n in range(300)]
+    throttle = Throttle(max_rows_per_s=10_000)
+    eta = copy_of([table(50, 50, 500_000), *waiting], reads, TOTALS, NOW, live=True, throttle=throttle).eta
+    assert eta == "1 s"
+
+
+def test_without_a_throttle_a_small_table_costs_its_statements() -> None:
+    """As long as so many small tables took, others like them will."""
+    reads = [read((n + 1) / 100, n / 100, 10, chunk=n) for n in range(100)]
+    done, waiting = ([table(1, n, 10 * n, 10, f"d.{n}{m}") for m in range(100)] for n in (1, 0))
+    low, high = ends(copy_of([*done, *waiting], reads, TOTALS, NOW, live=True).eta)
+    assert low <= 1 <= high
+
+
+def test_what_is_left_is_by_the_tables_own_chunks_and_else_by_the_source() -> None:
+    """And by all chunks of the run where the source says nothing either."""
+    assert left_of([table(10, 4, 800, 9999)], []) == Work(6, 1200)
+    assert left_of([table(10, 0, 0, 9999), table(3, 3, 300)], []) == Work(10, 9999)
+    assert left_of([table(10, 0, 0, None)], [read(2, 1, 50), read(1, 0, 150)]) == Work(10, 1000)
 
 
 @pytest.mark.parametrize(

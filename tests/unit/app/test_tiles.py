@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.view.status_style import CHUNK
-from app.view.tiles import Tile, legend, note, payload, tile_size, tiles
+from app.view.tiles import Tile, legend, note, opened, payload, tile_size, tiles
 from engine.history.chunks import STATES, ChunkState
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
@@ -49,6 +49,17 @@ def test_ten_thousand_chunks_become_round_tiles_that_open() -> None:
     assert len(tiles(many)) == 500
     opened = tiles(many, (40, 59))
     assert [tile.first for tile in opened] == list(range(40, 60))
+
+
+def test_a_tile_that_is_open_ends_where_the_table_ends() -> None:
+    """Also when the table was cut anew, into fewer chunks: the map goes back to all of them before it is empty."""
+    few = states(["published"] * 50)
+    assert opened(few, None) is None
+    assert opened(few, (20, 39)) == (20, 39)
+    assert opened(few, (40, 59)) == (40, 49)
+    assert note(few, opened(few, (40, 59))) == "Chunks 40 to 49."
+    assert opened(few, (60, 79)) is None
+    assert opened([], (60, 79)) is None
 
 
 def test_a_tile_says_what_it_is() -> None:

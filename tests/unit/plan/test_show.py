@@ -3,6 +3,7 @@
 import io
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from engine.plan.chunks import Plan
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.show import json_parts, shown
 from engine.plan.speed import seconds
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.catalog import Statistics
 from tests.unit.plan.support import Server, column, table, walking
 
@@ -40,7 +41,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, walking: None) -> list[bool]:
 def parts(server: Server, *, exact: bool) -> Any:
     """The JSON that is written."""
     tables = [server.table, server.table]
-    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), exact=exact)))["tables"]  # type: ignore[arg-type]
+    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), Throttle(), exact=exact)))["tables"]  # type: ignore[arg-type]
 
 
 def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
@@ -71,7 +72,7 @@ def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
     """For people; and below it why each table is cut so."""
     out = Console(file=io.StringIO(), width=90)
     with closing(Server(2, nullable=False)) as server:
-        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), exact=True))  # type: ignore[arg-type]
+        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))  # type: ignore[arg-type]
     lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0"]
     assert lines[3:] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
@@ -79,11 +80,35 @@ def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
 
 @pytest.mark.parametrize(
     ("speed", "readers", "took_s"),
-    [(None, 2, None), (100.0, 1, 6.0), (100.0, 3, 2.0), (100.0, 99, 2.0), (7.0, 3, 28.6)],
+    [(100.0, 1, 6.0), (100.0, 3, 2.0), (100.0, 99, 2.0), (7.0, 3, 28.6)],
 )
-def test_how_long_a_copy_takes(speed: float | None, readers: int, took_s: float | None) -> None:
-    """All readers work on it, as far as there are chunks for them."""
-    assert seconds(UNEVEN, speed, readers) == took_s
+def test_how_long_a_copy_takes(speed: float, readers: int, took_s: float) -> None:
+    """All readers work on it, as far as there are chunks for them; nothing is known without a speed."""
+    assert seconds(UNEVEN, None, readers, Throttle()) is None
+    assert seconds(UNEVEN, speed, readers, Throttle()) == pytest.approx(took_s, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("throttle", "took_s"),
+    [
+        (Throttle(max_rows_per_s=2), 6.0),
+        (Throttle(max_bytes_per_s=50), 12.0),
+        (Throttle(max_rows_per_s=2, max_bytes_per_s=50), 12.0),
+        (Throttle(max_rows_per_s=1000), 2.0),
+        (Throttle(readers=1), 6.0),
+    ],
+)
+def test_a_copy_is_no_faster_than_its_throttle(throttle: Throttle, took_s: float) -> None:
+    """The tighter rate counts, as long as reading itself is faster."""
+    assert seconds(UNEVEN, 100.0, 3, throttle) == took_s
+
+
+def test_many_small_tables_take_their_time() -> None:
+    """A thousand of them, a few milliseconds each, are not rounded down to none."""
+    small = replace(UNEVEN, approx_rows=20, approx_bytes=100, estimated_chunks=1)
+    took_s = seconds(small, 1e6, 4, Throttle(max_rows_per_s=1000))
+    assert took_s is not None
+    assert 1000 * took_s == pytest.approx(20)
 
 
 def test_a_chunk_key_of_a_table_that_is_not_captured_is_refused() -> None:
