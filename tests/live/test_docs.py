@@ -12,11 +12,11 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import duckdb
@@ -25,7 +25,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from engine.directory import Directory
+from engine import clock
+from engine.directory import Directory, send_command
 from engine.explore.queries import answer, published_tables
 from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
@@ -89,6 +90,32 @@ class Stand:
         )
 
 
+class Runner:
+    """A `run` that goes on until it is stopped, in a process that keeps its Spark session for the next one."""
+
+    def __init__(self, hosts: Hosts, words: tuple[str, ...]) -> None:
+        self._result: subprocess.CompletedProcess[str] | None = None
+        self._thread = Thread(target=self._run, args=(hosts, words), daemon=True)
+        self._thread.start()
+
+    def wait_for(self, found: Callable[[], Any]) -> None:
+        """Wait until `found` is true while it runs."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not found():
+            assert self._result is None, self._result
+            assert time.monotonic() < deadline, f"nothing came in {TIMEOUT_S} s"
+            time.sleep(0.1)
+
+    def ended(self) -> None:
+        """Wait for its end, which must be a good one."""
+        self._thread.join(TIMEOUT_S)
+        assert self._result is not None, "it does not end"
+        assert self._result.returncode == 0, self._result
+
+    def _run(self, hosts: Hosts, words: tuple[str, ...]) -> None:
+        self._result = hosts.command(words, os.environ, 2 * TIMEOUT_S)
+
+
 class Reader:
     """Somebody who has the pages open and does what they say."""
 
@@ -96,7 +123,7 @@ class Reader:
         """pipeline: whose spec is to be written."""
         self.stand, self.pipeline, self._hosts, self._environment = stand, pipeline, hosts, monkeypatch
         self.done: set[tuple[str, ...]] = set()
-        self.runner: subprocess.Popen[bytes] | None = None
+        self.runner: Runner | None = None
 
     def run(self, command: Command) -> None:
         """Run a command to its end, once, and wait until the runner has carried it out."""
@@ -107,7 +134,7 @@ class Reader:
         if words[0] == "export":
             self._environment.setenv(*words[1].split("=", 1))
         elif command.verb == "run":
-            self._start(words[3:])
+            self._start(words[1:])
         elif command.verb == "bundle":
             self._bundle(words)
         else:
@@ -125,8 +152,8 @@ class Reader:
             identity = json.loads(result.stdout)["id"]
             assert self.runner
             if words[0] == "stop":
-                assert self.runner.wait(TIMEOUT_S) == 0, self.pipeline.output
-            self.pipeline.wait_for(partial(self._answered, identity, words), self.runner)
+                self.runner.ended()
+            self.runner.wait_for(lambda: self._answered(identity, words))
         elif "--json" in words:
             json.loads(result.stdout)
 
@@ -137,11 +164,23 @@ class Reader:
         assert "command.refused" not in answers, f"{words}: {answers}"
         return bool(answers)
 
-    def _start(self, options: tuple[str, ...]) -> None:
+    def _start(self, words: tuple[str, ...]) -> None:
         """`run`, which is left running."""
         runs = len(self.pipeline.events("run.connected"))
-        self.runner = self.pipeline.start(*options)
-        self.pipeline.wait_for(lambda: len(self.pipeline.events("run.connected")) > runs, self.runner)
+        self.runner = Runner(self._hosts, words)
+        self.runner.wait_for(lambda: len(self.pipeline.events("run.connected")) > runs)
+
+    def finish(self) -> None:
+        """Wait until everything that is in the source's log now is committed, and stop."""
+        since, runner, pipeline = clock.utc_text(), self.runner, self.pipeline
+        assert runner
+        runner.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in pipeline.events("source.lag")))
+        self.close()
+        runner.ended()
+
+    def close(self) -> None:
+        """Stop the runner if there is one."""
+        send_command(Directory(self.pipeline.home), "stop")
 
     def _bundle(self, words: tuple[str, ...]) -> None:
         """In the reader's own folder, where the zip appears."""
@@ -169,6 +208,15 @@ def test_the_pages_are_true(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
     reader = Reader(Stand(server, tmp_path), new_pipeline(server, "shop"), hosts, monkeypatch)
+    try:
+        _follow(reader)
+    finally:
+        reader.close()
+    assert_equal(source_table(server, "shop", "orders"), reader.pipeline.mirror("orders"))
+
+
+def _follow(reader: Reader) -> None:
+    """All pages, to an end at which the mirror has everything."""
     _prepare(reader)
     for command in commands(QUICK_START):
         if command.verb != "console" and command.words[0] != "python":
@@ -183,9 +231,7 @@ def test_the_pages_are_true(
             reader.run(command)
     for command in sorted((c for c in rest if c.verb in LAST), key=lambda c: LAST.index(c.verb)):
         reader.run(command)
-    assert reader.runner
-    reader.pipeline.finish(reader.runner)
-    assert_equal(source_table(server, "shop", "orders"), reader.pipeline.mirror("orders"))
+    reader.finish()
 
 
 def _create(server: Server) -> None:
@@ -214,13 +260,12 @@ def _change(reader: Reader) -> None:
     pipeline, server = reader.pipeline, reader.stand.server
     assert reader.runner
     names = {"shop.orders", "shop.carts"}
-    pipeline.wait_for(
-        lambda: {e["table"] for e in pipeline.events("table.state") if e["state"] == "streaming"} == names,
-        reader.runner,
+    reader.runner.wait_for(
+        lambda: {e["table"] for e in pipeline.events("table.state") if e["state"] == "streaming"} == names
     )
     for change in CHANGES:
         server.execute(change)
-    pipeline.wait_for(lambda: 1003 in lake_table(pipeline.mirror("orders"))["id"].to_pylist(), reader.runner)
+    reader.runner.wait_for(lambda: 1003 in lake_table(pipeline.mirror("orders"))["id"].to_pylist())
 
 
 def _read(block: Block, reader: Reader) -> bool:
