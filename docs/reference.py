@@ -4,7 +4,7 @@
 with what is checked in, so neither can go stale.
 """
 
-import inspect
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def configuration() -> str:
 
 
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
-    yield f"\n## {f'`[{name}]`' if name else 'The pipeline'}\n\n{inspect.cleandoc(model.__doc__ or '')}\n\n"
+    yield f"\n## {f'`[{name}]`' if name else 'The pipeline'}\n\n{_paragraph(model.__doc__ or '')}\n\n"
     yield "| key | default | meaning |\n|---|---|---|\n"
     for key, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -85,6 +85,10 @@ def _default(value: Any) -> str:
     return f"`{int(value) if isinstance(value, float) and value.is_integer() else value}`"
 
 
+def _paragraph(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), 140, break_long_words=False, break_on_hyphens=False)
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -99,7 +103,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option" and parameter.help]
     usage = " ".join([name, *((parameter.metavar or parameter.name.upper()) for parameter in arguments)])
-    yield f"\n## {name}\n\n{_cell(command.help or '')}\n\n```text\ntidemark {usage} [OPTIONS]\n```\n"
+    yield f"\n## {name}\n\n{_paragraph(command.help or '')}\n\n```text\ntidemark {usage} [OPTIONS]\n```\n"
     if options:
         yield "\n| option | meaning |\n|---|---|\n"
     for option in options:

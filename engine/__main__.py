@@ -271,7 +271,7 @@ def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *,
         out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
 
 
-OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="Only the snapshot; the binlog keeps streaming.")]
+OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="Only the snapshot, not the binlog.")]
 SomeTables = Annotated[
     list[str] | None, typer.Option("--table", help="Only this table's snapshot (database.table); repeatable.")
 ]

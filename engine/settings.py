@@ -248,7 +248,7 @@ class Sink(_Section):
     path: Path
     """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Literal["merge"] = "merge"
-    """How changes get into the mirror."""
+    """How the mirror is updated: changes are merged into it."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Time between two merges into the mirror."""
 
