@@ -4,7 +4,7 @@
 with what is checked in, so neither can go stale.
 """
 
-import inspect
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,26 +33,28 @@ SECTIONS: dict[str, type[BaseModel]] = {
 _CONFIGURATION = """\
 # Configuration
 
-A pipeline is one TOML file, its *spec*. This page is generated from the descriptions in `engine/settings.py`.
-An unknown key is an error that names the nearest known key. Durations are in seconds unless a name says otherwise.
+A pipeline is described by one TOML file, its *spec*. An unknown key is an error, and the message suggests the nearest known key.
+Durations are in seconds. Globs match full table names, `database.table`.
+
+This page is generated from `engine/settings.py`.
 """
 _COMMANDS = """\
 # Command line
 
-This page is generated from the commands' own help. `tidemark --version` prints the version. From the folder of the repository,
-`python -m engine` does the same as `tidemark`. `SPEC` is the path of a pipeline's spec. Each command but `console` has `--json`.
+`SPEC` is the path of a pipeline's spec. `tidemark --version` prints the version. In a clone of the repository, `python -m engine`
+does the same as `tidemark`. This page is generated from the commands' help texts.
 
 | exit code | meaning |
 |---|---|
 | 0 | done |
 | 1 | an unexpected error, a stopped table, or an end before the goal of `--until` |
-| 2 | a spec or arguments with errors |
+| 2 | the spec or an argument is wrong |
 | 3 | the preflight failed |
-| 4 | the source can no longer be followed from the committed position |
+| 4 | the source no longer has the binlog that follows the committed position |
 | 5 | another runner has the pipeline, or took it over |
-| 7 | ledger and destination do not belong together |
+| 7 | the ledger and the destination do not belong together |
 
-[Operations](operations.md) says what to do after each.
+[Operations](operations.md#when-something-stops) says what to do about each.
 """
 
 
@@ -62,7 +64,7 @@ def configuration() -> str:
 
 
 def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
-    yield f"\n## {f'`[{name}]`' if name else 'The pipeline'}\n\n{inspect.cleandoc(model.__doc__ or '')}\n\n"
+    yield f"\n## {f'`[{name}]`' if name else 'The pipeline'}\n\n{_paragraph(model.__doc__ or '')}\n\n"
     yield "| key | default | meaning |\n|---|---|---|\n"
     for key, field in model.model_fields.items():
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
@@ -83,6 +85,10 @@ def _default(value: Any) -> str:
     return f"`{int(value) if isinstance(value, float) and value.is_integer() else value}`"
 
 
+def _paragraph(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), 140, break_long_words=False, break_on_hyphens=False)
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -97,7 +103,7 @@ def _command(name: str, command: Any) -> Iterator[str]:
     arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
     options = [parameter for parameter in command.params if parameter.param_type_name == "option" and parameter.help]
     usage = " ".join([name, *((parameter.metavar or parameter.name.upper()) for parameter in arguments)])
-    yield f"\n## {name}\n\n{_cell(command.help or '')}\n\n```\ntidemark {usage} [OPTIONS]\n```\n"
+    yield f"\n## {name}\n\n{_paragraph(command.help or '')}\n\n```text\ntidemark {usage} [OPTIONS]\n```\n"
     if options:
         yield "\n| option | meaning |\n|---|---|\n"
     for option in options:

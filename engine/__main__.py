@@ -26,7 +26,7 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Reason = Annotated[str, typer.Option(help="Why; written to the journal.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
 
 
 def _version(wanted: bool) -> None:
@@ -42,7 +42,7 @@ def _options(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Tidemark copies MySQL and MariaDB tables into a lakehouse and keeps them equal."""
+    """Tidemark copies MySQL and MariaDB tables into a Delta lakehouse and keeps them in sync."""
 
 
 def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
@@ -87,7 +87,7 @@ def _print(value: Any) -> None:
 @app.command()
 @_guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Check the spec and the source: everything a run needs, before it starts."""
+    """Verify everything a run needs from the spec and the source; print the SQL that fixes what is missing."""
     from engine.run.tables.membership_commands import members_in
     from engine.run.tables.projection_rules import as_read, check_spec
     from engine.source.endpoint import endpoint_of
@@ -124,10 +124,12 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
 def plan(
     spec_file: SpecFile,
     *,
-    estimate: Annotated[bool, typer.Option("--estimate", help="From statistics alone: no table is touched.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Use the server's statistics only; touch no table.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how the tables would be cut into chunks, why, and how long the copy takes; --json lists every chunk."""
+    """Show how the tables will be split into chunks, why, and how long the snapshot will take; --json lists every chunk."""
     from engine.plan.show import json_parts, shown
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
@@ -154,13 +156,13 @@ def plan(
 def run(
     spec_file: SpecFile,
     *,
-    until: Annotated[str | None, typer.Option(help="End at: snapshot, caught-up. Without it: never.")] = None,
+    until: Annotated[str | None, typer.Option(help="When to end: snapshot or caught-up. By default, never.")] = None,
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait until no other runner has the pipeline, then take over.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the pipeline: copy what is not copied yet, then follow the log."""
+    """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
     from engine.run.observe.terminal import Lines, Screen
     from engine.run.runner import UNTIL, run_pipeline
 
@@ -186,7 +188,7 @@ def run(
 @app.command()
 @_guarded
 def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Show what the pipeline is doing; works without a runner too."""
+    """Show what the pipeline is doing. Works without a runner too."""
     spec, directory = _opened(spec_file)
     now = _status(directory, spec.name)
     if as_json:
@@ -269,8 +271,10 @@ def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *,
         out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
 
 
-OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="The reading of tables alone; the log goes on.")]
-SomeTables = Annotated[list[str] | None, typer.Option("--table", help="The reading of a table alone; may be repeated.")]
+OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="Only the snapshot, not the binlog.")]
+SomeTables = Annotated[
+    list[str] | None, typer.Option("--table", help="Only this table's snapshot (database.table); repeatable.")
+]
 
 
 def _pausing(
@@ -293,7 +297,7 @@ def pause(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Pause: no chunk and no part of the log is read until `resume`; or only no tables, or not some (over a restart too)."""
+    """Pause the pipeline, or only its snapshot, until `resume`. A pause of the snapshot lasts across restarts."""
     _pausing(spec_file, "pause", reason, table, snapshot=snapshot, as_json=as_json)
 
 
@@ -307,7 +311,7 @@ def resume(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Go on after a pause of the same kind."""
+    """Lift a pause. Give the options that you gave to `pause`."""
     _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
 
 
@@ -316,14 +320,14 @@ def resume(
 def throttle(
     spec_file: SpecFile,
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value of [throttle], as TOML: max_rows_per_s=20000 readers=2")
+        list[str] | None, typer.Argument(help="Settings of [throttle] as TOML: max_rows_per_s=20000 readers=2")
     ] = None,
     *,
-    reset: Annotated[bool, typer.Option("--reset", help="Back to what the spec says.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Return to the settings of the spec.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Change how fast tables are read, and when, while the pipeline runs; it holds until it is changed again."""
+    """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
     from engine.settings import throttled
 
     if bool(settings) == reset:
@@ -340,7 +344,7 @@ def throttle(
 @app.command()
 @_guarded
 def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
-    """Ask the runner to end: what is under way is finished and published first."""
+    """Stop the runner. It first finishes and publishes what is in progress."""
     _command(spec_file, "stop", reason, as_json=as_json)
 
 
@@ -349,28 +353,28 @@ def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> 
 def redump(
     spec_file: SpecFile,
     *,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", help="A table (database.table); may be repeated.")
-    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All tables; heals a pipeline that lost its position.")
+        bool, typer.Option("--all", help="All tables; also restarts a pipeline that lost its position.")
     ] = False,
-    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last copy by number: 3,7")] = "",
+    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")] = "",
     limits: Annotated[
         tuple[str, str] | None,
-        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` writes them; "" is open.'),
+        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
     ] = None,
     keys: Annotated[
         str,
-        typer.Option("--keys", help="Rows by their keys: k1,k2, or a file with one a line; several columns as JSON."),
+        typer.Option(
+            "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
+        ),
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would reach.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read; send nothing.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Read tables, or parts of one, again while the log goes on, and replace what is published of them.
+    """Read tables, or parts of one, again while the binlog keeps streaming, and correct the mirror.
 
-    Without a runner the command waits for the next one.
+    Without a runner, the command waits for the next one.
     """
     from engine.run.redump.requests import arguments_of, check
 
@@ -403,13 +407,13 @@ def redump(
 def bundle(
     spec_file: SpecFile,
     *,
-    out_file: Annotated[Path | None, typer.Option("--out", help="The zip; by default NAME-TIME.zip here.")] = None,
+    out_file: Annotated[Path | None, typer.Option("--out", help="The zip to write; by default NAME-TIME.zip.")] = None,
     with_values: Annotated[
-        bool, typer.Option("--with-values", help="Keep bounds of chunks and keys, which are values of rows.")
+        bool, typer.Option("--with-values", help="Include chunk bounds and keys, which are row values.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Pack what somebody needs who is to help: spec, status, checks, journals, log; secrets are removed."""
+    """Collect diagnostics in a zip: spec, status, checks, journals and log, without secrets."""
     from engine import clock
     from engine.run.observe.support_bundle import write_bundle
 
@@ -428,11 +432,11 @@ def bundle(
 @_guarded
 def backup(
     spec_file: SpecFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a zip.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
     *,
     as_json: Json = False,
 ) -> None:
-    """Back the pipeline's ledger up, with the versions of its tables in the destination; it may run meanwhile."""
+    """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
     from engine.run.backup import write_backup
 
     spec, directory = _opened(spec_file)
@@ -450,11 +454,11 @@ def backup(
 @_guarded
 def restore(
     spec_file: SpecFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
     *,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back: the ledger, and every table of the destination as it was then. No runner may live."""
+    """Restore a backup: the ledger, and every table in the destination as it was then. The runner must be stopped."""
     from engine.run.backup import restore as put_back
 
     spec, directory = _opened(spec_file)
@@ -467,21 +471,22 @@ def restore(
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def console(context: typer.Context) -> None:
-    """Start the console. Further options are Streamlit's, such as --server.port 8080."""
+    """Start the console. All options are passed to Streamlit, such as --server.port 8080."""
     main_page = Path(__file__).resolve().parents[1] / "app" / "main.py"
     command = [sys.executable, "-m", "streamlit", "run", str(main_page), *context.args]
     os.execv(sys.executable, command)  # noqa: S606 - the console takes the place of this process
 
 
-NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); may be repeated.")]
+NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); repeatable.")]
 
 
 @app.command("add-table")
 @_guarded
 def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
-    """Add tables, whether the spec's globs match them or not: they are copied while the others stream on.
+    """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
 
-    All of them or, when one cannot be added, none. Without a runner the command waits for the next one. The spec is not changed.
+    Adds all of the tables, or none if one cannot be added. Without a runner, the command waits for the next one. The spec is not
+    changed.
     """
     _change(spec_file, "add-table", {"tables": table}, reason, as_json=as_json)
 
@@ -492,16 +497,14 @@ def remove_table(
     spec_file: SpecFile,
     *,
     table: NamedTables,
-    drop: Annotated[
-        bool, typer.Option("--drop", help="Delete what is published of them: mirror and change log.")
-    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Also delete their mirrors and change logs.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Remove tables: they are captured no more, and what is published of them is kept as it is then, or deleted.
+    """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
 
-    They stay removed, though the spec's globs match them, until they are added again. Without a runner the command waits for the
-    next one.
+    The tables stay removed until they are added again, even if the spec's globs match them. Without a runner, the command waits
+    for the next one.
     """
     _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
 

@@ -283,7 +283,10 @@ def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _read_list(name: str, path: Path) -> list[Any]:
-    """What somebody has damaged may hold anything. Raises NewerFormatError. Before there were versions the file was the list alone."""
+    """The list may hold anything, as somebody may have damaged it. Raises NewerFormatError.
+
+    Before there were versions the file was the list alone.
+    """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -87,42 +87,41 @@ class _Section(BaseModel):
 
 
 class Source(_Section):
-    """The server to capture. The spec holds no password, only the place where it is: `password_env` or `password_file`."""
+    """The server to capture. The spec never contains the password itself: `password_env` or `password_file` says where it is."""
 
     host: str
     """Host name or address."""
     port: int = Field(3306, ge=1, le=65535)
     """TCP port."""
     user: str
-    """The user to log in as; `check` names the privileges that it needs."""
+    """The user to log in as. `check` lists the privileges that it needs."""
     password_env: str | None = None
-    """The environment variable that holds the password."""
+    """The environment variable that contains the password."""
     password_file: Path | None = None
-    """The file that holds the password."""
+    """The file that contains the password."""
     tables: tuple[str, ...]
-    """The tables to capture: globs over `database.table`. A glob with `!` in front excludes; the last match wins."""
+    """The tables to capture, as globs. A glob that begins with `!` excludes. The last match wins."""
     startup: str = "initial"
-    """Where the pipeline starts. `initial`: copy the tables, then stream the binlog. `snapshot`: copy them and end. `latest`,
-    `earliest`, `timestamp:<RFC 3339, UTC>`, `position:<file>:<offset>`, `gtid:<set>`: copy nothing and stream from there."""
+    """Where the pipeline starts. `initial`: snapshot the tables, then stream the binlog. `snapshot`: snapshot them and end.
+    `latest`, `earliest`, `timestamp:<RFC 3339, UTC>`, `position:<file>:<offset>`, `gtid:<set>`: no snapshot, stream from there."""
     server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
-    """The first of 4096 replication server ids. By default it is derived from the pipeline's name."""
+    """The first of 4096 replication server ids. By default, derived from the pipeline's name."""
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
     """Whether connections use TLS. Only `verify` protects against an active attacker."""
     tls_ca: Path | None = None
-    """The certificate authority for `verify`; by default the system's."""
+    """The file with the certificate authority for `verify`. By default, the system's authorities."""
     connect_timeout_s: float = Field(10.0, gt=0)
-    """How long connecting may take, in seconds."""
+    """Timeout for connecting."""
     silence_s: float = Field(30.0, gt=0)
-    """After so many seconds without data from the server, a binlog connection counts as lost and is opened again."""
+    """A binlog connection that receives no data for this long counts as lost and is reopened."""
     invalid_dates: Literal["error", "null"] = "error"
-    """What to do with dates that do not exist (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and
-    count it."""
+    """What to do with invalid dates (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and count it."""
     schema_changes: Literal["copy", "stop"] = "copy"
     """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
     new_tables: Literal["refuse", "add"] = "refuse"
-    """What to do with tables that begin to match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
+    """What to do with new tables that match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
     settle_s: float = Field(2.0, gt=0)
-    """The age, in seconds, of low watermarks of the class `aged`."""
+    """The age of low watermarks of the class `aged` (see [Correctness](correctness.md#watermarks))."""
 
     @field_validator("tables")
     @classmethod
@@ -158,43 +157,43 @@ class Source(_Section):
 
 
 class TableRules(_Section):
-    """Settings of some tables; what is not set is as for all others."""
+    """Settings for some tables. Keys that are not set are inherited from `[snapshot]`."""
 
     chunk_rows: int | None = Field(None, ge=0)
-    """Rows in a chunk."""
+    """Rows per chunk."""
     target_bytes: int | None = Field(None, ge=1 << 10)
-    """Bytes in a chunk."""
+    """Bytes per chunk."""
     even_factor_lower: float | None = Field(None, ge=0)
     """Lower bound of the distribution factor."""
     even_factor_upper: float | None = Field(None, gt=0)
     """Upper bound of the distribution factor."""
     key: str | None = None
-    """The chunk key: the column by which the table is split. By default the first column of its key."""
+    """The chunk key: an indexed column to split the table by. By default, the table's primary or unique key."""
 
 
 class Snapshot(_Section):
     """How tables are split into chunks and copied."""
 
     chunk_rows: int = Field(0, ge=0)
-    """Rows in a chunk. 0: as many as fit `target_bytes`."""
+    """Rows per chunk. 0: as many as fit into `target_bytes`."""
     target_bytes: int = Field(16 << 20, ge=1 << 10)
-    """Bytes in a chunk, by the server's statistics."""
+    """Bytes per chunk, by the server's statistics."""
     even_factor_lower: float = Field(0.05, ge=0)
     """A numeric key is split evenly if its distribution factor is at least this."""
     even_factor_upper: float = Field(1000.0, gt=0)
     """A numeric key is split evenly if its distribution factor is at most this."""
     readers: int = Field(0, ge=0)
-    """Chunk tasks that run at once. 0: as many as Spark has slots."""
+    """Chunk tasks that run at the same time. 0: as many as Spark has slots."""
     chunk_key: dict[str, str] = Field(default_factory=dict)
     """The chunk key of some tables: full table name to column."""
     tables: dict[str, TableRules] = Field(default_factory=dict)
-    """Settings of some tables, by globs over `database.table`; the last match wins."""
+    """Settings for some tables, by glob. The last match wins."""
     priority: tuple[str, ...] = ()
-    """Globs over `database.table`. Tables that match the first one are copied first, and so on; all others follow."""
+    """Globs. Tables that match the first one are copied first, and so on; all other tables follow."""
     max_chunk_memory_bytes: int = Field(192 << 20, ge=1 << 20)
     """A chunk that needs more memory than this spills to the reader's disk."""
     chunk_attempts: int = Field(8, ge=1)
-    """How often a chunk that fails by itself is tried before it is parked."""
+    """Attempts at a chunk before it is parked. Failures while the source is away do not count."""
 
     @field_validator("tables", "priority")
     @classmethod
@@ -224,14 +223,14 @@ Algorithm = Literal["sha256", "sha512"]
 
 
 class ProjectionRules(_Section):
-    """The projection of some tables: which columns and rows are published. What is not set is as an earlier glob says, else all."""
+    """The projection of some tables: which columns and rows are published. Later globs override earlier ones, key by key."""
 
     columns: tuple[str, ...] | None = None
-    """Publish only these columns, and the key."""
+    """Publish only these columns and the key."""
     exclude: tuple[str, ...] | None = None
-    """Publish all columns but these."""
+    """Publish all columns except these."""
     mask: dict[str, Algorithm] | None = None
-    """Publish a digest of these columns, in hexadecimal: column to `sha256` or `sha512`. A list of columns means `sha256`."""
+    """Publish a hexadecimal digest instead of these columns: column to `sha256` or `sha512`. A list of columns means `sha256`."""
     where: str | None = None
     """The row filter, in SQL. Only rows for which it is true are published."""
 
@@ -247,32 +246,32 @@ class Sink(_Section):
     type: Literal["delta"] = "delta"
     """The table format."""
     path: Path
-    """The folder of the lake. A relative path begins at the spec's folder."""
+    """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Literal["merge"] = "merge"
-    """How the mirror is kept."""
+    """How the mirror is updated: changes are merged into it."""
     merge_interval_s: float = Field(10.0, ge=0)
-    """Seconds between two merges into the mirror."""
+    """Time between two merges into the mirror."""
 
 
 class Throttle(_Section):
-    """How fast chunks are read, and when. The binlog is never throttled. `throttle` changes each setting of a running pipeline."""
+    """How fast chunks are read, and when. The binlog is never throttled. `tidemark throttle` changes these settings at runtime."""
 
     readers: int = Field(0, ge=0, le=256)
-    """Groups of chunks that are read at once. 0: as `snapshot.readers` says."""
+    """Chunk tasks that run at the same time. 0: the value of `snapshot.readers`."""
     max_rows_per_s: int = Field(0, ge=0)
-    """Rows read in a second. 0: no limit."""
+    """Rows read per second. 0: no limit."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Bytes written to data files in a second. 0: no limit."""
+    """Bytes written to data files per second. 0: no limit."""
     hours: tuple[str, ...] = ()
     """When chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)
-    """Status variables of the source, such as `Threads_running`, and their limits. Above a limit no new chunk is read."""
+    """Limits for status variables of the source, such as `Threads_running`. Above a limit, no new chunk is read."""
     critical_load: dict[str, float] = Field(default_factory=dict)
-    """Status variables of the source and their limits. Above a limit the pipeline pauses."""
+    """Limits for status variables of the source. Above a limit, the whole pipeline pauses."""
     replicas: tuple[str, ...] = ()
-    """Replicas, as `host:port`. No chunk is read while one lags, does not replicate, or does not answer the source's user."""
+    """Replicas to watch, as `host:port`. No chunk is read while one lags, does not replicate or cannot be queried."""
     max_replica_lag_s: float = Field(10.0, gt=0)
-    """The lag of a replica, in seconds, above which no chunk is read."""
+    """The replica lag above which no chunk is read."""
 
     @field_validator("hours")
     @classmethod
@@ -326,7 +325,7 @@ class Spark(_Section):
     master: str = "local[*]"
     """`local[N]`, `spark://host:port`, `sc://host:port` (Spark Connect), `yarn` or `k8s://https://host:port`."""
     conf: dict[str, str] = Field(default_factory=dict)
-    """Spark's own settings."""
+    """Spark configuration: property to value."""
 
     @field_validator("conf")
     @classmethod
@@ -350,38 +349,38 @@ class Spark(_Section):
 
 
 class Alerts(_Section):
-    """When an alert is raised. A stopped table and a failed run always raise one; thresholds raise the others."""
+    """When alerts fire. A stopped table and a failed run always fire one. The thresholds are here."""
 
     lag_s: float | None = Field(None, gt=0)
-    """Raise an alert if the pipeline is more than this many seconds behind the source. Not set: no alert."""
+    """Lag behind the source, in seconds, above which an alert fires. Not set: no alert."""
     lag_bytes: int | None = Field(None, gt=0)
-    """Raise an alert if the pipeline is more than this many bytes of binlog behind the source. Not set: no alert."""
+    """Lag behind the source, in bytes of binlog, above which an alert fires. Not set: no alert."""
     runway_s: float = Field(6 * 3600.0, ge=0)
-    """Raise an alert if the source will purge the committed position in less than this many seconds. 0: no alert."""
+    """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
     for_s: float = Field(60.0, ge=0)
-    """How long, in seconds, a threshold must be exceeded before the alert, and kept before the alert is cleared."""
+    """Time above a threshold before its alert fires, and below it before the alert clears."""
     repeat_s: float = Field(4 * 3600.0, ge=60)
-    """Seconds after which an alert that stands is repeated."""
+    """Time after which an alert that has not cleared is repeated."""
     webhook_env: str | None = None
-    """The environment variable that holds the URL to which alerts are posted."""
+    """The environment variable that contains the URL to post alerts to."""
     webhook_file: Path | None = None
-    """The file that holds that URL."""
+    """The file that contains that URL."""
 
 
 class Metrics(_Section):
-    """Metrics in OpenMetrics text, by HTTP."""
+    """Metrics over HTTP, in the OpenMetrics format."""
 
     port: int | None = Field(None, ge=1, le=65535)
-    """The port to serve them on. Not set: they are not served."""
+    """The port to serve metrics on. Not set: no metrics."""
     host: str = "127.0.0.1"
     """The address to listen on."""
 
 
 class Spec(_Section):
-    """One pipeline: one source, some tables, one destination."""
+    """One source, some of its tables, one destination."""
 
     name: str
-    """The pipeline's name: a letter or digit, then letters, digits, `-` and `_`, at most 64 in all."""
+    """The pipeline's name: up to 64 letters, digits, `-` and `_`, beginning with a letter or digit."""
     source: Source
     snapshot: Snapshot = Snapshot()
     throttle: Throttle = Throttle()
@@ -390,13 +389,13 @@ class Spec(_Section):
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
     tables: dict[str, ProjectionRules] = Field(default_factory=dict)
-    """Projections, by globs over `database.table`; the last match wins, field by field."""
+    """Projections, by glob. The last match wins, key by key."""
     mask_salt_env: str | None = None
-    """The environment variable that holds the secret of the masks (HMAC). Not set: masks are plain digests."""
+    """The environment variable that contains the HMAC secret for masks. Not set: masks are plain digests."""
     mask_salt_file: Path | None = None
-    """The file that holds that secret."""
+    """The file that contains that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
-    """Seconds between two epochs while the source is idle."""
+    """Time between two epochs while the source is idle."""
 
     @field_validator("name")
     @classmethod

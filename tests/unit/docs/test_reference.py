@@ -10,7 +10,6 @@ from docs.reference import command_line, configuration
 from engine.errors import ERRORS
 
 DOCS = Path(__file__).parents[3] / "docs"
-LINK = re.compile(r"\]\(([^)#:]+)(?:#([^)]+))?\)")
 
 
 @pytest.mark.parametrize(("name", "page"), [("configuration", configuration), ("command-line", command_line)])
@@ -26,17 +25,6 @@ def test_every_named_stop_has_an_entry() -> None:
     assert not missing
     codes = {kind.exit_code for kind in ERRORS.values()} | {0}
     assert not [code for code in codes if f"Exit code {code}" not in headings]
-
-
-@pytest.mark.parametrize("path", [*DOCS.glob("*.md"), *DOCS.parent.glob("*.md")], ids=lambda path: path.name)
-def test_links_lead_somewhere(path: Path) -> None:
-    """To a file of the repository, and to a heading of it."""
-    for target, heading in LINK.findall(path.read_text(encoding="utf-8")):
-        found = path.parent / target
-        assert found.exists(), target
-        if heading:
-            names = re.findall(r"^#+ (.*)$", found.read_text(encoding="utf-8"), re.MULTILINE)
-            assert heading in [re.sub(r"[^\w -]", "", name.lower()).replace(" ", "-") for name in names], heading
 
 
 def test_the_front_page_is_one_screen_and_a_half() -> None:
