@@ -111,7 +111,7 @@ class Simulation:
         self.run, self.tables, self.changes_per_s = run, tables, changes_per_s
         self.state, self.phase = "running", "snapshot"
         self.position, self.file = 120_000, 41
-        self.epoch = resume.epoch if resume else 0
+        self.epoch: int = resume.epoch if resume else 0
         self.resumed = resume is not None
         self.unpublished: list[tuple[str, int, tuple[int, int]]] = []
         if resume:
