@@ -1,4 +1,4 @@
-"""The kinds of Spark task: a group of chunks, a segment of the binlog (and `carry`, `refresh`); each yields reports, JSON objects.
+"""The kinds of Spark task: a group of chunks, a binlog range, and those of `chunk.fast_forward` and `chunk.redump_part`.
 
 Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
 becomes a report, so that the coordinator sees its three parts. Any other does too where it concerns one chunk; elsewhere it is a
@@ -6,13 +6,11 @@ failure of the task, which Spark retries.
 """
 
 import gc
-import json
-import os
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from engine.capture.chunk.keyless import read_keyless
 from engine.capture.chunk.redump_part import RedumpPart, read_again
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
+from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
 from engine.decode.schema import Table, arrow_schema, same_columns
 from engine.errors import (
     DecodeError,
@@ -48,8 +47,6 @@ from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
-
-Report = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,7 @@ class ChunkGroup:
     candidate: Candidate
     requests: tuple[ChunkRequest, ...]
 
-    def run(self) -> Iterator[Report]:
+    def run(self) -> Iterator[ReaderReport]:
         """A report a chunk; after an error no more, but for other tables when it concerns one alone.
 
         That of a failure says whether it is the chunk's `own`: the source could be reached right after it.
@@ -85,12 +82,11 @@ class ChunkGroup:
             if name in stopped:
                 continue
             try:
-                yield {"table": name, **self._read(request)}
+                yield self._read(request)
             except Exception as raised:  # noqa: BLE001 - one chunk that cannot be read holds nothing else up
                 sessions.drop(self.endpoint, self.watermarks)
                 error, own = self._explained(request, raised)
-                failure = {"failure": error.as_dict(), "own": own}
-                yield {"table": name, "chunk": request.number, **_reader(), **failure}
+                yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=request.number, own=own)
                 if not isinstance(error, TableStoppedError):
                     return
                 stopped.add(name)
@@ -113,7 +109,7 @@ class ChunkGroup:
             return (another if stops or isinstance(another, SourceChangedError) else error), False
         return (error if same_columns(now, table) else changed(table, str(error))), False
 
-    def _read(self, request: ChunkRequest) -> Report:
+    def _read(self, request: ChunkRequest) -> ChunkReport:
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
         session.watermarks.offer(self.candidate)
@@ -123,21 +119,22 @@ class ChunkGroup:
         else:
             read = read_chunk if request.table.key else read_keyless
             result = read(session, self.endpoint, self.first_server_id, request)
-        return {
-            "chunk": request.number,
-            "limits": result.limits.as_list(),
-            "low": result.low.as_dict(),
-            "high": result.high.as_dict(),
-            "files": [file.as_dict() for file in result.files],
-            "ghosts": [file.as_dict() for file in ghosts],
-            "rows": result.rows,
-            "backfill": result.backfill,
-            "nulled": result.nulled,
-            "timings": result.timings,
-            "started": started,
-            "ended": clock.utc_text(),
-            **_reader(),
-        }
+        return ChunkReport(
+            reader=Reader.here(),
+            table=request.table.full_name,
+            chunk=request.number,
+            limits=result.limits,
+            low=result.low,
+            high=result.high,
+            files=tuple(result.files),
+            ghosts=tuple(ghosts),
+            rows=result.rows,
+            backfill=result.backfill,
+            nulled=result.nulled,
+            timings=dict(result.timings),
+            started=started,
+            ended=clock.utc_text(),
+        )
 
 
 @dataclass(frozen=True)
@@ -158,18 +155,18 @@ class BinlogTask:
     awaited: tuple[Table, ...] = ()
     known: Position | None = None
 
-    def run(self) -> Iterator[Report]:
+    def run(self) -> Iterator[ReaderReport]:
         """One report; when it says `altered`, the binlog range ends at its `end`, earlier than asked for."""
         try:
             try:
                 yield self._read(self.end)
             except SchemaMismatch as mismatch:
                 # What was read is thrown away, as some of it lies behind the place up to which the tables are known.
-                yield {**self._read(mismatch.position), "altered": mismatch.alteration.as_dict()}
+                yield replace(self._read(mismatch.position), altered=mismatch.alteration)
         except TidemarkError as error:
-            yield {**_reader(), "failure": error.as_dict()}
+            yield FailureReport(reader=Reader.here(), error=error)
 
-    def _read(self, end: Position) -> Report:
+    def _read(self, end: Position) -> RangeReport:
         started = clock.monotonic_s()
         follows = {follow.table.full_name: follow for follow in self.tables}
         binlog_range = BinlogRange(
@@ -194,8 +191,8 @@ class BinlogTask:
             for name, error in binlog_range.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
                     logs.pop(name).writer.discard()  # it may have stopped within a transaction
-            reports = {
-                name: {**log.close(), "nulled": follows[name].projection.counted(binlog_range.nulled[name])}
+            written = {
+                name: log.close(follows[name].projection.counted(binlog_range.nulled[name]))
                 for name, log in logs.items()
             }
         except BaseException:
@@ -205,43 +202,46 @@ class BinlogTask:
         finally:
             order.close()
         seen = binlog_range.transactions
-        return {
-            "end": binlog_range.end.as_dict(),
-            "altered": binlog_range.altered.as_dict() if binlog_range.altered else None,
-            "defined": binlog_range.defined,
-            "gtids": str(seen.gtids),
-            "anonymous": seen.anonymous,
-            "complete": seen.complete,
-            "births": seen.births,
-            "tables": reports,
-            "stopped": {name: error.as_dict() for name, error in binlog_range.stopped.items()},
-            "transactions": seen.count,
-            "bytes": binlog_range.statistics.bytes,
-            "events": binlog_range.statistics.events,
-            "damaged": binlog_range.statistics.damaged,
-            "unknown": dict(binlog_range.statistics.unknown),
-            "largest": binlog_range.statistics.largest,
-            "last_ts": seen.last_ts,
-            "seconds": round(clock.monotonic_s() - started, 6),
-            **_reader(),
-        }
+        return RangeReport(
+            reader=Reader.here(),
+            end=binlog_range.end,
+            altered=binlog_range.altered,
+            defined=binlog_range.defined,
+            gtids=str(seen.gtids),
+            anonymous=seen.anonymous,
+            complete=seen.complete,
+            births=seen.births,
+            tables=written,
+            stopped=dict(binlog_range.stopped),
+            transactions=seen.count,
+            bytes=binlog_range.statistics.bytes,
+            events=binlog_range.statistics.events,
+            damaged=binlog_range.statistics.damaged,
+            unknown=dict(binlog_range.statistics.unknown),
+            largest=binlog_range.statistics.largest,
+            last_ts=seen.last_ts,
+            seconds=round(clock.monotonic_s() - started, 6),
+        )
 
 
 class _Log:
     """The change log file that a segment writes for one table."""
 
     def __init__(self, follow: EmittedTable, first_seq: int) -> None:
-        self._seq, self._kinds = first_seq, [0, 0, 0, 0]
+        self._seq = first_seq
+        self._kinds: Kinds = (0, 0, 0, 0)
         schema = log_schema(arrow_schema(follow.projection.published(follow.table)))
         self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:
         self.writer.write(log_table(changes, kinds, file, self._seq))
         self._seq += len(kinds)
-        self._kinds = (np.array(self._kinds) + np.bincount(kinds, minlength=4)).tolist()
+        inserts, before, after, deletes = (np.array(self._kinds) + np.bincount(kinds, minlength=4)).tolist()
+        self._kinds = inserts, before, after, deletes
 
-    def close(self) -> Report:
-        return {"files": [file.as_dict() for file in self.writer.close()], "kinds": self._kinds, "next_seq": self._seq}
+    def close(self, nulled: Mapping[str, int]) -> WrittenChanges:
+        files = tuple(self.writer.close())
+        return WrittenChanges(files=files, kinds=self._kinds, nulled=nulled, next_seq=self._seq)
 
 
 def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
@@ -260,26 +260,17 @@ def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
     )
 
 
-def _reader() -> Report:
-    return {"host": socket.gethostname(), "pid": os.getpid()}
-
-
 @dataclass(frozen=True)
 class Warming:
     """Does nothing, for long enough that every slot gets one: each starts its worker, which imports what readers need."""
 
     seconds: float = 0.2
 
-    def run(self) -> Iterator[Report]:
+    def run(self) -> Iterator[ReaderReport]:
         """One report: which reader it is. What is loaded by now is kept from the collector, which Spark runs after each task."""
         clock.sleep(self.seconds)
         gc.freeze()
-        yield _reader()
+        yield ReaderReport(reader=Reader.here())
 
 
 Task = ChunkGroup | BinlogTask | FastForward | RedumpPart | Warming
-
-
-def encode(report: Report) -> str:
-    """A report as it travels from the worker to the driver."""
-    return json.dumps(report, ensure_ascii=False)

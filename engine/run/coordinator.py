@@ -17,7 +17,8 @@ from pathlib import Path
 
 from engine import clock
 from engine.capture.binlog.statements import Alteration
-from engine.capture.tasks import ChunkGroup, Report
+from engine.capture.reports import RangeReport, RedumpReport
+from engine.capture.tasks import ChunkGroup
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
 from engine.events import Journal
 from engine.ledger.state import Record, State, TableState, following, nulled
@@ -27,7 +28,7 @@ from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
 from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
-from engine.run.epoch_reader import EpochReader, high_of
+from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
@@ -353,18 +354,18 @@ class Coordinator:
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
         due, again = self._due(known), self._redumps.due(known)
-        first = min([known, *(high_of(f) for f in due)], key=lambda p: p.order)
+        first = min([known, *(f.high for f in due)], key=lambda p: p.order)
         parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
-        frozen = self._whole([f for f in due if high_of(f).order <= max(end.order, known.order)])
+        frozen = self._whole([f for f in due if f.high.order <= max(end.order, known.order)])
         redumped, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
             # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
             reports, frozen = [], []
         # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
-        frozen = [f for f in frozen if high_of(f).order <= max(end.order, known.order)]
-        self._delivery.require(self._captured.changes, [*reports, *redumped])
+        frozen = [f for f in frozen if f.high.order <= max(end.order, known.order)]
+        self._delivery.require(self._captured.changes, reports, redumped)
         read_s = clock.monotonic_s() - began
         ends = max([end, known], key=lambda p: p.order)
         self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
@@ -381,14 +382,14 @@ class Coordinator:
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
         self._redumps.committed(again, redumped, self._captured.mirror)
-        if any(report["defined"] for report in reports):
+        if any(report.defined for report in reports):
             self._membership.defined()
         if alteration is not None:
             self._last_epoch = -math.inf  # there may be more behind it
         self._follow_verdicts(alteration)
         self._redumps.begun(asked)
         self._publisher.submit(record)
-        self._last_ts = max([self._last_ts, *(r["last_ts"] for r in reports)])
+        self._last_ts = max([self._last_ts, *(r.last_ts for r in reports)])
         self._gtids = self._gtids.behind(reports, mariadb=self._mariadb)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
         self._journal.write(
@@ -436,8 +437,8 @@ class Coordinator:
         known: Position,
         end: Position,
         frozen: Sequence[Finished],
-        reports: Sequence[Report],
-        redumped: Sequence[Report],
+        reports: Sequence[RangeReport],
+        redumped: Sequence[RedumpReport],
     ) -> Record:
         cuts = {}
         for name, chunks in self._snapshot.cut_since().items():
@@ -453,10 +454,10 @@ class Coordinator:
         for name, error in stopped.items():
             self._stop_table(name, error)
             self._delivery.doubted(name, error, self._captured.tables[name])
-        logs = [log["next_seq"] for log in [*redumped, *(t for report in reports for t in report["tables"].values())]]
+        written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
-            max([self.state.next_seq, *logs]),
+            max([self.state.next_seq, *(changes.next_seq for changes in written)]),
         )
         facts = seen(reports, self.state.largest)
         return completed(

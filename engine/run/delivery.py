@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from engine.capture.files import DataFile
-from engine.capture.tasks import Report
+from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.errors import DestinationError, DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
 from engine.events import Journal
@@ -93,13 +93,15 @@ class Delivery:
             return False
         return True
 
-    def require(self, folder: Callable[[str], Path], reports: Sequence[Report]) -> None:
+    def require(
+        self, folder: Callable[[str], Path], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
+    ) -> None:
         """Raises TransientError when files of the change log are gone that were just written: the log is then read again."""
-        parts = [(name, log["files"]) for report in reports for name, log in report.get("tables", {}).items()]
-        parts += [(report["table"], report["files"]) for report in reports if "redump" in report]
+        written = [(name, changes) for report in reports for name, changes in report.tables.items()]
+        written += [(part.table, part.changes) for part in redumped]
         try:
-            for name, files in parts:
-                check_files(folder(name), [DataFile(**file) for file in files])
+            for name, changes in written:
+                check_files(folder(name), changes.files)
         except MissingFilesError as error:
             again = "Nothing of this epoch was committed."
             raise TransientError(error.message, detail=again, hint="The log is read again.") from error

@@ -1,13 +1,13 @@
 """An epoch: which parts of the log it reads, and what the journal says of it. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from engine.capture.binlog.statements import Alteration, alteration_from_dict
-from engine.capture.tasks import Report
+from engine.capture.binlog.statements import Alteration
+from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
-from engine.errors import TidemarkError, from_dict
+from engine.errors import TidemarkError
 from engine.ledger.state import Record, State, apply
 from engine.run.snapshot.table_copy import Finished
 from engine.run.state_machines import START, TABLE, IllegalEventError, table_events
@@ -42,24 +42,26 @@ def cut(
     return [*parts, (begin, end)]
 
 
-def up_to_alteration(reports: Sequence[Report], end: Position) -> tuple[Sequence[Report], Position, Alteration | None]:
+def up_to_alteration(
+    reports: Sequence[RangeReport], end: Position
+) -> tuple[Sequence[RangeReport], Position, Alteration | None]:
     """The reports of an epoch's parts up to the first that met an alteration, where the epoch then ends, and that alteration.
 
     What lies behind it was read with columns that may not have been the tables'.
     """
     for n, report in enumerate(reports):
-        if report["altered"]:
-            return reports[: n + 1], position_from_dict(report["end"]), alteration_from_dict(report["altered"])
+        if report.altered is not None:
+            return reports[: n + 1], report.end, report.altered
     return reports, end, None
 
 
 def table_records(
     cuts: dict[str, Record],
     frozen: Sequence[Finished],
-    reports: Sequence[Report],
+    reports: Sequence[RangeReport],
     stopped: dict[str, Record],
     verdicts: dict[str, Record],
-    redumped: Sequence[Report] = (),
+    redumped: Sequence[RedumpReport] = (),
 ) -> tuple[dict[str, Record], dict[str, TidemarkError]]:
     """What an epoch's record says of each table, and the tables that stopped in its log.
 
@@ -71,11 +73,12 @@ def table_records(
     for name, change in cuts.items():
         tables.setdefault(name, {})["cut"] = change
     for f in frozen:
-        chunk = {name: f.report[name] for name in ("chunk", "files", "rows", "nulled")}
-        tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.report["high"]})
+        files = [file.as_dict() for file in f.files]
+        chunk = {"chunk": f.report.chunk, "files": files, "rows": f.report.rows, "nulled": dict(f.report.nulled)}
+        tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.high.as_dict()})
     for part in redumped:
-        if part["table"] not in stopped:
-            _add_changes(tables.setdefault(part["table"], {}), part)
+        if part.table not in stopped:
+            _add_changes(tables.setdefault(part.table, {}), part.changes)
     newly = _add_logs(tables, reports, stopped)
     for name, change in verdicts.items():
         if name not in stopped and name not in newly:
@@ -108,49 +111,49 @@ def completed(state: State, record: Record) -> Record:
 
 
 def _add_logs(
-    tables: dict[str, Record], reports: Sequence[Report], stopped: dict[str, Record]
+    tables: dict[str, Record], reports: Sequence[RangeReport], stopped: dict[str, Record]
 ) -> dict[str, TidemarkError]:
     newly: dict[str, TidemarkError] = {}
     for report in reports:
-        for name, log in report["tables"].items():
+        for name, changes in report.tables.items():
             if (
                 name not in stopped and name not in newly
             ):  # one that stopped in an earlier part of this epoch ends there
-                _add_changes(tables.setdefault(name, {}), log)
-        for name, error in report["stopped"].items():
+                _add_changes(tables.setdefault(name, {}), changes)
+        for name, error in report.stopped.items():
             if name not in stopped and name not in newly:
-                newly[name] = from_dict(error)
-                tables.setdefault(name, {})["stopped"] = error
+                newly[name] = error
+                tables.setdefault(name, {})["stopped"] = error.as_dict()
     return newly
 
 
-def _add_changes(change: Record, log: Record) -> None:
+def _add_changes(change: Record, written: WrittenChanges) -> None:
     changes = change.setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}})
-    changes["files"] += log["files"]
-    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(log["nulled"]))
-    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
+    changes["files"] += [file.as_dict() for file in written.files]
+    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(written.nulled))
+    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], written.kinds, strict=True)]
 
 
-def _summed(reports: Sequence[Report], field: str) -> dict[str, int]:
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Counts by name, over all parts."""
-    return dict(sum((Counter(report[field]) for report in reports), Counter[str]()))
+    return dict(sum(map(Counter, counts), Counter[str]()))
 
 
-def seen(reports: Sequence[Report], before: Record | None) -> Record:
+def seen(reports: Sequence[RangeReport], before: Record | None) -> Record:
     """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
-    unknown, most = _summed(reports, "unknown"), largest(reports)
+    unknown, most = _summed(report.unknown for report in reports), largest(reports)
     facts: Record = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
         facts["largest"] = most
     return facts
 
 
-def largest(reports: Sequence[Report]) -> Record | None:
+def largest(reports: Sequence[RangeReport]) -> Record | None:
     """The largest transaction of an epoch, by bytes."""
-    return max((r["largest"] for r in reports if r["largest"]), key=lambda t: int(t["bytes"]), default=None)
+    return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 
-def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float, total_s: float) -> dict[str, Any]:
+def event(record: Record, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float) -> dict[str, Any]:
     """The fields of `epoch.committed`. chunks: how many were published with it."""
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
     kinds = [
@@ -166,13 +169,13 @@ def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float,
         "kinds": dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
         "tables": changes,
         "table_kinds": {name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
-        "transactions": sum(r["transactions"] for r in reports),
-        "bytes": sum(r["bytes"] for r in reports),
+        "transactions": sum(r.transactions for r in reports),
+        "bytes": sum(r.bytes for r in reports),
         "chunks": chunks,
         "timings": {"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
-        "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
-        "events": _summed(reports, "events"),
-        "unknown": _summed(reports, "unknown"),
-        "damaged": sum(r.get("damaged", 0) for r in reports),
+        "reader": str(reports[0].reader) if reports else None,
+        "events": _summed(r.events for r in reports),
+        "unknown": _summed(r.unknown for r in reports),
+        "damaged": sum(r.damaged for r in reports),
         "largest": largest(reports),
     }

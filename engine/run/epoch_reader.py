@@ -11,8 +11,8 @@ from engine.capture.binlog.emission import progress_of
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.chunk.fast_forward import FastForward, moving
 from engine.capture.chunk.redump_part import RedumpPart
-from engine.capture.tasks import BinlogTask, EmittedTable, Report
-from engine.errors import from_dict
+from engine.capture.reports import FailureReport, RangeReport, RedumpReport
+from engine.capture.tasks import BinlogTask, EmittedTable
 from engine.ledger.state import State
 from engine.plan.coverage import Coverage
 from engine.run.redump.executor import RedumpExecutor
@@ -29,11 +29,6 @@ _PART_SEQ = 1 << 33
 """Sequence numbers set aside for one of several parts of an epoch: more images than a binlog file can hold."""
 Part = tuple[Position, Position]
 """A part of a binlog range: its start and its end."""
-
-
-def high_of(finished: Finished) -> Position:
-    """The high watermark of a chunk."""
-    return position_from_dict(finished.report["high"])
 
 
 @dataclass
@@ -55,7 +50,7 @@ class EpochReader:
         for f in frozen:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
             (able if moving(table, plan.key(table)) else others).append(f)
-        ready = [f for f in able if high_of(f).order <= known.order]
+        ready = [f for f in able if f.high.order <= known.order]
         carried = fast_forward_to(known, ready, self._fast_forward, self.session.run)
         carried.chunks = [*others, *carried.chunks]
         return carried
@@ -67,7 +62,7 @@ class EpochReader:
         redumped: Sequence[Finished],
         state: State,
         stopped: Collection[str],
-    ) -> tuple[list[Report], list[Report]]:
+    ) -> tuple[list[RedumpReport], list[RangeReport]]:
         """The reports of what was redumped, whose changes come first, and of the parts of the binlog range.
 
         stopped: tables that stop with this epoch; nothing is emitted for them. Raises what a part met.
@@ -88,20 +83,21 @@ class EpochReader:
         about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
         reports = self.session.run([*redumps, *segments], about)
         for report in reports:
-            if "failure" in report:
-                raise from_dict(report["failure"])
-        log = [report for report in reports if "redump" not in report]
-        for report in log:
-            check_born(known, report["births"].get(known.file))
-        return [report for report in reports if "redump" in report], log
+            if isinstance(report, FailureReport):
+                raise report.error
+        ranges = [report for report in reports if isinstance(report, RangeReport)]
+        for report in ranges:
+            check_born(known, report.births.get(known.file))
+        return [report for report in reports if isinstance(report, RedumpReport)], ranges
 
     def _fast_forward(self, finished: Finished, known: Position) -> FastForward:
-        name, number, limits = finished.table, finished.report["chunk"], finished.limits
+        name, number, limits = finished.table, finished.report.chunk, finished.limits
         table, plan, folder = self.captured.tables[name], self.captured.plans[name], self.captured.chunks(name)
         projection, redump = self.captured.projection(name), finished.redump is not None
         request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, redump, finished.keys)
-        high = high_of(finished)
-        return FastForward(self.endpoint, self.first_server_id, self.mariadb, request, finished.files, high, known)
+        return FastForward(
+            self.endpoint, self.first_server_id, self.mariadb, request, finished.files, finished.high, known
+        )
 
     def _redump(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
         assert finished.redump is not None
@@ -111,7 +107,7 @@ class EpochReader:
 
     def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
         table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)
-        exact = {f.report["chunk"]: high_of(f).order for f in frozen if f.table == name}
+        exact = {f.report.chunk: f.high.order for f in frozen if f.table == name}
         coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage
         since = state.tables[name].since
         through = max(known.order, position_from_dict(since).order) if since else known.order

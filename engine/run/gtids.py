@@ -11,9 +11,9 @@ mode was ON since a whole file began, and a replica that has executed them, in t
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from engine.capture.binlog.binlog_reader import before
+from engine.capture.reports import RangeReport
 from engine.decode.gtid import joined
 from engine.errors import GtidModeError
 from engine.source.ancestry import has_gtids
@@ -34,12 +34,12 @@ class KnownGtids:
         """What the ledger keeps of them."""
         return self.settled if self.whole else None
 
-    def behind(self, reports: Sequence[dict[str, Any]], *, mariadb: bool) -> "KnownGtids":
+    def behind(self, reports: Sequence[RangeReport], *, mariadb: bool) -> "KnownGtids":
         """Those before the end of the segments that the reports are of."""
-        if self.settled is None and not any(report.get("complete") for report in reports):
+        if self.settled is None and not any(report.complete for report in reports):
             return self
-        whole = self.whole and not any(report.get("anonymous", 0) for report in reports)
-        texts = [self.settled or "", *(report["gtids"] for report in reports)]
+        whole = self.whole and not any(report.anonymous for report in reports)
+        texts = [self.settled or "", *(report.gtids for report in reports)]
         return KnownGtids(joined(texts, mariadb=mariadb), whole)
 
 
@@ -59,19 +59,17 @@ def known_gtids(
 
 
 def position_after(
-    known: Position, end: Position, reports: Sequence[dict[str, Any]], gtids: KnownGtids, *, mariadb: bool
+    known: Position, end: Position, reports: Sequence[RangeReport], gtids: KnownGtids, *, mariadb: bool
 ) -> Position:
     """The position that an epoch commits, with its GTID set where that is known. gtids: those before `known`."""
     if end.order <= known.order:
         return replace(known, gtids=gtids.committed)
-    return replace(
-        end, gtids=gtids.behind(reports, mariadb=mariadb).committed, born=reports[-1]["births"].get(end.file)
-    )
+    return replace(end, gtids=gtids.behind(reports, mariadb=mariadb).committed, born=reports[-1].births.get(end.file))
 
 
-def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[dict[str, Any]]) -> None:
+def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[RangeReport]) -> None:
     """Raises SourceLostError when the log holds transactions without a GTID, and the mode that keeps others away is not ON."""
-    if kind != "gtid" or not any(report.get("anonymous", 0) for report in reports):
+    if kind != "gtid" or not any(report.anonymous for report in reports):
         return
     mode = query(connection, "SELECT @@global.gtid_mode AS mode")[0]["mode"]
     if mode != "ON":

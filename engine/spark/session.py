@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import __version__
-from engine.capture.tasks import Report, Task, Warming
+from engine.capture.reports import ReaderReport
+from engine.capture.tasks import Task, Warming
 from engine.errors import SparkLostError, TidemarkError, TransientError
 from engine.settings import Spec
 from engine.spark.failures import explained
@@ -45,7 +46,7 @@ class Session:
         """How many tasks run at once: what Spark says now, less what it said too much at the start."""
         return max(1, self._claimed - self._overstated)
 
-    def run(self, tasks: Sequence[Task], description: str) -> list[Report]:
+    def run(self, tasks: Sequence[Task], description: str) -> list[ReaderReport]:
         """Run the tasks as one job and return all their reports; blocks. Any thread may.
 
         Raises TransientError when a task's workers were lost as often as Spark tries it, or `interrupt` ended it, PreflightError
@@ -115,7 +116,7 @@ class Session:
             claimed = max(1, self._kind.slots())
             reports = self.run([Warming()] * (2 * claimed), "starting the readers")
             self._claimed = self._kind.slots()
-            readers = {(report["host"], report["pid"]) for report in reports}
+            readers = {report.reader for report in reports}
             # There may be more readers than slots: a slot may begin its next task before Spark has its last worker back.
             self._overstated = max(0, claimed - len(readers))
             if self._claimed <= claimed:

@@ -5,12 +5,11 @@ Nearly all QUERY events are `BEGIN`, and are recognised by their last bytes with
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from engine.capture.binlog.written_tables import Written, written_from_dict
+from engine.capture.binlog.written_tables import Written
 from engine.decode.events import Kind, read_query
 from engine.decode.framing import words
 from engine.decode.schema import Table
@@ -66,16 +65,6 @@ class Alteration:
     statement: str
     at: str
     written: Written | None = None
-
-    def as_dict(self) -> dict[str, Any]:
-        """For a report; `alteration_from_dict` is the inverse."""
-        return asdict(self)
-
-
-def alteration_from_dict(record: dict[str, Any]) -> Alteration:
-    """The inverse of `Alteration.as_dict`."""
-    written = written_from_dict(record["written"]) if record.get("written") else None
-    return Alteration(**{**record, "tables": tuple(record["tables"]), "written": written})
 
 
 def creates(statement: str) -> bool:

@@ -12,7 +12,7 @@ front of a parenthesis may be a stored function.
 
 import logging
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -49,18 +49,8 @@ class Written:
             self.unknown or other.unknown,
         )
 
-    def as_dict(self) -> dict[str, Any]:
-        """For a report; `written_from_dict` is the inverse."""
-        return asdict(self)
-
 
 UNKNOWN = Written(unknown=True)
-
-
-def written_from_dict(record: dict[str, Any]) -> Written:
-    """The inverse of `Written.as_dict`."""
-    tables = tuple((database, name) for database, name in record["tables"])
-    return Written(tables, tuple(record["routines"]), record["unknown"])
 
 
 def written_by(statement: str, database: str) -> Written:

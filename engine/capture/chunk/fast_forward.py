@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +24,7 @@ from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
+from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
 from engine.decode.schema import Table, image_schema
 from engine.errors import TidemarkError
 from engine.plan.keys import ChunkKey
@@ -49,12 +50,13 @@ class FastForward:
     start: Position
     end: Position
 
-    def run(self) -> Iterator[dict[str, Any]]:
+    def run(self) -> Iterator[ReaderReport]:
         """One report: the chunk's new files."""
         try:
             yield self._carried()
         except TidemarkError as error:
-            yield {"table": self.request.table.full_name, "chunk": self.request.number, "failure": error.as_dict()}
+            name, number = self.request.table.full_name, self.request.number
+            yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=number)
 
     def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
         """The changes on the way, reduced to their effect on the rows `within`, and the dates of theirs that became NULL."""
@@ -65,13 +67,15 @@ class FastForward:
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
         return reduced, projection.counted(binlog_range.nulled[table.full_name])
 
-    def _carried(self) -> dict[str, Any]:
+    def _carried(self) -> FastForwardReport:
         request, projection, schema = self.request, self.request.projection, self.request.schema
         with closing(ServerOrder(self.endpoint)) as order:
             reduced, nulled = self.reduced(request.within(order))
-        report = {"table": request.table.full_name, "chunk": request.number, "nulled": nulled}
+        report = partial(
+            FastForwardReport, reader=Reader.here(), table=request.table.full_name, chunk=request.number, nulled=nulled
+        )
         if not reduced.changes:
-            return {**report, "files": [f.as_dict() for f in self.files], "rows": sum(f.rows for f in self.files)}
+            return report(files=self.files)
         with chunk_writer(request, schema) as writer:
             for file in self.files:
                 for batch in pq.ParquetFile(request.folder / file.name).iter_batches():
@@ -79,4 +83,4 @@ class FastForward:
                     writer.write(without(rows, reduced.touched))
             writer.write(projection.apply(reduced.upserts).cast(schema))
             files = writer.close()
-        return {**report, "files": [f.as_dict() for f in files], "rows": sum(f.rows for f in files)}
+        return report(files=tuple(files))

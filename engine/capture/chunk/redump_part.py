@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +43,7 @@ from engine.capture.chunk.chunk_reader import (
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.reader_session import ReaderSession
+from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table, arrow_schema, conformed, image_schema
 from engine.destination.mirror import Mirror
@@ -168,16 +168,15 @@ class RedumpPart:
     first_seq: int
     command: str
 
-    def run(self) -> Iterator[dict[str, Any]]:
+    def run(self) -> Iterator[ReaderReport]:
         """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""
-        request = self.fast_forward.request
-        fields = {"redump": self.command, "table": request.table.full_name, "chunk": request.number}
         try:
-            yield {**fields, **self._written()}
+            yield self._written()
         except TidemarkError as error:
-            yield {**fields, "failure": error.as_dict()}
+            request = self.fast_forward.request
+            yield FailureReport(reader=Reader.here(), error=error, table=request.table.full_name, chunk=request.number)
 
-    def _written(self) -> dict[str, Any]:
+    def _written(self) -> RedumpReport:
         part, request, projection = self.fast_forward, self.fast_forward.request, self.fast_forward.request.projection
         table, published = request.table, projection.published(request.table)
         with closing(ServerOrder(part.endpoint)) as order:
@@ -193,13 +192,17 @@ class RedumpPart:
                 if kind == INSERT:
                     left = [without(some, rows.select(table.key)) for some in left]
             files = writer.close()
-        return {
-            "files": [file.as_dict() for file in files],
-            "kinds": kinds,
-            "next_seq": seq,
-            "nulled": dict(nulled),
-            "missing": _texts(request.keys, request.table, left[0]) if left else [],
-        }
+        inserts, before, after, deletes = kinds
+        return RedumpReport(
+            reader=Reader.here(),
+            table=request.table.full_name,
+            chunk=request.number,
+            redump=self.command,
+            changes=WrittenChanges(
+                files=tuple(files), kinds=(inserts, before, after, deletes), nulled=dict(nulled), next_seq=seq
+            ),
+            missing=_texts(request.keys, request.table, left[0]) if left else [],
+        )
 
     def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.capture.chunk.fast_forward import moving
-from engine.capture.tasks import Report
+from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
 from engine.events import Journal
@@ -20,7 +20,7 @@ from engine.run.commands.control import Control
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
-from engine.source.positions import Position, position_from_dict
+from engine.source.positions import Position
 
 _TOLD_KEYS = 1000
 
@@ -144,11 +144,13 @@ class RedumpExecutor:
 
     def due(self, known: Position) -> list[Finished]:
         """What can be committed with the epoch that begins at `known`."""
-        return [f for f in self._read if position_from_dict(f.report["high"]).order <= known.order]
+        return [f for f in self._read if f.high.order <= known.order]
 
-    def committed(self, due: Sequence[Finished], reports: Iterable[Report], folder: Callable[[str], Path]) -> None:
+    def committed(
+        self, due: Sequence[Finished], reports: Iterable[RedumpReport], folder: Callable[[str], Path]
+    ) -> None:
         """An epoch that holds them is committed: their own files are of no use any more."""
-        written = {(report["table"], report["chunk"]): report for report in reports}
+        written = {(report.table, report.chunk): report for report in reports}
         for finished in due:
             self._read.remove(finished)
             for file in (*finished.files, *finished.ghosts):
@@ -156,26 +158,26 @@ class RedumpExecutor:
             assert finished.redump is not None
             work, report = self._works[finished.redump], written[finished.identity]
             self._tell(work, finished, report)
-            if self._snapshot.redumped(finished.table, finished.report["chunk"]):
+            if self._snapshot.redumped(finished.table, finished.report.chunk):
                 del self._active[finished.table]
                 work.fresh.discard(finished.table)
                 self._end_if_done(work)
 
-    def _tell(self, work: _Work, finished: Finished, report: Report) -> None:
-        rows, ghosts = report["kinds"][0], report["kinds"][3]
+    def _tell(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
+        rows, _, _, ghosts = report.changes.kinds
         work.rows, work.ghosts = work.rows + rows, work.ghosts + ghosts
-        work.missing += report["missing"]
+        work.missing += report.missing
         limits = finished.limits
         self._journal.write(
             "redump.chunk",
             id=work.redump.identity,
             table=finished.table,
-            chunk=finished.report["chunk"],
+            chunk=finished.report.chunk,
             lower=text(limits.lower),
             upper=text(limits.upper),
             rows=rows,
             ghosts=ghosts,
-            reader=f"{finished.report['host']}:{finished.report['pid']}",
+            reader=str(finished.report.reader),
         )
 
     def begun(self, names: Iterable[str]) -> None:

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from engine.capture.chunk.fast_forward import FastForward
-from engine.capture.tasks import Report
-from engine.errors import TableStoppedError, TidemarkError, from_dict
+from engine.capture.reports import FailureReport, FastForwardReport, ReaderReport
+from engine.errors import TableStoppedError, TidemarkError
 from engine.run.snapshot.table_copy import Finished
-from engine.source.positions import Position, position_from_dict
+from engine.source.positions import Position
 
 
 @dataclass
@@ -25,31 +25,27 @@ def fast_forward_to(
     position: Position,
     chunks: Sequence[Finished],
     task: Callable[[Finished, Position], FastForward],
-    run: Callable[[Sequence[FastForward], str], list[Report]],
+    run: Callable[[Sequence[FastForward], str], Sequence[ReaderReport]],
 ) -> FastForwarded:
     """Carry chunks, whose high watermarks are not behind the position, to it. Raises what is not one table's error alone."""
-    carried = FastForwarded([f for f in chunks if _high(f).order == position.order])
-    behind = {f.identity: f for f in chunks if _high(f).order < position.order}
+    carried = FastForwarded([f for f in chunks if f.high.order == position.order])
+    behind = {f.identity: f for f in chunks if f.high.order < position.order}
     if not behind:
         return carried
     tasks = {identity: task(f, position) for identity, f in behind.items()}
     for report in run(list(tasks.values()), f"carrying {len(tasks)} chunks to {position}"):
-        identity = (report["table"], report["chunk"])
-        if "failure" in report:
-            error = from_dict(report["failure"])
-            if not isinstance(error, TableStoppedError):
-                raise error
-            carried.stopped[report["table"]] = error
+        if isinstance(report, FailureReport):
+            if not isinstance(report.error, TableStoppedError):
+                raise report.error
+            carried.stopped[report.table] = report.error
             continue
+        assert isinstance(report, FastForwardReport)
+        identity = (report.table, report.chunk)
         before = behind[identity]
-        dates: dict[str, int] = dict(Counter(before.report["nulled"]) + Counter(report["nulled"]))
-        changed = {"files": report["files"], "rows": report["rows"], "nulled": dates, "high": position.as_dict()}
-        carried.chunks.append(Finished(before.table, {**before.report, **changed}))
-        kept = {file["name"] for file in report["files"]}
+        dates = dict(Counter(before.report.nulled) + Counter(report.nulled))
+        exact = replace(before.report, files=report.files, rows=report.rows, nulled=dates, high=position)
+        carried.chunks.append(Finished(exact))
+        kept = {file.name for file in report.files}
         folder = tasks[identity].request.folder
         carried.replaced[identity] = [folder / file.name for file in before.files if file.name not in kept]
     return carried
-
-
-def _high(finished: Finished) -> Position:
-    return position_from_dict(finished.report["high"])

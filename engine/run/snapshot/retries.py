@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass, field
 
 from engine import clock
-from engine.capture.tasks import Report
+from engine.capture.reports import FailureReport
 from engine.errors import (
     DiskFullError,
     LoginRefusedError,
@@ -26,7 +26,6 @@ from engine.errors import (
     TableStoppedError,
     TidemarkError,
     TransientError,
-    from_dict,
 )
 from engine.events import Journal
 from engine.run.disk import RETRY_S, Disk
@@ -82,18 +81,20 @@ class ChunkRetries:
         if copying.trials.pop(number, None) is not None and not copying.redump:
             self._parking.free(copying.table.full_name, number, "it was read")
 
-    def reported(self, copying: TableCopy, report: Report, unread: list[int], group: int, batch: Batch) -> set[int]:
+    def reported(
+        self, copying: TableCopy, failure: FailureReport, unread: list[int], group: int, batch: Batch
+    ) -> set[int]:
         """A reader failed at one chunk and read no further. unread: of the table. Returns those that are not to be put back now."""
-        error = from_dict(report["failure"])
+        error = failure.error
         if isinstance(error, DiskFullError):
             self._no_room(copying, unread, group, error)
         elif isinstance(error, TableStoppedError):
             self._tell(copying, unread, group, error, None, copying.failures)
             batch.stop(copying, error)
-        elif report.get("own") and not copying.redump:
-            return self._own(copying, report["chunk"], group, error)
+        elif failure.own and not copying.redump:
+            return self._own(copying, failure.chunk, group, error)
         else:
-            away = not report.get("own") and not isinstance(error, SchemaChangedError)
+            away = not failure.own and not isinstance(error, SchemaChangedError)
             self.retry(copying, unread, group, error, batch, away=away)
         return set()
 

@@ -14,17 +14,18 @@ from typing import Any
 
 from engine import clock
 from engine.capture.chunk.chunk_reader import ChunkRequest
-from engine.capture.tasks import ChunkGroup, Report
+from engine.capture.reports import ChunkReport, FailureReport, ReaderReport
+from engine.capture.tasks import ChunkGroup
 from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import Journal
-from engine.plan.chunks import range_from, text
+from engine.plan.chunks import text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.run.commands.heartbeat import Activity, Reading
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
-from engine.source.positions import bytes_between, position_from_dict
+from engine.source.positions import bytes_between
 
 GROUP_S = 1.0
 """Seconds of work that a group of chunks should be worth."""
@@ -55,7 +56,7 @@ class Snapshot:
         max_memory: int,
         journal: Journal,
         cutter: ChunkSplitter,
-        run: Callable[[ChunkGroup, str], list[Report]],
+        run: Callable[[ChunkGroup, str], list[ReaderReport]],
         attempts: int = ATTEMPTS,
     ) -> None:
         """Make the scheduler of one session.
@@ -71,7 +72,7 @@ class Snapshot:
         self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, cutter, run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, TableCopy] = {}
-        self._jobs: dict[Future[list[Report]], _Group] = {}
+        self._jobs: dict[Future[list[ReaderReport]], _Group] = {}
         self._groups = 0
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
 
@@ -108,7 +109,7 @@ class Snapshot:
         """The files of a finished chunk are gone: it is read again."""
         copying = self._tables.get(finished.table)
         if copying is not None and not copying.dropped:
-            copying.lost(finished.report["chunk"])
+            copying.lost(finished.report.chunk)
 
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is cut; None for others."""
@@ -228,15 +229,16 @@ class Snapshot:
             for name, numbers in group.chunks.items():
                 group.copies[name].under_way -= len(numbers)
             for report in self._reports(job, group, batch, left):
-                self._take_report(group.copies[report["table"]], report, group, batch, left)
+                assert isinstance(report, ChunkReport | FailureReport)
+                self._take_report(group.copies[report.table], report, group, batch, left)
             for name, unread in left.items():
                 group.copies[name].put_back(unread)
             self._show_reading()
         return batch
 
     def _reports(
-        self, job: Future[list[Report]], group: _Group, batch: Batch, left: dict[str, set[int]]
-    ) -> list[Report]:
+        self, job: Future[list[ReaderReport]], group: _Group, batch: Batch, left: dict[str, set[int]]
+    ) -> list[ReaderReport]:
         """The job's reports; none when it was lost with its worker."""
         try:
             return job.result()
@@ -275,24 +277,28 @@ class Snapshot:
             self._journal.write("chunk.planned", table=copying.table.full_name, chunks=news, complete=complete)
 
     def _take_report(
-        self, copying: TableCopy, report: Report, group: _Group, batch: Batch, left: dict[str, set[int]]
+        self,
+        copying: TableCopy,
+        report: ChunkReport | FailureReport,
+        group: _Group,
+        batch: Batch,
+        left: dict[str, set[int]],
     ) -> None:
         if copying.dropped:
             return
-        if "failure" in report:
-            unread = sorted(left[report["table"]])
-            left[report["table"]] -= self._retries.reported(copying, report, unread, group.number, batch)
+        if isinstance(report, FailureReport):
+            unread = sorted(left[report.table])
+            left[report.table] -= self._retries.reported(copying, report, unread, group.number, batch)
             return
-        left[report["table"]].discard(report["chunk"])
-        limits = range_from(report["limits"])
-        if limits != copying.coverage.pending[report["chunk"]]:
-            self._report_cut(copying, copying.shorten(report["chunk"], limits))
+        left[report.table].discard(report.chunk)
+        if report.limits != copying.coverage.pending[report.chunk]:
+            self._report_cut(copying, copying.shorten(report.chunk, report.limits))
         copying.read_one(report)
-        self._retries.read(copying, report["chunk"])
-        self._gate.pace.spend(report["rows"], sum(file["bytes"] for file in report["files"]), clock.monotonic_s())
+        self._retries.read(copying, report.chunk)
+        self._gate.pace.spend(report.rows, sum(file.bytes for file in report.files), clock.monotonic_s())
         if not copying.redump:
             self._journal.write("chunk.finished", **_event(report, group.number))
-        batch.finished.append(Finished(report["table"], report, copying.redump, copying.named(report["chunk"])))
+        batch.finished.append(Finished(report, copying.redump, copying.named(report.chunk)))
 
     def let_go(self) -> None:
         """Wait for no answer of the source; another thread asks for it."""
@@ -305,29 +311,28 @@ class Snapshot:
             self._splitter.close()
 
 
-def _event(report: Report, group: int) -> dict[str, Any]:
-    limits = range_from(report["limits"])
-    low, high = position_from_dict(report["low"]), position_from_dict(report["high"])
+def _event(report: ChunkReport, group: int) -> dict[str, Any]:
+    """The fields of `chunk.finished`."""
+    low, high = report.low, report.high
     same_file = bytes_between({}, low, high) if low.file == high.file else None
-    files = report["files"]
     return {
-        "table": report["table"],
-        "chunk": report["chunk"],
-        "lower": text(limits.lower),
-        "upper": text(limits.upper),
+        "table": report.table,
+        "chunk": report.chunk,
+        "lower": text(report.limits.lower),
+        "upper": text(report.limits.upper),
         "low": str(low),
         "high": str(high),
         "gap_bytes": same_file,
-        "rows": report["rows"],
-        "backfill": report["backfill"],
-        "file": files[0]["name"] if files else None,
-        "bytes": sum(file["bytes"] for file in files),
-        "timings": report["timings"],
-        "started": report["started"],
-        "ended": report["ended"],
-        "reader": f"{report['host']}:{report['pid']}",
-        "host": report["host"],
-        "pid": report["pid"],
-        "attempt": report["attempt"],
+        "rows": report.rows,
+        "backfill": dict(report.backfill),
+        "file": report.files[0].name if report.files else None,
+        "bytes": sum(file.bytes for file in report.files),
+        "timings": dict(report.timings),
+        "started": report.started,
+        "ended": report.ended,
+        "reader": str(report.reader),
+        "host": report.reader.host,
+        "pid": report.reader.pid,
+        "attempt": report.attempt,
         "group": group,
     }

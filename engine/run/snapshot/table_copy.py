@@ -9,12 +9,13 @@ from pathlib import Path
 from engine import clock
 from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
-from engine.capture.tasks import Report
+from engine.capture.reports import ChunkReport
 from engine.decode.schema import Table
-from engine.plan.chunks import Plan, Range, range_from, text
+from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.plan.keys import Bound, ChunkKey
 from engine.run.state_machines import CHUNK, START
+from engine.source.positions import Position
 
 KEYS_A_CHUNK = 2000
 PARKED_IN_ROW = 8
@@ -222,10 +223,10 @@ class TableCopy:
         self.on("lost", [number])
         self.waiting.appendleft(Chunk(number, self.coverage.pending[number]))
 
-    def read_one(self, report: Report) -> None:
+    def read_one(self, report: ChunkReport) -> None:
         """A chunk was read: the pace."""
-        self.on("finished", [report["chunk"]])
-        self.seconds += sum(report["timings"].values())
+        self.on("finished", [report.chunk])
+        self.seconds += sum(report.timings.values())
         self.read += 1
         self.failures = self.parked_in_row = 0
 
@@ -248,28 +249,38 @@ class TableCopy:
 
 @dataclass(frozen=True)
 class Finished:
-    """A chunk that was read and waits for the next epoch. redump: the command that it was read again for, or `keys` of it."""
+    """A chunk that was read and waits for the next epoch."""
 
-    table: str
-    report: Report
+    report: ChunkReport
     redump: str | None = None
+    """The command that it was redumped for."""
     keys: tuple[Bound, ...] = ()
+    """The identities of its rows, where the command names rows."""
+
+    @property
+    def table(self) -> str:
+        return self.report.table
 
     @property
     def identity(self) -> tuple[str, int]:
         """Its table and number."""
-        return self.table, self.report["chunk"]
+        return self.table, self.report.chunk
 
     @property
     def limits(self) -> Range:
         """What was read of it."""
-        return range_from(self.report["limits"])
+        return self.report.limits
+
+    @property
+    def high(self) -> Position:
+        """The high watermark, at which its rows are exact."""
+        return self.report.high
 
     @property
     def files(self) -> tuple[DataFile, ...]:
-        return tuple(DataFile(**file) for file in self.report["files"])
+        return self.report.files
 
     @property
     def ghosts(self) -> tuple[DataFile, ...]:
-        """Of a chunk that was read again: the file of what the mirror had beside its rows."""
-        return tuple(DataFile(**file) for file in self.report["ghosts"])
+        """Of a redump: the files of what the mirror has beside the chunk's rows."""
+        return self.report.ghosts

@@ -10,6 +10,7 @@ import pytest
 from engine.capture import tasks
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
 from engine.capture.chunk.fast_forward import moving
+from engine.capture.reports import ChunkReport, FailureReport, from_bytes, to_bytes
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Table
 from engine.errors import (
@@ -21,7 +22,7 @@ from engine.errors import (
     TableStoppedError,
     TransientError,
 )
-from engine.plan.chunks import WHOLE, Range, range_from
+from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
@@ -84,7 +85,9 @@ def group(*chunks: tuple[str, int], key: tuple[str, ...] = ("id",)) -> ChunkGrou
 
 def done(of: ChunkGroup) -> list[str]:
     """What is reported: `table number`, or the name of the error."""
-    return [f"{r['table']} {r['chunk']} {r.get('failure', {}).get('error', '')}".strip() for r in of.run()]
+    reports = list(of.run())
+    errors = [type(r.error).__name__ if isinstance(r, FailureReport) else "" for r in reports]
+    return [f"{r.table} {r.chunk} {error}".strip() for r, error in zip(reports, errors, strict=True)]
 
 
 MIXED = (("a", 0), ("b", 0), ("b", 1), ("c", 7))
@@ -146,7 +149,8 @@ def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
     monkeypatch.setattr(tasks, "open_connection", connect)
     readers.errors["b", 1] = error
     last = list(group(*MIXED).run())[-1]
-    assert (last["table"], last["chunk"], last["own"], last["failure"]["error"]) == ("d.b", 1, own, told)
+    assert isinstance(last, FailureReport)
+    assert (last.table, last.chunk, last.own, type(last.error).__name__) == ("d.b", 1, own, told)
 
 
 def test_a_table_without_identity_is_read_in_its_own_way(readers: Readers) -> None:
@@ -160,9 +164,22 @@ def test_a_report_says_what_was_read_of_a_chunk(readers: Readers) -> None:
     """Its limits may be nearer than those that were asked for."""
     readers.limits = Range(None, ("5", "6"))
     (report,) = group(("t", 0)).run()
-    assert range_from(report["limits"]) == readers.limits
-    assert (report["low"], report["high"], report["rows"]) == (AT.as_dict(), AT.as_dict(), 3)
-    assert tasks.encode(report).startswith('{"table": "d.t", "chunk": 0, "limits": [null, ["5", "6"]]')
+    assert isinstance(report, ChunkReport)
+    assert (report.table, report.chunk, report.limits) == ("d.t", 0, readers.limits)
+    assert (report.low, report.high, report.rows) == (AT, AT, 3)
+
+
+def test_a_report_travels_whole(readers: Readers) -> None:
+    """From a worker to the driver, with an error's three parts."""
+    readers.errors["b", 0] = DecodeError("no", detail="why", hint="do")
+    for report in group(*MIXED).run():
+        arrived = from_bytes(to_bytes(report))
+        if isinstance(report, FailureReport):
+            assert isinstance(arrived, FailureReport)
+            assert arrived.error.as_dict() == report.error.as_dict()
+            assert arrived.table == report.table
+        else:
+            assert arrived == report
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.capture.chunk.chunk_reader import ChunkRequest
-from engine.capture.tasks import ChunkGroup, Report
+from engine.capture.reports import ChunkReport, FailureReport, Reader, ReaderReport
+from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Index, Table
 from engine.directory import Directory
 from engine.errors import TidemarkError
@@ -30,7 +32,8 @@ from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
 
-LOW = Position("b.000001", 4).as_dict()
+LOW = Position("b.000001", 4)
+READER = Reader("h", 1)
 GROUP = ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate(Position("b.000001", 4, ""), 0.0), ())
 
 
@@ -88,22 +91,32 @@ class Cutting:
         pass
 
 
-def report(request: ChunkRequest, **more: Any) -> Report:
+def report(request: ChunkRequest, **more: Any) -> ChunkReport:
     """What a reader says of a chunk that it has read."""
-    return {
-        "table": request.table.full_name, "chunk": request.number, "limits": request.limits.as_list(), "low": LOW, "high": LOW,
-        "files": [], "rows": 10, "backfill": {}, "nulled": {}, "timings": {"read": 0.2}, "started": "", "ended": "", "host": "h",
-        "pid": 1, "attempt": 0, **more,
-    }  # fmt: skip
+    whole = ChunkReport(
+        reader=READER,
+        table=request.table.full_name,
+        chunk=request.number,
+        limits=request.limits,
+        low=LOW,
+        high=LOW,
+        files=(),
+        rows=10,
+        backfill={},
+        nulled={},
+        timings={"read": 0.2},
+        started="",
+        ended="",
+    )
+    return replace(whole, **more)
 
 
-def failure(request: ChunkRequest, error: TidemarkError) -> Report:
+def failure(request: ChunkRequest, error: TidemarkError, *, own: bool = False) -> FailureReport:
     """What a reader says that has failed."""
-    table = request.table.full_name
-    return {"table": table, "chunk": request.number, "host": "h", "pid": 1, "failure": error.as_dict()}
+    return FailureReport(reader=READER, error=error, table=request.table.full_name, chunk=request.number, own=own)
 
 
-def read_all(group: ChunkGroup) -> list[Report]:
+def read_all(group: ChunkGroup) -> list[ReaderReport]:
     """Readers to whom nothing happens."""
     return [report(request) for request in group.requests]
 
@@ -112,7 +125,11 @@ class Copies:
     """A snapshot of some tables, with what its journal says. answer: what a group's job reports; it waits until `settle`."""
 
     def __init__(
-        self, folder: Path, tables: Iterable[TableCopy], readers: int, answer: Callable[[ChunkGroup], list[Report]]
+        self,
+        folder: Path,
+        tables: Iterable[TableCopy],
+        readers: int,
+        answer: Callable[[ChunkGroup], list[ReaderReport]],
     ) -> None:
         self.answer, self.readers, self.cutter = answer, readers, Cutting()
         self.finished: set[tuple[str, int]] = set()
@@ -128,7 +145,7 @@ class Copies:
         for table in tables:
             self.snapshot.add(table)
 
-    def _run(self, group: ChunkGroup, _: str) -> list[Report]:
+    def _run(self, group: ChunkGroup, _: str) -> list[ReaderReport]:
         self._gate.wait(10)
         return self.answer(group)
 
@@ -166,7 +183,7 @@ class Copies:
         names = {f.table for f in batch.finished} | set(self.snapshot.cut_since())
         for name in names:
             coverage = self.coverage(name.removeprefix("d."))
-            self.snapshot.committed(name, coverage.finish(f.report["chunk"] for f in batch.finished if f.table == name))
+            self.snapshot.committed(name, coverage.finish(f.report.chunk for f in batch.finished if f.table == name))
 
     def coverage(self, name: str) -> Coverage:
         coverage = self.snapshot.coverage(f"d.{name}")
@@ -190,7 +207,7 @@ class Copies:
 
 @contextmanager
 def copies(
-    folder: Path, *tables: TableCopy, readers: int = 2, answer: Callable[[ChunkGroup], list[Report]] = read_all
+    folder: Path, *tables: TableCopy, readers: int = 2, answer: Callable[[ChunkGroup], list[ReaderReport]] = read_all
 ) -> Iterator[Copies]:
     """A snapshot that is closed in the end."""
     made = Copies(folder, tables, readers, answer)

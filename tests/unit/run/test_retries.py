@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.capture.tasks import ChunkGroup, Report
+from engine.capture.reports import ReaderReport
+from engine.capture.tasks import ChunkGroup
 from engine.directory import Directory, read_parked
 from engine.errors import ChunksParkedError, TransientError
 from engine.events import Journal
@@ -26,24 +27,24 @@ def table(name: str = "t", rows: int = 10) -> TableCopy:
     return copying(name, 12, rows=rows, coverage=Coverage(pending=PENDING))
 
 
-def poisoned(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
+def poisoned(*numbers: int) -> Callable[[ChunkGroup], list[ReaderReport]]:
     """Readers that fail at these chunks, and read no further then."""
 
-    def read(group: ChunkGroup) -> list[Report]:
+    def read(group: ChunkGroup) -> list[ReaderReport]:
         reports = []
         for request in group.requests:
             if request.number in numbers:
-                return [*reports, {**failure(request, TransientError(f"no {request.number}")), "own": True}]
+                return [*reports, failure(request, TransientError(f"no {request.number}"), own=True)]
             reports.append(report(request))
         return reports
 
     return read
 
 
-def deadly(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
+def deadly(*numbers: int) -> Callable[[ChunkGroup], list[ReaderReport]]:
     """Readers that die of these chunks."""
 
-    def read(group: ChunkGroup) -> list[Report]:
+    def read(group: ChunkGroup) -> list[ReaderReport]:
         if any(request.number in numbers for request in group.requests):
             raise TransientError("A task lost its worker")
         return [report(request) for request in group.requests]
@@ -142,7 +143,7 @@ def test_small_tables_that_lost_their_reader_are_read_apart(tmp_path: Path) -> N
     """One of ten tables kills whoever reads it: it alone is parked."""
     tables = [copying(f"t{n}", 1, "one") for n in range(10)]
 
-    def read(group: ChunkGroup) -> list[Report]:
+    def read(group: ChunkGroup) -> list[ReaderReport]:
         if any(request.table.name == "t3" for request in group.requests):
             raise TransientError("A task lost its worker")
         return [report(request) for request in group.requests]
@@ -157,7 +158,7 @@ def test_a_table_that_is_at_fault_itself_is_left_alone(tmp_path: Path) -> None:
     """One chunk after the other is parked: the rest of it is not tried. Others go on, and a resume tries all of it again."""
     bad, good = table("bad"), table("good")
 
-    def read(group: ChunkGroup) -> list[Report]:
+    def read(group: ChunkGroup) -> list[ReaderReport]:
         first = group.requests[0]
         return poisoned(*PENDING)(group) if first.table.name == "bad" else [report(r) for r in group.requests]
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.capture.tasks import ChunkGroup, Report
+from engine.capture.reports import ReaderReport
+from engine.capture.tasks import ChunkGroup
 from engine.errors import LedgerError, LoginRefusedError, SchemaChangedError, TableStoppedError, TransientError
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Uncut
@@ -14,17 +15,17 @@ from engine.run.state_machines import IllegalEventError
 from tests.unit.run.copies import GROUP, copies, copying, failure, read_all, report
 
 
-def losing(group: ChunkGroup) -> list[Report]:
+def losing(group: ChunkGroup) -> list[ReaderReport]:
     """A reader that has lost its connection, and gets no other."""
     return [failure(group.requests[0], TransientError("lost"))]
 
 
-def refused(group: ChunkGroup) -> list[Report]:
+def refused(group: ChunkGroup) -> list[ReaderReport]:
     """A reader that may not log in."""
     return [failure(group.requests[0], LoginRefusedError("no"))]
 
 
-def changing(group: ChunkGroup) -> list[Report]:
+def changing(group: ChunkGroup) -> list[ReaderReport]:
     """A reader that does not find a column."""
     return [failure(group.requests[0], SchemaChangedError("gone"))]
 
@@ -99,7 +100,7 @@ def test_readers_that_join_get_work(tmp_path: Path) -> None:
 def test_an_error_that_no_other_try_cures_ends_the_run(tmp_path: Path) -> None:
     """At once."""
 
-    def wrong(group: ChunkGroup) -> list[Report]:
+    def wrong(group: ChunkGroup) -> list[ReaderReport]:
         return [failure(group.requests[0], LedgerError("wrong"))]
 
     with copies(tmp_path, copying("t", 1, "one"), answer=wrong) as run:
@@ -176,7 +177,7 @@ def test_whose_turn_it_is(tmp_path: Path) -> None:
 def test_a_stopped_table_does_not_stop_the_others_of_its_group(tmp_path: Path) -> None:
     """Their chunks are finished, it is read no more, and what it had waiting is forgotten."""
 
-    def stopping(group: ChunkGroup) -> list[Report]:
+    def stopping(group: ChunkGroup) -> list[ReaderReport]:
         stop = TableStoppedError("no")
         return [failure(r, stop) if r.table.name == "t1" else report(r) for r in group.requests]
 
@@ -195,7 +196,7 @@ def test_a_stopped_table_does_not_stop_the_others_of_its_group(tmp_path: Path) -
 def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
     """Those behind an error, of the failing table and of others in its group, in their order and in front."""
 
-    def second_fails(group: ChunkGroup) -> list[Report]:
+    def second_fails(group: ChunkGroup) -> list[ReaderReport]:
         done, failed, *_ = group.requests
         return [report(done), failure(failed, TransientError("lost"))]
 
@@ -205,7 +206,7 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
         (one, other) = run.assign()
         batch = run.settle()
         read = {one["t"][0], other["t"][0]}
-        assert {f.report["chunk"] for f in batch.finished} == read
+        assert {f.report.chunk for f in batch.finished} == read
         left = [chunk.number for chunk in table.waiting]
         assert sorted(left) == [n for n in range(40) if n not in read]
         for group in (one["t"], other["t"]):
@@ -230,9 +231,9 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
 def test_the_rest_of_a_shortened_chunk_is_cut(tmp_path: Path) -> None:
     """A chunk that had grown was read up to a nearer bound: that is told, the rest is cut by a walk, and nothing is idle before."""
 
-    def nearer(group: ChunkGroup) -> list[Report]:
+    def nearer(group: ChunkGroup) -> list[ReaderReport]:
         limits = {0: Range(None, ("3",))}
-        return [report(r, limits=limits.get(r.number, r.limits).as_list()) for r in group.requests]
+        return [report(r, limits=limits.get(r.number, r.limits)) for r in group.requests]
 
     with copies(tmp_path, copying("t", 1, "one"), answer=nearer) as run:
         run.assign()
@@ -266,9 +267,9 @@ def test_a_listed_plan_is_not_told_again(tmp_path: Path) -> None:
 def test_a_split_of_a_listed_plan_is_told(tmp_path: Path) -> None:
     """The chunk that was too large has got a nearer bound, its other parts new numbers; then all is known again."""
 
-    def dense(group: ChunkGroup) -> list[Report]:
+    def dense(group: ChunkGroup) -> list[ReaderReport]:
         limits = {2: Range(("20",), ("22",))}
-        return [report(r, limits=limits.get(r.number, r.limits).as_list()) for r in group.requests]
+        return [report(r, limits=limits.get(r.number, r.limits)) for r in group.requests]
 
     with copies(tmp_path, copying("t", 4), answer=dense) as run:
         while run.assign():

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.capture.tasks import Report, Task
+from engine.capture.reports import Reader, ReaderReport
+from engine.capture.tasks import Task
 from engine.errors import PreflightError, SparkLostError, TidemarkError
 from engine.spark import session as sessions
 from engine.spark.session import Session
@@ -44,13 +45,13 @@ class Fake:
     def stop(self, *, lost: bool) -> None:
         self.stopped.append(lost)
 
-    def run_tasks(self, _: Any, tasks: Sequence[Task]) -> list[Report]:
+    def run_tasks(self, _: Any, tasks: Sequence[Task]) -> list[ReaderReport]:
         if self.failure:
             raise self.failure
         self.jobs.append(len(tasks))
         if self.join:  # an executor registers meanwhile
             self.told = self.real = self.join.pop(0)
-        return [{"host": "h", "pid": n % self.real} for n in range(len(tasks))]
+        return [ReaderReport(reader=Reader("h", n % self.real)) for n in range(len(tasks))]
 
     def ask(self, _: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
         return [json.loads(answer(str(marker)))] * tasks
