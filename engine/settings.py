@@ -1,14 +1,12 @@
 """The spec: what a pipeline is, in TOML (DESIGN 4). Unknown keys are an error that names the nearest known key."""
 
 import difflib
-import fnmatch
 import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -17,14 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from engine import redaction
 from engine.errors import SpecError
+from engine.globs import GLOB, including, matches
+from engine.startup import checked_startup
 
-_GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "it begins with a letter or digit and goes on with letters, digits, - and _; 64 at the most"
-_STARTUP = ("initial", "snapshot", "latest", "earliest")
 _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
-_GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][a-z0-9_]{0,31})?(:\d+(-\d+)?)+)+")
-_GTID_POSITION = re.compile(r"\d+-\d+-\d+")
 
 
 _COMMAND_LINE = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
@@ -38,48 +34,6 @@ _MASTERS = {
     "k8s://https://host:port": r"k8s://\S+",
 }
 """The forms of `spark.master`, as they are shown and as they are recognised."""
-
-
-def startup_time(text: str) -> datetime:
-    """The time of `timestamp:<RFC 3339 UTC>`. Raises ValueError when it is not one."""
-    with suppress(ValueError):
-        time = datetime.fromisoformat(text)
-        if "T" in text and time.utcoffset() == timedelta(0):
-            return time
-    raise ValueError(f"timestamp: {text!r} is not a time in UTC such as 2026-01-31T00:00:00Z")
-
-
-def startup_position(text: str) -> tuple[str, int]:
-    """File and offset of `position:<file>:<offset>`. Raises ValueError when there are none."""
-    match = re.fullmatch(r"(\S+\.\d+):(\d+)", text)
-    if match is None:
-        raise ValueError(f"position: {text!r} is not a binlog file and an offset such as mysql-bin.000003:4")
-    return match[1], int(match[2])
-
-
-def _startup_gtids(text: str) -> None:
-    """The server's flavor is not known here: what is neither MySQL's set nor MariaDB's position is refused."""
-    parts = [re.sub(r"\s+", "", part) for part in text.split(",")]
-    if not any(all(map(form.fullmatch, parts)) for form in (_GTID_SET, _GTID_POSITION)):
-        raise ValueError(
-            f"gtid: {text!r} is neither a GTID set such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 nor a position of "
-            "MariaDB such as 0-1-5"
-        )
-
-
-_STARTUP_AT: dict[str, Callable[[str], object]] = {
-    "timestamp": startup_time,
-    "position": startup_position,
-    "gtid": _startup_gtids,
-}
-"""Startup modes with an argument, and what checks it."""
-
-
-def _checked_globs(value: Any) -> Any:
-    for glob in value:
-        if not _GLOB.match(glob) or glob.startswith("!"):
-            raise ValueError(f"{glob!r} is not of the form database.table (globs allowed)")
-    return value
 
 
 class _Section(BaseModel):
@@ -127,7 +81,7 @@ class Source(_Section):
     @classmethod
     def _globs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for glob in value:
-            if not _GLOB.match(glob):
+            if not GLOB.match(glob):
                 raise ValueError(f"{glob!r} is not of the form database.table (globs allowed, ! in front excludes)")
         if not value:
             raise ValueError("name at least one table, as database.table (globs allowed)")
@@ -138,17 +92,7 @@ class Source(_Section):
     @field_validator("startup")
     @classmethod
     def _startup(cls, value: str) -> str:
-        mode, colon, argument = value.partition(":")
-        if colon and mode in _STARTUP_AT:
-            _STARTUP_AT[mode](argument)
-            return value
-        if value not in _STARTUP:
-            known = (*_STARTUP, "timestamp:…", "position:…", "gtid:…")
-            nearest = difflib.get_close_matches(value, known, 1, 0.0)[0]
-            raise ValueError(
-                f"{value!r} is not a startup mode this version knows ({', '.join(known)}); nearest: {nearest}"
-            )
-        return value
+        return checked_startup(value)
 
     @property
     def copies(self) -> bool:
@@ -198,7 +142,7 @@ class Snapshot(_Section):
     @field_validator("tables", "priority")
     @classmethod
     def _table_globs(cls, value: Any) -> Any:
-        return _checked_globs(value)
+        return including(value)
 
     def rules(self, database: str, table: str) -> TableRules:
         """What holds for a table, nothing left None but the key."""
@@ -407,7 +351,7 @@ class Spec(_Section):
     @field_validator("tables")
     @classmethod
     def _table_globs(cls, value: dict[str, ProjectionRules]) -> dict[str, ProjectionRules]:
-        return dict(_checked_globs(value))
+        return dict(including(value))
 
     def projection_rules(self, database: str, table: str) -> ProjectionRules:
         """What of a table is published."""
@@ -550,22 +494,3 @@ def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
             raise SpecError(f"The file {file} ({name}_file) cannot be read: {error.strerror}.") from None
         return value
     return None
-
-
-def matches(glob: str, database: str, table: str) -> bool:
-    """Whether the glob, cut at one of its dots, matches both names; either may hold dots itself."""
-    dots = [n for n, character in enumerate(glob) if character == "."]
-    return any(fnmatch.fnmatchcase(database, glob[:n]) and fnmatch.fnmatchcase(table, glob[n + 1 :]) for n in dots)
-
-
-def select_tables(globs: Iterable[str], tables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The (database, table) pairs that the globs choose; a later glob wins over an earlier one."""
-    chosen = []
-    for database, table in tables:
-        take = False
-        for glob in globs:
-            if matches(glob.removeprefix("!"), database, table):
-                take = not glob.startswith("!")
-        if take:
-            chosen.append((database, table))
-    return chosen

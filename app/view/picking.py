@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from app.view import words
 from engine.decode.schema import Table
+from engine.globs import matches, select_tables
 from engine.plan.keys import own_key
 from engine.plan.strategy import decide
-from engine.settings import ProjectionRules, Snapshot, matches, select_tables
+from engine.settings import ProjectionRules, Snapshot
 from engine.source.preflight import table_checks
 from engine.source.survey import Surveyed
 

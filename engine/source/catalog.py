@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.decode.schema import Column, Index, Table
 from engine.errors import SpecError
-from engine.settings import select_tables
+from engine.globs import select_tables
 from engine.source.connect import Connection, query
 
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")

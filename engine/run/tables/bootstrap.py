@@ -19,7 +19,7 @@ from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
 from engine.run.tables.projection_rules import as_read, check_spec, projection_record
-from engine.settings import Spec, startup_position, startup_time
+from engine.settings import Spec
 from engine.source.ancestry import awaits, check_same, has_gtids
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, check_identity
@@ -27,6 +27,7 @@ from engine.source.heads import read_head
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
 from engine.source.watermarks import WatermarkClass, server_time_s
+from engine.startup import startup_position, startup_time
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,10 @@ from engine.capture.projection.table_projection import Projection
 from engine.decode.schema import Table, table_from_dict
 from engine.decode.types import value_type
 from engine.errors import SpecError, TableStoppedError
+from engine.globs import matches
 from engine.ledger.state import Record, State
 from engine.plan.strategy import chunk_key
-from engine.settings import ProjectionRules, Spec, mask_salt, matches
+from engine.settings import ProjectionRules, Spec, mask_salt
 from engine.source.preflight import refused
 
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from app.view import picking
 from engine.decode.schema import Column, Index, Table
-from engine.settings import ProjectionRules, Snapshot, Source, select_tables
+from engine.globs import select_tables
+from engine.settings import ProjectionRules, Snapshot, Source
 from engine.source.catalog import Statistics
 from engine.source.survey import Surveyed
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SpecError
-from engine.settings import Source, load, parse, password, select_tables, webhook
+from engine.globs import select_tables
+from engine.settings import Source, load, parse, password, webhook
 
 GOOD = """
 name = "shop"
