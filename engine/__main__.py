@@ -386,14 +386,14 @@ def redump(
         check(directory, arguments)
         _send(spec_file, "redump", arguments, reason, as_json=as_json)
         return
-    from engine.run.redump.preview import reach
+    from engine.run.redump.preview import preview
 
-    reached = reach(directory, spec.sink.path, arguments)
+    affected = preview(directory, spec.sink.path, arguments)
     if as_json:
-        _print({"arguments": arguments, "tables": [one.as_dict() for one in reached]})
+        _print({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
         return
     grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
-    for one in reached:
+    for one in affected:
         rows = "?" if one.rows is None else f"{one.rows:,}"
         grid.add_row(
             one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", ": ".join(filter(None, (one.way, one.why)))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.capture.chunk.fast_forward import moving
 from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
@@ -18,6 +17,7 @@ from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Uncut, uncut_table
 from engine.run.commands.control import Control
 from engine.run.redump.requests import Redump
+from engine.run.redump.rules import BESIDE, REFUSED, RESNAPSHOTTED, decide
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
@@ -98,10 +98,9 @@ class RedumpExecutor:
         names = set(redump.tables or tables)
         if names - set(tables):
             return _Work(redump, names, set())  # `_start` says why not
-        if not redump.tables:  # what cannot be read again and is well may stay as it is
-            names = {name for name in names if captured[name][0].key or tables[name].stopped}
-        fresh = {n for n in names if not redump.whole or (tables[n].state == "streaming" and _settled(*captured[n]))}
-        return _Work(redump, names - fresh, fresh)
+        ways = {name: decide(redump, tables[name], *captured[name]).way for name in names}
+        again = {name for name, way in ways.items() if way == RESNAPSHOTTED}
+        return _Work(redump, again, {name for name, way in ways.items() if way in (BESIDE, REFUSED)})
 
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
         for name in sorted((work.again | work.fresh) - set(tables)):
@@ -109,23 +108,19 @@ class RedumpExecutor:
                 raise _refused(name, "it was removed", f"Add it: python -m engine add-table SPEC --table {name}")
             work.again.discard(name)
             work.fresh.discard(name)
-        for name in work.again:
-            if not captured[name][0].key and not tables[name].stopped:
-                raise _refused(name, "it has no key, so nothing identifies its rows", "Give it a primary key.")
+        for name in sorted(work.again | work.fresh - set(self._active)):
+            decision = decide(work.redump, tables[name], *captured[name])  # its state may have changed since
+            if decision.way == REFUSED:
+                raise _refused(name, decision.why, decision.hint)
+            if decision.way == RESNAPSHOTTED:
+                work.fresh.discard(name)
+                work.again.add(name)
         for name in sorted(work.fresh - set(self._active)):
-            table, plan = captured[name]
-            if tables[name].stopped:
-                raise _refused(name, "it has stopped", f"Copy it again: python -m engine redump SPEC --table {name}")
-            if not table.key:
-                raise _refused(name, "it has no key, so nothing identifies its rows", "Give it a primary key.")
-            if work.redump.ranges and moving(table, plan.key(table)):
-                why = "its rows can move between ranges of its chunk key while they stay the same rows"
-                raise _refused(name, why, "Name rows by --keys, or read the table again by --table.")
             if not tables[name].copied or not self._has_copy(name):
                 continue  # its turn comes when it is, and what the mirror had before is gone
             self._check(name, work.redump)
             self._active[name], self._logs[name] = work.redump.identity, self._unmerged(name)
-            coverage = _coverage(work.redump, plan)
+            coverage = _coverage(work.redump, captured[name][1])
             self._snapshot.add(self._copying(name, coverage, work.redump.identity, work.redump.keys))
 
     def logged(self, record: Record) -> None:
@@ -212,11 +207,6 @@ class RedumpExecutor:
         self._control.refused(work.redump, error)
 
 
-def _settled(table: Table, plan: Plan) -> bool:
-    """Whether a row stays in its range for as long as it is the same row."""
-    return bool(table.key) and not moving(table, plan.key(table))
-
-
 def _coverage(redump: Redump, plan: Plan) -> Coverage:
     """What is to be read, as chunks."""
     if redump.keys:
@@ -232,4 +222,4 @@ def _named_chunks(keys: int) -> list[Chunk]:
 
 
 def _refused(table: str, why: str, hint: str) -> SpecError:
-    return SpecError(f"{table} cannot be read again: {why}.", detail="Nothing of it was read again.", hint=hint)
+    return SpecError(f"{table} cannot be redumped: {why}.", detail="Nothing of it was read.", hint=hint)

@@ -1,4 +1,4 @@
-"""What a redump would reach, shown before it is sent: tables, rows, bytes, and in which way each is read again."""
+"""What a redump would read, shown before it is sent: tables, rows, bytes, and how each table is redumped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.capture.chunk.backfill import among
-from engine.capture.chunk.fast_forward import moving
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, conformed, image_schema, table_from_dict
 from engine.destination.mirror import Mirror
@@ -23,70 +22,49 @@ from engine.plan.chunks import Plan, Range, plan_from_dict, text
 from engine.plan.keys import Bound, ChunkKey, scalar
 from engine.plan.named import identities
 from engine.run.redump.requests import Redump, redump_from
-
-BESIDE, AGAIN, REFUSED = "beside the log", "resnapshotted", "refused"
+from engine.run.redump.rules import Way, decide
 
 
 @dataclass(frozen=True)
-class Reached:
-    """One table of a redump.
-
-    way: BESIDE, AGAIN or REFUSED, with the reason in `why`. of_rows, of_bytes: what the mirror holds of the table now. rows: how
-    many of them would be read anew; None when only the server can tell. ranges: bounds as texts. keys: how many are asked for.
-    """
+class AffectedTable:
+    """One table of a redump."""
 
     table: str
-    way: str
+    way: Way
     why: str
     of_rows: int
+    """Rows that the mirror holds of the table now."""
     of_bytes: int
     rows: int | None
+    """How many of them would be read; None when only the server can tell."""
     ranges: tuple[tuple[str | None, str | None], ...] = ()
+    """Bounds as texts."""
     keys: int = 0
+    """How many are asked for."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def reach(directory: Directory, sink: Path, arguments: Mapping[str, Any]) -> list[Reached]:
-    """What a command with these arguments would reach now, by table. Raises SpecError for one that would be refused at once."""
+def preview(directory: Directory, sink: Path, arguments: Mapping[str, Any]) -> list[AffectedTable]:
+    """What a command with these arguments would read now, by table. Raises SpecError for one that would be refused at once."""
     state = Ledger(directory.ledger).state
     tables = state.tables if state else {}
     redump = redump_from("", directory.inbox, arguments, tables, directory.journals)
-    return [_reached(name, redump, tables[name], sink) for name in redump.tables or tables]
+    return [_affected(name, redump, tables[name], sink) for name in redump.tables or tables]
 
 
-def way_of(redump: Redump, known: TableState, table: Table, plan: Plan) -> tuple[str, str]:
-    """How a table would be read again, and why so."""
-    moves = moving(table, plan.key(table))
-    if not table.key and not known.stopped:
-        return REFUSED, "it has no key, so nothing identifies its rows"
-    if redump.whole:
-        stays = "; its mirror stays as it is until the new copy is there"
-        begun = "" if known.copied else "it is not copied yet: its copy begins anew"
-        why = (
-            f"it has stopped{stays}"
-            if known.stopped
-            else begun or (f"its rows move between chunks{stays}" if moves else "")
-        )
-        return (AGAIN, why) if why else (BESIDE, "")
-    if known.stopped:
-        return REFUSED, "it has stopped: copy it again as a whole"
-    if redump.ranges and moves:
-        return REFUSED, "its rows can move between ranges of its chunk key: name rows by their keys, or the whole table"
-    return BESIDE, "" if known.copied else "as soon as it is copied"
-
-
-def _reached(name: str, redump: Redump, known: TableState, sink: Path) -> Reached:
+def _affected(name: str, redump: Redump, known: TableState, sink: Path) -> AffectedTable:
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
-    way, why = way_of(redump, known, table, plan)
+    decision = decide(redump, known, table, plan)
+    way, why = decision.way, decision.why
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
     mirror = Mirror.if_there(mirror_folder(sink, table.database, table.name))
     if mirror is None:
-        return Reached(name, way, why, 0, 0, 0, ranges, len(redump.keys))
+        return AffectedTable(name, way, why, 0, 0, 0, ranges, len(redump.keys))
     of_rows, of_bytes = mirror.size()
     rows = of_rows if redump.whole else _rows(redump, mirror, published_as(table, known.projection), plan)
-    return Reached(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
+    return AffectedTable(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 
 
 def _rows(redump: Redump, mirror: Mirror, table: Table, plan: Plan) -> int | None:
