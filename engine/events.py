@@ -9,7 +9,6 @@ later (`engine.linefile`), and what went wrong is kept in `Journal.failures` for
 """
 
 import json
-import os
 import re
 import sys
 import threading
@@ -21,6 +20,7 @@ from typing import Any
 from engine import clock
 from engine.linefile import LineFile
 from engine.redaction import clean_line
+from engine.tail import tail
 
 _LAST_BYTES = 64 << 10
 _TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
@@ -238,9 +238,7 @@ def _latest(path: Path) -> str:
     """The newest time in the journal before this one, if it is ahead of the clock by no more than a day; else empty."""
     others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
     try:
-        with others[-1].open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
-            found = _TS.findall(file.read().decode("utf-8", "replace"))
+        found = _TS.findall(tail(others[-1], _LAST_BYTES))
     except (OSError, IndexError):
         return ""
     latest = max(found, default="")

@@ -19,11 +19,13 @@ from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.runs import latest_run
 from engine.redaction import Scrubber, clean_toml
+from engine.tail import tail
 
 T = TypeVar("T")
 P = ParamSpec("P")
 _LAST = "last pipeline"
 LAUNCH_GRACE_S = 60.0
+_LOG_BYTES = 16 << 10
 """A runner that was launched longer ago than this and never gave a sign is not starting any more."""
 
 
@@ -129,13 +131,11 @@ def alerts_of(where: Directory) -> list[dict[str, Any]]:
 def log_tail(where: Directory, lines: int = 40) -> str:
     """The end of the runner's log; empty when there is none."""
     try:
-        with where.log.open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - 16_384, 0))
-            tail = "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+        text = "\n".join(tail(where.log, _LOG_BYTES).splitlines()[-lines:])
     except OSError:
         return ""
     know_secrets(where)
-    return Scrubber().clean(tail)
+    return Scrubber().clean(text)
 
 
 def know_secrets(where: Directory) -> None:

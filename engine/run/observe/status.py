@@ -1,18 +1,17 @@
 """What a pipeline is doing, from its files alone: ledger, journal and `runner.json`; works without a runner."""
 
 import json
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from engine import clock, processes
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
+from engine.tail import tail
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
@@ -150,13 +149,13 @@ def last_event(directory: Directory, event: str) -> dict[str, Any] | None:
     journals = sorted(directory.journals.glob("*.jsonl"))
     if not journals:
         return None
-    return next(_parsed(reversed(_tail(journals[-1])), event), None)
+    return next(_parsed(reversed(tail(journals[-1], _TAIL_BYTES).splitlines()), event), None)
 
 
 def recent_events(directory: Directory, event: str) -> list[dict[str, Any]]:
     """All events of a kind in the newest journal's last megabyte, oldest first."""
     journals = sorted(directory.journals.glob("*.jsonl"))
-    return list(_parsed(_tail(journals[-1]), event)) if journals else []
+    return list(_parsed(tail(journals[-1], _TAIL_BYTES).splitlines(), event)) if journals else []
 
 
 def _parsed(lines: Iterable[str], event: str) -> Iterator[dict[str, Any]]:
@@ -164,10 +163,3 @@ def _parsed(lines: Iterable[str], event: str) -> Iterator[dict[str, Any]]:
         if f'"event": "{event}"' in line:
             with suppress(ValueError):  # the line is being written, or cut
                 yield json.loads(line)
-
-
-def _tail(path: Path) -> list[str]:
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TAIL_BYTES))
-        return file.read().decode("utf-8", "replace").splitlines()

@@ -25,6 +25,7 @@ from engine.run.tables.projection_rules import as_read
 from engine.settings import Spec
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import run_preflight
+from engine.tail import tail
 
 RUNS = 5
 """Journals of so many runs, the newest."""
@@ -93,7 +94,7 @@ def _parts(
     for path in journals:
         yield f"journal/{path.name}", partial(_journal, path, with_values)
     if directory.log.exists():
-        yield "runner.log", partial(_tail, directory.log, _LOG_BYTES)
+        yield "runner.log", partial(tail, directory.log, _LOG_BYTES)
     for path in sorted((directory.inbox / "refused").glob("*.json"))[-50:]:
         yield f"refused/{path.name}", partial(_command, path, with_values)
 
@@ -114,7 +115,7 @@ def _check(spec: Spec) -> dict[str, Any]:
 
 
 def _journal(path: Path, with_values: bool) -> str:
-    lines = _tail(path, _JOURNAL_BYTES).splitlines()
+    lines = tail(path, _JOURNAL_BYTES).splitlines()
     return "\n".join(lines if with_values else map(_without_values, lines)) + "\n"
 
 
@@ -142,15 +143,6 @@ def _command(path: Path, with_values: bool) -> str:
         return _json(_bare(json.loads(text)))
     except ValueError:
         return "(a file that is no JSON)\n"
-
-
-def _tail(path: Path, most: int) -> str:
-    """The last bytes of a file, from a beginning of a line on."""
-    with path.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - most, 0))
-        text = file.read().decode("utf-8", "replace")
-    return text if size <= most else text.partition("\n")[2]
 
 
 def _json(value: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BASE = {"errors", "events", "settings", "directory", "clock", "layout", "linefile", "redaction", "formats", "processes"}
-BASE |= {"durable", "globs", "startup"}
+BASE |= {"durable", "globs", "startup", "tail"}
 ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
     "decode": set(),
