@@ -25,6 +25,27 @@ ROOMS: dict[str, set[str]] = {
     "app": {"source", "plan", "explore", "history", "decode"},
 }
 """A room, and what it imports beside the base line. `engine` itself (its version) is everybody's."""
+INNER: dict[str, dict[str, set[str]]] = {
+    "run": {
+        "state_machines": set(),
+        "disk": set(),
+        "outage": set(),
+        "helpers": {"disk"},
+        "commands": {"disk", "helpers", "state_machines"},
+        "snapshot": {"commands", "disk", "helpers", "outage", "state_machines"},
+        "redump": {"commands", "snapshot"},
+        "epoch": {"snapshot", "state_machines"},
+        "tables": {"commands", "epoch"},
+        "observe": {"commands", "helpers", "outage", "state_machines", "tables"},
+    },
+    "capture": {
+        "files": set(),
+        "binlog": {"files"},
+        "projection": {"binlog"},
+        "chunk": {"binlog", "files", "projection", "reader_session", "reports"},
+    },
+}
+"""A room within a room, and what it imports of the other ones there. What is not named here stands above all of them."""
 
 
 def files(folder: str) -> list[Path]:
@@ -65,6 +86,16 @@ def test_imports_follow_the_arrows(path: Path) -> None:
     room = room_of(path)
     allowed = set() if room == "base" else ROOMS[room] | {"base"}
     assert rooms_entered(path) <= allowed
+
+
+@pytest.mark.parametrize(("room", "inner"), [(room, inner) for room, found in INNER.items() for inner in found])
+def test_imports_follow_the_arrows_within_a_room(room: str, inner: str) -> None:
+    """The parts of a room have an order too."""
+    place = ROOT / "engine" / room / inner
+    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
+        names = [name.split(".") for name in imported(path)]
+        entered = {name[2] for name in names if name[:2] == ["engine", room] and len(name) > 2} - {inner}
+        assert entered <= INNER[room][inner], path
 
 
 @pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
