@@ -1,26 +1,6 @@
 """The committed state of a pipeline, and what an epoch does to it. Pure, but for the time of a new record.
 
-An epoch record is the only unit of change:
-
-    {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
-     "ledger": …,                                                      epoch 0 only
-     "identity": …,                                                    epoch 0, and where the source became another server
-     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "projection": …, "by": …},  when it joins
-                                "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
-                                "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
-                                "changes": {"files", "kinds", "nulled"},
-                                "altered": {"table", "plan", "projection", "before", "before_projection"},
-                                                                        its columns from here on; what is copied stays so
-                                "resnapshot": {…, "since", "by"},            it is resnapshotted from here on; or from
-                                                                        "since" on only followed
-                                "removed": {"by", "drop"},              it leaves; drop: what is published goes too
-                                "dropped": true,                        what was published of it is gone
-                                "copied": true,                         the last chunk is among `chunks`
-                                "stopped": error}},
-     "unknown": {type: events}, "largest": transaction,                 where there are any, or a larger one than before
-     "term": {"number", "run"},                                         a runner takes the pipeline
-     "applied": {"shop.orders": {"chunks", "changes", "merge"}},        what the destination has by now, where that is more
-     "lineage": name}                                                   the destination begins a new count of epochs here
+`ledger.records` has the records, and what each field of them says.
 
 by: the command that had it added or removed, None without one. A table that was removed is none of the pipeline's (`State.tables`),
 and is remembered (`State.removed`): as one that joins again, and as one that the spec's globs do not bring back.
@@ -35,11 +15,9 @@ from typing import Any
 
 from engine import clock
 from engine.errors import LedgerError
+from engine.ledger.records import Description, EpochRecord, ErrorRecord, TableChange
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
-
-Record = dict[str, Any]
-
 
 KNOWN_TERMS = 100
 """Terms that the ledger remembers, the newest."""
@@ -68,28 +46,28 @@ class Owner:
 class TableState:
     """One table: how far it is cut and read, and what was counted."""
 
-    table: Record
+    table: Description
     """As `decode.schema.Table.as_dict`."""
-    plan: Record
+    plan: Description
     """As `plan.chunks.Plan.as_dict`."""
     coverage: Coverage = field(default_factory=Coverage)
     rows_read: int = 0
     changes_applied: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
     """Dates that do not exist and were read as NULL, by column; each image of a change counts."""
-    stopped: Record | None = None
+    stopped: ErrorRecord | None = None
     """The error that stopped it."""
     generation: int = 0
     """How often a resnapshot of it was begun."""
-    projection: Record | None = None
+    projection: Description | None = None
     """What of the table is published (`capture.projection.table_projection`); None for all of it."""
     names: tuple[str, ...] = ()
     """Of every column that it ever had."""
-    since: Record | None = None
+    since: Description | None = None
     """The position from which on it is streamed without a copy, when that lies behind the committed one."""
     by: str | None = None
     """The command that had it added."""
-    removed: Record | None = None
+    removed: Description | None = None
     """{"by", "drop", "dropped"} of a table that was removed."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
@@ -129,11 +107,11 @@ class State:
     epoch: int
     ledger: str
     identity: str
-    position: Record
+    position: Description
     next_seq: int
     tables: Mapping[str, TableState] = field(default_factory=dict)
     unknown: Mapping[str, int] = field(default_factory=dict)
-    largest: Record | None = None
+    largest: Description | None = None
     removed: Mapping[str, TableState] = field(default_factory=dict)
     terms: tuple[tuple[int, str], ...] = ()
     """The newest terms, each a number and the run that took it; the last one is whose the pipeline is."""
@@ -160,13 +138,22 @@ class State:
         return all(table.copied or table.stopped for table in self.tables.values())
 
 
-def following(state: State, run: str, tables: Mapping[str, Record], **facts: Any) -> Record:
+def following(state: State, run: str, tables: Mapping[str, TableChange], **facts: Any) -> EpochRecord:
     """The record of the epoch after `state`, which leaves the position and the sequence numbers where `facts` say no other."""
-    record: Record = {"epoch": state.epoch + 1, "run": run, "ts": clock.utc_text(), "from": state.position}
-    return {**record, "to": state.position, "next_seq": state.next_seq, "tables": tables, **facts}
+    record: EpochRecord = {
+        "epoch": state.epoch + 1,
+        "run": run,
+        "ts": clock.utc_text(),
+        "from": state.position,
+        "to": state.position,
+        "next_seq": state.next_seq,
+        "tables": dict(tables),
+    }
+    record.update(facts)  # type: ignore[typeddict-item]  # each caller names fields of the record
+    return record
 
 
-def apply(state: State | None, record: Record) -> State:
+def apply(state: State | None, record: EpochRecord) -> State:
     """The state after one more epoch. Raises LedgerError when the record does not follow."""
     expected = 0 if state is None else state.epoch + 1
     if record["epoch"] != expected:
@@ -213,7 +200,7 @@ def apply(state: State | None, record: Record) -> State:
     )
 
 
-def _apply_table(table: TableState | None, change: Record) -> TableState:
+def _apply_table(table: TableState | None, change: TableChange) -> TableState:
     if "planned" in change:
         planned = change["planned"]
         if "estimated_chunks" not in planned["plan"]:
@@ -242,12 +229,12 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         stopped=change.get("stopped", table.stopped),
     )
     if "resnapshot" in change:
-        described, planned = change["resnapshot"]["table"], change["resnapshot"]["plan"]
+        described, plan = change["resnapshot"]["table"], change["resnapshot"]["plan"]
         return replace(
             table,
             table=described,
-            plan=planned,
-            coverage=EMPTY if change["resnapshot"].get("since") else uncut_table(plan_from_dict(planned)),
+            plan=plan,
+            coverage=EMPTY if change["resnapshot"].get("since") else uncut_table(plan_from_dict(plan)),
             names=_names(described, table.names),
             since=change["resnapshot"].get("since"),
             rows_read=0,
@@ -266,11 +253,11 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
     return table
 
 
-def _names(table: Record, before: Sequence[str] = ()) -> tuple[str, ...]:
+def _names(table: Description, before: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*before, *(column["name"] for column in table.get("columns", ()))]))
 
 
-def nulled(change: Record) -> Counter[str]:
+def nulled(change: TableChange) -> Counter[str]:
     """The dates that an epoch's change of one table publishes as NULL, by column."""
     parts = [*change.get("chunks", []), change.get("changes", {})]
     return sum((Counter(part.get("nulled", {})) for part in parts), Counter[str]())
@@ -284,14 +271,14 @@ def _older() -> LedgerError:
     )
 
 
-def state_to_dict(state: State) -> Record:
+def state_to_dict(state: State) -> Description:
     """For a full state file."""
     names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor")
     own = {name: getattr(state, name) for name in names}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
 
 
-def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
+def _tables_to_dict(tables: Mapping[str, TableState]) -> Description:
     return {
         name: {
             "table": t.table,
@@ -313,14 +300,14 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
     }
 
 
-def state_from_dict(record: Record) -> State:
+def state_from_dict(record: Description) -> State:
     """The inverse of `state_to_dict`."""
     tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
     terms = tuple((int(number), str(run)) for number, run in record.get("terms", ()))
     return State(**{**record, **tables, "terms": terms})
 
 
-def _tables_from_dict(record: Record) -> dict[str, TableState]:
+def _tables_from_dict(record: Description) -> dict[str, TableState]:
     tables = {}
     for name, table in record.items():
         if "coverage" not in table:

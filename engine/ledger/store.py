@@ -16,12 +16,14 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 from engine import formats
 from engine.directory import write_atomically
 from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
-from engine.ledger.state import Record, State, apply, following, state_from_dict, state_to_dict
+from engine.ledger.records import Description, EpochRecord
+from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
 from engine.ledger.upgrade import upgraded
 
 FULL_STATE_EVERY = 200
@@ -68,9 +70,9 @@ class Ledger:
             return []
         return [int(match[1]) for path in self._folder.iterdir() if (match := pattern.match(path.name))]
 
-    def _read(self, name: str) -> Record:
+    def _read(self, name: str) -> Description:
         try:
-            record: Record = json.loads((self._folder / name).read_text(encoding="utf-8"))
+            record: Description = json.loads((self._folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise LedgerError(
                 f"The ledger file {name} cannot be read: {error}.",
@@ -80,11 +82,12 @@ class Ledger:
         formats.check(name.partition("-")[0], record, self._folder / name)
         return formats.without(upgraded(record))
 
-    def epoch(self, number: int) -> Record:
+    def epoch(self, number: int) -> EpochRecord:
         """The record of one epoch."""
-        return self._read(f"epoch-{number:08d}.json")
+        record: Any = self._read(f"epoch-{number:08d}.json")
+        return cast("EpochRecord", record)
 
-    def kept_epochs(self) -> Iterator[Record]:
+    def kept_epochs(self) -> Iterator[EpochRecord]:
         """The records of all epochs whose files are still there, in order; what is deleted meanwhile is left out."""
         for number in sorted(self._numbers(_EPOCH)):
             try:
@@ -95,7 +98,7 @@ class Ledger:
             else:
                 yield record
 
-    def commit(self, record: Record) -> State:
+    def commit(self, record: EpochRecord) -> State:
         """Make one more epoch part of the committed state. Raises PipelineHeldError when another runner has made it."""
         state = apply(self.state, record)
         make_folders(self._folder)

@@ -6,22 +6,24 @@ Version 1 had `shape` and `before_shape` for a projection, and `again` for a res
 from collections.abc import Mapping
 
 from engine import formats
-from engine.ledger.state import Record
+from engine.ledger.records import Description
 
 _WORDS = {"shape": "projection", "before_shape": "before_projection", "again": "resnapshot"}
 _KINDS = ("tables", "removed")
 _NESTED = ("planned", "altered", "resnapshot")
 
 
-def upgraded(record: Record) -> Record:
+def upgraded(record: Description) -> Description:
     """An epoch or a full state in the words of this version."""
     if formats.version_of(record) >= 2:
         return record
-    tables: Record = {kind: {n: _part(part) for n, part in record[kind].items()} for kind in _KINDS if kind in record}
+    tables: Description = {
+        kind: {n: _part(part) for n, part in record[kind].items()} for kind in _KINDS if kind in record
+    }
     return {**record, **tables}
 
 
-def _part(part: Mapping[str, object]) -> Record:
+def _part(part: Mapping[str, object]) -> Description:
     """What a record says of one table, with what that says of a plan or a switch."""
-    found: Record = {_WORDS.get(name, name): value for name, value in part.items()}
+    found: Description = {_WORDS.get(name, name): value for name, value in part.items()}
     return found | {name: _part(found[name]) for name in _NESTED if isinstance(found.get(name), dict)}

@@ -21,7 +21,8 @@ from engine.capture.reports import RangeReport, RedumpReport
 from engine.capture.tasks import ChunkGroup
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
 from engine.events import Journal
-from engine.ledger.state import Record, State, TableState, following, nulled
+from engine.ledger.records import EpochRecord, ErrorRecord
+from engine.ledger.state import State, TableState, following, nulled
 from engine.ledger.store import Ledger
 from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
@@ -87,7 +88,7 @@ class Coordinator:
         self._last_ts = 0
         self._frozen: list[Finished] = []
         self._replaced: dict[tuple[str, int], list[Path]] = {}
-        self._stopped: dict[str, Record] = {}
+        self._stopped: dict[str, ErrorRecord] = {}
         self._verdicts: dict[str, Verdict] = {}
         self._progress = Progress(control.activity, journal)
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
@@ -439,7 +440,7 @@ class Coordinator:
         frozen: Sequence[Finished],
         reports: Sequence[RangeReport],
         redumped: Sequence[RedumpReport],
-    ) -> Record:
+    ) -> EpochRecord:
         cuts = {}
         for name, chunks in self._snapshot.cut_since().items():
             coverage = self._snapshot.coverage(name)

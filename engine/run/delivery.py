@@ -14,7 +14,8 @@ from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.errors import DestinationError, DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
 from engine.events import Journal
-from engine.ledger.state import Record, State
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
 from engine.settings import Spec
@@ -34,7 +35,7 @@ class Delivery:
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._missing, self._healing = Counter[str](), set[str]()
 
-    def commit(self, record: Record) -> None:
+    def commit(self, record: EpochRecord) -> None:
         """Make an epoch part of the committed state, with what the destination has by now.
 
         Raises PipelineHeldError when another runner has taken the pipeline.
@@ -43,7 +44,9 @@ class Delivery:
         through, facts = self._publisher.facts
         state = self._ledger.state
         assert state is not None
-        applied = {n: new for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)}
+        applied = {
+            n: dict(new) for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)
+        }
         self._ledger.commit({**record, "applied": applied} if applied else record)
         self._publisher.recorded(through)
 

@@ -8,7 +8,8 @@ from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError
-from engine.ledger.state import Record, State, apply
+from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.state import State, apply
 from engine.run.snapshot.table_copy import Finished
 from engine.run.state_machines import START, TABLE, IllegalEventError, table_events
 from engine.source.positions import Position, file_number, position_from_dict
@@ -56,26 +57,31 @@ def up_to_alteration(
 
 
 def table_records(
-    cuts: dict[str, Record],
+    cuts: dict[str, Description],
     frozen: Sequence[Finished],
     reports: Sequence[RangeReport],
-    stopped: dict[str, Record],
-    verdicts: dict[str, Record],
+    stopped: dict[str, ErrorRecord],
+    verdicts: dict[str, TableChange],
     redumped: Sequence[RedumpReport] = (),
-) -> tuple[dict[str, Record], dict[str, TidemarkError]]:
+) -> tuple[dict[str, TableChange], dict[str, TidemarkError]]:
     """What an epoch's record says of each table, and the tables that stopped in its log.
 
     cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
     before. verdicts: of tables that were altered at the epoch's end (`run.tables.schema_change`). redumped: parts of tables that
     were read again, whose changes come before those of the log.
     """
-    tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
-    for name, change in cuts.items():
-        tables.setdefault(name, {})["cut"] = change
+    tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
+    for name, since in cuts.items():
+        tables.setdefault(name, {})["cut"] = since
     for f in frozen:
-        files = [file.as_dict() for file in f.files]
-        chunk = {"chunk": f.report.chunk, "files": files, "rows": f.report.rows, "nulled": dict(f.report.nulled)}
-        tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.high.as_dict()})
+        chunk: ChunkRecord = {
+            "chunk": f.report.chunk,
+            "exact": f.high.as_dict(),
+            "files": [file.as_dict() for file in f.files],
+            "rows": f.report.rows,
+            "nulled": dict(f.report.nulled),
+        }
+        tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
     for part in redumped:
         if part.table not in stopped:
             _add_changes(tables.setdefault(part.table, {}), part.changes)
@@ -92,7 +98,7 @@ def table_records(
     return tables, newly
 
 
-def completed(state: State, record: Record) -> Record:
+def completed(state: State, record: EpochRecord) -> EpochRecord:
     """The record, with the tables marked whose last chunk it has.
 
     Raises IllegalEventError when it would change a table's state otherwise than `machine.TABLE` has it: it is then not committed.
@@ -111,7 +117,7 @@ def completed(state: State, record: Record) -> Record:
 
 
 def _add_logs(
-    tables: dict[str, Record], reports: Sequence[RangeReport], stopped: dict[str, Record]
+    tables: dict[str, TableChange], reports: Sequence[RangeReport], stopped: dict[str, ErrorRecord]
 ) -> dict[str, TidemarkError]:
     newly: dict[str, TidemarkError] = {}
     for report in reports:
@@ -127,7 +133,7 @@ def _add_logs(
     return newly
 
 
-def _add_changes(change: Record, written: WrittenChanges) -> None:
+def _add_changes(change: TableChange, written: WrittenChanges) -> None:
     changes = change.setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}})
     changes["files"] += [file.as_dict() for file in written.files]
     changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(written.nulled))
@@ -139,21 +145,23 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sum(map(Counter, counts), Counter[str]()))
 
 
-def seen(reports: Sequence[RangeReport], before: Record | None) -> Record:
+def seen(reports: Sequence[RangeReport], before: Description | None) -> Description:
     """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
     unknown, most = _summed(report.unknown for report in reports), largest(reports)
-    facts: Record = {"unknown": unknown} if unknown else {}
+    facts: Description = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
         facts["largest"] = most
     return facts
 
 
-def largest(reports: Sequence[RangeReport]) -> Record | None:
+def largest(reports: Sequence[RangeReport]) -> Description | None:
     """The largest transaction of an epoch, by bytes."""
     return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 
-def event(record: Record, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float) -> dict[str, Any]:
+def event(
+    record: EpochRecord, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float
+) -> dict[str, Any]:
     """The fields of `epoch.committed`. chunks: how many were published with it."""
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
     kinds = [

@@ -12,7 +12,8 @@ from dataclasses import replace
 from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError
-from engine.ledger.state import Record, State, following
+from engine.ledger.records import Description, EpochRecord
+from engine.ledger.state import State, following
 from engine.source.ancestry import awaits, has_gtids, lost_elsewhere
 from engine.source.connect import Connection, Endpoint, Server, query
 from engine.source.heads import read_head
@@ -23,7 +24,7 @@ _PURGED = "SELECT GTID_SUBSET(@@global.gtid_purged, %s) AS ours, @@global.gtid_p
 
 def failed_over(
     state: State, connection: Connection, endpoint: Endpoint, server: Server, first_server_id: int, run: str
-) -> Record:
+) -> EpochRecord:
     """The epoch that leads the ledger to another server. Raises SourceLostError when it cannot be proved to be the same history."""
     position = position_from_dict(state.position)
     place = _place(state, position, connection, endpoint, server, first_server_id)
@@ -31,7 +32,7 @@ def failed_over(
     return following(state, run, {}, identity=server.identity, to=to)
 
 
-def event_fields(state: State, record: Record) -> Record:
+def event_fields(state: State, record: EpochRecord) -> Description:
     """The fields of the journal's `source.failover`."""
     return {
         "from_identity": state.identity,

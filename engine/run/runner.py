@@ -30,7 +30,8 @@ from engine.errors import (
     TransientError,
 )
 from engine.events import Journal
-from engine.ledger.state import Record, State
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run.commands.control import Control
@@ -386,8 +387,9 @@ class _Run:
         """
         assert ledger.state is not None
         record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
-        facts = {"lineage": self._journal.run, "next_seq": max(next_seq, ledger.state.next_seq)}
-        self._commit_copies(ledger, {**record, **facts}, "asked for, as the ledger was older than the destination")
+        record["lineage"] = self._journal.run
+        record["next_seq"] = max(next_seq, ledger.state.next_seq)
+        self._commit_copies(ledger, record, "asked for, as the ledger was older than the destination")
         self._control.look()
         for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
@@ -427,7 +429,7 @@ class _Run:
             if redump.tables and names.issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
-    def _commit_copies(self, ledger: Ledger, record: Record, reason: str) -> None:
+    def _commit_copies(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
         """Commit an epoch that has tables resnapshotted, and tell of it."""
         ledger.commit(record)
         for name, change in record["tables"].items():

@@ -21,7 +21,8 @@ from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.errors import DestinationError, MismatchError, MissingFilesError
-from engine.ledger.state import Record, State, TableState
+from engine.ledger.records import Description, EpochRecord
+from engine.ledger.state import State, TableState
 from engine.sink.delta import DeltaTables
 from engine.sink.fence import Term, known_term
 from engine.sink.log import check_files
@@ -99,7 +100,7 @@ def _look(root: Path, state: State, table: TableState) -> Look:
 
 
 def compare(
-    root: Path, state: State, newest: Term | None, kept: Sequence[Record], looks: Mapping[str, Look]
+    root: Path, state: State, newest: Term | None, kept: Sequence[EpochRecord], looks: Mapping[str, Look]
 ) -> Comparison:
     """Compare both sides. newest: the destination's newest term. kept: the epochs that the ledger still has, in order."""
     known = {number for number, _ in state.terms}
@@ -116,7 +117,7 @@ def compare(
     return Comparison(tables=faults)
 
 
-def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[Record]) -> str:
+def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[EpochRecord]) -> str:
     if look.fault:
         return look.fault
     behind = {kind: epoch for kind, epoch in table.applied.items() if look.applied.get(kind, -1) < epoch}
@@ -138,11 +139,11 @@ def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[
     return ""
 
 
-def _contiguous(kept: Sequence[Record], after: int, through: int) -> bool:
+def _contiguous(kept: Sequence[EpochRecord], after: int, through: int) -> bool:
     """Whether all epochs behind `after`, up to `through`, are kept."""
     numbers = {record["epoch"] for record in kept}
     return all(number in numbers for number in range(after + 1, through + 1))
 
 
-def _files(lists: Iterable[Iterable[Record]]) -> list[DataFile]:
+def _files(lists: Iterable[Iterable[Description]]) -> list[DataFile]:
     return [DataFile(**file) for files in lists for file in files]

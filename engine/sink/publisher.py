@@ -29,7 +29,8 @@ from engine.errors import (
     is_disk_full,
 )
 from engine.events import Journal
-from engine.ledger.state import Record, State
+from engine.ledger.records import EpochRecord, Switch, TableChange
+from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.sink.delta import Applied, DeltaTables
@@ -71,7 +72,7 @@ class Publisher:
         self._targets: dict[str, Target] = {}
         self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
-        self._queue: queue.Queue[Record | _Marker] = queue.Queue(_QUEUE_EPOCHS)
+        self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._applied = self._recorded = -1
         self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
@@ -226,7 +227,9 @@ class Publisher:
     def recover(self) -> int:
         """Apply what an earlier run committed and did not apply; returns the number of epochs looked at. Then start."""
         kept = list(self._ledger.kept_epochs())
-        records = [{**record, "tables": part} for record, part in zip(kept, self._of_account(kept), strict=True)]
+        records = list(kept)
+        for n, part in enumerate(self._of_account(kept)):
+            records[n] = {**kept[n], "tables": part}
         for record in reversed(records):
             for name, change in record["tables"].items():
                 for switch in _switches(change):
@@ -241,7 +244,7 @@ class Publisher:
         self._thread.start()
         return len(records)
 
-    def _of_account(self, records: Sequence[Record]) -> list[dict[str, Record]]:
+    def _of_account(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
         """What the records say of tables that have a destination, since it was begun: what was before is gone with another one."""
         begun = {
             name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
@@ -251,14 +254,14 @@ class Publisher:
             for n, record in enumerate(records)
         ]
 
-    def submit(self, record: Record) -> None:
+    def submit(self, record: EpochRecord) -> None:
         """Hand over a committed epoch; waits when the destination is far behind."""
         self.check()
         self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
         self._put(record)
 
-    def _put(self, what: Record | _Marker) -> None:
+    def _put(self, what: EpochRecord | _Marker) -> None:
         while True:
             try:
                 self._queue.put(what, timeout=0.5)
@@ -315,9 +318,9 @@ class Publisher:
     def _waiting(self) -> bool:
         return any(target.waiting and target.error is None for target in self._targets.values())
 
-    def _more(self, first: Record | _Marker) -> tuple[list[Record], _Marker | None]:
+    def _more(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
         """The epochs that wait, from this one on, up to a marker: a commit of many costs what one of one costs."""
-        records: list[Record] = []
+        records: list[EpochRecord] = []
         while not isinstance(first, _Marker):
             records.append(first)
             try:
@@ -326,7 +329,7 @@ class Publisher:
                 return records, None
         return records, first
 
-    def _append(self, records: Sequence[Record]) -> None:
+    def _append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of some epochs, table by table."""
         for name in dict.fromkeys(name for record in records for name in record["tables"]):
             parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
@@ -376,7 +379,7 @@ class Publisher:
         if any("stopped" in part for _, part in parts):
             target.resnapshot = None  # its mirror stays as it is; another copy begins anew
 
-    def _switch(self, name: str, epoch: int, switch: Record, *, again: bool) -> None:
+    def _switch(self, name: str, epoch: int, switch: Switch, *, again: bool) -> None:
         """From the next epoch on the table is another; `again`: it is resnapshotted, which heals a destination that has failed."""
         table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
@@ -478,6 +481,6 @@ def _failed(name: str, error: Exception) -> DestinationError:
     )
 
 
-def _switches(change: Record) -> list[Record]:
+def _switches(change: TableChange) -> list[Switch]:
     """What an epoch's record of a table says of new columns, or of a new copy."""
     return [change[kind] for kind in ("altered", "resnapshot") if kind in change]

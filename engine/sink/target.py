@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
-from engine.ledger.state import Record
+from engine.ledger.records import TableChange
 from engine.sink.delta import Applied, DeltaTables, Step
 
 _MERGE_ROWS = 4_000_000
 """Changes that one merge takes, or a few more: its keys are held in memory."""
-Part = tuple[int, Record]
+Part = tuple[int, TableChange]
 """An epoch's number and what its record says of one table."""
 Numbered = tuple[int, DataFile]
 """A file and the epoch that has it."""

@@ -18,7 +18,8 @@ from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.errors import DestinationError
-from engine.ledger.state import Record, State
+from engine.ledger.records import TermRecord
+from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.sink.belonging import compare, look_at
 from engine.sink.delta import DeltaTables
@@ -42,7 +43,7 @@ class Possession:
         assert self._fence is not None
         return self._fence.check()
 
-    def first_term(self, ledger: str) -> Record:
+    def first_term(self, ledger: str) -> TermRecord:
         """What epoch 0 says of the term."""
         newest = Fence(self._root, ledger).newest()
         return {"number": newest.number + 1 if newest else 1, "run": self._run}

@@ -12,7 +12,8 @@ from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
 from engine.events import Journal
-from engine.ledger.state import Record, TableState
+from engine.ledger.records import Description, EpochRecord
+from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Uncut, uncut_table
 from engine.run.commands.control import Control
@@ -36,7 +37,7 @@ class _Work:
     ghosts: int = 0
     missing: list[list[str]] = field(default_factory=list)
 
-    def result(self) -> Record:
+    def result(self) -> Description:
         """For the journal's `command.done`."""
         named = {"missing": self.missing[:_TOLD_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
         return {"rows": self.rows, "ghosts": self.ghosts, **named}
@@ -123,7 +124,7 @@ class RedumpExecutor:
             coverage = _coverage(work.redump, captured[name][1])
             self._snapshot.add(self._copying(name, coverage, work.redump.identity, work.redump.keys))
 
-    def logged(self, record: Record) -> None:
+    def logged(self, record: EpochRecord) -> None:
         """An epoch was committed; its changes may not be in the mirror yet that a part is compared with."""
         for name in self._active:
             changes = record["tables"].get(name, {}).get("changes", {})

@@ -14,7 +14,8 @@ from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
-from engine.ledger.state import Record, State
+from engine.ledger.records import EpochRecord, Planned, TableChange
+from engine.ledger.state import State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
@@ -43,7 +44,7 @@ class Source:
 class Begun:
     """The record of epoch 0 and the plans in it."""
 
-    record: Record
+    record: EpochRecord
     plans: list[Plan]
 
 
@@ -68,13 +69,17 @@ def first_epoch(
     fit = [table for table in fit if table.full_name not in unfit]
     if not spec.source.copies:
         plans = [streaming_only(plan) for plan in plans]
-    tables: dict[str, Record] = {
+    tables: dict[str, TableChange] = {
         table.full_name: unfit_record(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
     }
     for table, plan in zip(fit, plans, strict=True):
-        planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection_record(spec, table)}
-        tables[table.full_name] = {"planned": planned, **finished(spec, position)}
-    record = {
+        planned: Planned = {
+            "table": table.as_dict(),
+            "plan": plan.as_dict(),
+            "projection": projection_record(spec, table),
+        }
+        tables[table.full_name] = {**finished(spec, position), "planned": planned}
+    record: EpochRecord = {
         "epoch": 0,
         "run": run,
         "ts": clock.utc_text(),
@@ -88,7 +93,7 @@ def first_epoch(
     return Begun(record, plans)
 
 
-def unfit_record(table: Table, error: TidemarkError) -> Record:
+def unfit_record(table: Table, error: TidemarkError) -> TableChange:
     """What an epoch says of a table that cannot be captured: it joins, and has stopped."""
     plan = Plan(table.full_name, 0, 0, (), "", None, None, None, "one", "not captured", 0, 1)
     return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
@@ -171,12 +176,12 @@ def streaming_only(plan: Plan) -> Plan:
     return replace(plan, strategy="one", reason=reason, estimated_chunks=1, factor=None)
 
 
-def finished(spec: Spec, position: Position) -> Record:
+def finished(spec: Spec, position: Position) -> TableChange:
     """What an epoch says beside the plan of a table that joins: without a copy (`Source.copies`) it is one finished chunk."""
     if spec.source.copies:
         return {}
     whole = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
-    return {"cut": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0}]}
+    return {"cut": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0, "nulled": {}}]}
 
 
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:

@@ -23,7 +23,8 @@ from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
-from engine.ledger.state import Record, State, TableState, following
+from engine.ledger.records import Planned, TableChange
+from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.planner import plan_tables
 from engine.run.commands.control import Control
@@ -62,7 +63,7 @@ class MembershipChanges:
         """The log has a statement that may have made a table."""
         self._look_until_s = clock.monotonic_s() + _LOOK_S
 
-    def next(self, connection: Connection, state: State) -> dict[str, Record]:
+    def next(self, connection: Connection, state: State) -> dict[str, TableChange]:
         """What the next epoch says of tables that join or leave; nothing when there is nothing to change now.
 
         Answers the commands. state: committed before; the catalogue is read after that.
@@ -71,8 +72,8 @@ class MembershipChanges:
         if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
             self._control.carried_out(change, {})  # what is kept is as it stays from here on
             change = None
-        if gone := {name: {"dropped": True} for name in self._dropped(state)}:
-            return gone
+        if gone := list(self._dropped(state)):
+            return {name: {"dropped": True} for name in gone}
         if change is not None and not change.begun(state) and all(map(self._publisher.released, _left(change, state))):
             try:
                 check_change(change, state)
@@ -87,7 +88,7 @@ class MembershipChanges:
                 destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
                 yield name
 
-    def _added(self, connection: Connection, state: State, change: Change) -> dict[str, Record]:
+    def _added(self, connection: Connection, state: State, change: Change) -> dict[str, TableChange]:
         if any(name in to_drop(state) for name in change.tables):
             return {}
         names = _named(change.tables, list_tables(connection))
@@ -96,7 +97,7 @@ class MembershipChanges:
             raise error
         return records
 
-    def _found(self, connection: Connection, state: State) -> dict[str, Record]:
+    def _found(self, connection: Connection, state: State) -> dict[str, TableChange]:
         """The tables that the globs choose and the ledger does not know."""
         if self._spec.source.new_tables != "add" or (self._looked and clock.monotonic_s() > self._look_until_s):
             return {}
@@ -111,13 +112,13 @@ class MembershipChanges:
 
     def _joined(
         self, connection: Connection, state: State, names: Sequence[Name], by: str | None
-    ) -> tuple[dict[str, Record], dict[Table, TidemarkError]]:
+    ) -> tuple[dict[str, TableChange], dict[Table, TidemarkError]]:
         """What an epoch says of tables that join, whose places in the destination are begun, and those that cannot.
 
         by: a command, of which no place is begun when one of its tables cannot join.
         """
         null_dates = self._spec.source.invalid_dates == "null"
-        records: dict[str, Record] = {}
+        records: dict[str, TableChange] = {}
         errors: dict[Table, TidemarkError] = {}
         begun: list[DeltaTables] = []
         for table in read_tables(connection, names, null_dates=null_dates):
@@ -136,7 +137,7 @@ class MembershipChanges:
 
     def _record(
         self, connection: Connection, state: State, table: Table, by: str | None
-    ) -> tuple[Record, DeltaTables | None]:
+    ) -> tuple[TableChange, DeltaTables | None]:
         """What an epoch says of a table that joins, and its destination if that is to be begun."""
         if not table.columns:
             raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
@@ -147,7 +148,7 @@ class MembershipChanges:
         projection = projection_record(self._spec, table)
         if not self._spec.source.copies:
             plan = streaming_only(plan)
-        joins = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
+        joins: Planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
         known = state.removed.get(table.full_name)
         if known is not None and (kept := destination(self._spec, state, known)).there:
             before = table_from_dict(known.table)
@@ -165,7 +166,7 @@ class MembershipChanges:
             }, None
         fresh = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
         fresh.check_free()
-        return {"planned": joins, **finished(self._spec, position_from_dict(state.position))}, fresh
+        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, fresh
 
 
 def to_drop(state: State) -> list[str]:
@@ -194,7 +195,7 @@ def _left(change: Change, state: State) -> list[str]:
     return [name for name in change.tables if name in state.removed]
 
 
-def _removed(change: Change) -> dict[str, Record]:
+def _removed(change: Change) -> dict[str, TableChange]:
     return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
 
 

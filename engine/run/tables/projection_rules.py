@@ -15,7 +15,8 @@ from engine.decode.schema import Table, table_from_dict
 from engine.decode.types import value_type
 from engine.errors import SpecError, TableStoppedError
 from engine.globs import matches
-from engine.ledger.state import Record, State
+from engine.ledger.records import Description
+from engine.ledger.state import State
 from engine.plan.strategy import chunk_key
 from engine.settings import ProjectionRules, Spec, mask_salt
 from engine.source.preflight import refused
@@ -36,7 +37,7 @@ def projection_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Pro
     return Projection(kept, {n: a for n, a in masks.items() if kept is None or n in kept}, where, (salt or "").encode())
 
 
-def projection_record(spec: Spec, table: Table) -> Record | None:
+def projection_record(spec: Spec, table: Table) -> Description | None:
     """What the ledger keeps of a table's projection, by which it is known again; None where the spec says nothing of it."""
     rules = spec.projection_rules(table.database, table.name)
     digest = _digest(spec, rules)

@@ -7,7 +7,8 @@ are whole. What happened between the lost position and the new one is in no chan
 from collections.abc import Iterable
 
 from engine.decode.schema import Table, table_from_dict
-from engine.ledger.state import Record, State, following
+from engine.ledger.records import EpochRecord, TableChange
+from engine.ledger.state import State, following
 from engine.plan.chunks import plan_from_dict
 from engine.run.tables.bootstrap import anchored
 from engine.run.tables.schema_change import Altered, verdict
@@ -19,7 +20,7 @@ from engine.source.positions import current
 
 def resnapshot_all(
     spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
-) -> Record:
+) -> EpochRecord:
     """The epoch that begins anew. Tables that cannot be resnapshotted stop in it."""
     # Before the catalogue is read: a statement that alters a table in between lies behind the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
@@ -27,17 +28,17 @@ def resnapshot_all(
     return following(state, run, tables, identity=server.identity, to=position.as_dict())
 
 
-def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> Record:
+def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> EpochRecord:
     """The epoch that reads nothing and has tables resnapshotted, of which the spec publishes something else from here on."""
     return following(state, run, _copied_again(spec, state, connection, names))
 
 
-def _copied_again(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, Record]:
+def _copied_again(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
     def fits(before: Table, after: Table) -> None:
         if state.tables[before.full_name].begun:  # else it has no place in the destination yet
             DeltaTables(spec.sink.path, state.owner, before).check(before, after)
 
-    tables: dict[str, Record] = {}
+    tables: dict[str, TableChange] = {}
     for name in names:
         known = state.tables[name]
         before, plan = table_from_dict(known.table), plan_from_dict(known.plan)

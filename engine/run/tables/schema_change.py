@@ -19,7 +19,7 @@ from typing import Literal
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
 from engine.errors import TableGoneError, TableStoppedError
-from engine.ledger.state import Record
+from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
 from engine.run.tables.bootstrap import streaming_only
@@ -49,14 +49,19 @@ class Verdict:
     plan: Plan
     error: TableStoppedError | None = None
     since: Position | None = None
-    projection: Record | None = None
+    projection: Description | None = None
 
-    def to_record(self, before: Table, before_projection: Record | None) -> Record:
+    def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """What the epoch's record says of it."""
         if self.error is not None:
             return {"stopped": self.error.as_dict()}
-        change: Record = {"table": self.table.as_dict(), "plan": self.plan.as_dict(), "projection": self.projection}
-        change |= {"before": before.as_dict(), "before_projection": before_projection}
+        change: Switch = {
+            "table": self.table.as_dict(),
+            "plan": self.plan.as_dict(),
+            "projection": self.projection,
+            "before": before.as_dict(),
+            "before_projection": before_projection,
+        }
         if self.outcome == "evolved":
             return {"altered": change}
         return {"resnapshot": {**change, "since": self.since.as_dict() if self.since else None}}
@@ -77,8 +82,8 @@ class Altered:
     copied: bool
     held: Collection[str]
     fits: Callable[[Table, Table], None]
-    projection: Record | None = None
-    stopped: Record | None = None
+    projection: Description | None = None
+    stopped: ErrorRecord | None = None
     at: Position | None = None
     settled: Callable[[], bool] = lambda: True
 

@@ -16,7 +16,8 @@ from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import Column, Table, arrow_schema
 from engine.errors import DestinationError, SpecError, TidemarkError
 from engine.events import Journal
-from engine.ledger.state import Owner, Record
+from engine.ledger.records import Description as Record
+from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, cut_as_dict
