@@ -139,11 +139,7 @@ class ChunkGroup:
 
 @dataclass(frozen=True)
 class BinlogTask:
-    """A binlog range for all captured tables.
-
-    first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come. known: the
-    committed position, which lies behind `start` where chunks are published that are exact in front of it.
-    """
+    """A binlog range for all captured tables."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -152,8 +148,11 @@ class BinlogTask:
     end: Position
     tables: tuple[EmittedTable, ...]
     first_seq: int
+    """`_tm_seq` of the first change of each table in it."""
     awaited: tuple[Table, ...] = ()
+    """Tables that do not exist now and may be created again."""
     known: Position | None = None
+    """The committed position, which lies behind `start` where chunks are published that are exact in front of it."""
 
     def run(self) -> Iterator[ReaderReport]:
         """One report; when it says `altered`, the binlog range ends at its `end`, earlier than asked for."""

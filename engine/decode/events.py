@@ -108,7 +108,7 @@ _UNDERSTOOD = tuple(frozenset(Kind) - {Kind.INCIDENT})
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of consecutive events, an array a field; `body`, `end`: offsets in the buffer (end without the checksum)."""
+    """The headers of consecutive events, an array a field."""
 
     timestamp: npt.NDArray[np.int64]
     kind: npt.NDArray[np.uint8]
@@ -117,6 +117,7 @@ class Headers:
     flags: npt.NDArray[np.int64]
     body: Offsets
     end: Offsets
+    """`body` and `end` are offsets in the buffer; `end` is that of the body, in front of the checksum."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -208,13 +209,14 @@ def refuse_unknown(headers: Headers) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TableMap:
-    """A TABLE_MAP event: what the rows that follow look like. names: None unless `binlog_row_metadata=FULL`."""
+    """A TABLE_MAP event: what the rows that follow look like."""
 
     table_id: int
     database: str
     table: str
     columns: tuple[Mapped, ...]
     names: tuple[str, ...] | None
+    """The columns' names; None unless `binlog_row_metadata=FULL`."""
 
 
 METADATA_BYTES = dict.fromkeys((4, 5, 17, 18, 19, 140, 242, 245, 249, 250, 251, 252, 255), 1)

@@ -18,22 +18,22 @@ _TAGGED_FORMAT = 1
 
 @dataclass(frozen=True)
 class TaggedGtid:
-    """A GTID_TAGGED event: `source` is `uuid:tag:` (`uuid:` without a tag); commit_us: microseconds since 1970."""
+    """A GTID_TAGGED event: `source` is `uuid:tag:` (`uuid:` without a tag)."""
 
     source: str
     number: int
     commit_us: int
+    """Microseconds since 1970."""
 
 
 @dataclass(frozen=True)
 class GtidList:
-    """A MariaDB GTID_LIST event: what the binlog held before its file. entries: (domain, server id) to the last number.
-
-    position: the last transaction of each domain, whoever wrote it.
-    """
+    """A MariaDB GTID_LIST event: what the binlog held before its file."""
 
     entries: dict[tuple[int, int], int]
+    """The last number of each (domain, server id)."""
     position: GtidPosition
+    """The last transaction of each domain, whoever wrote it."""
 
 
 def sid_text(low: int, high: int) -> str:

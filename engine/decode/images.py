@@ -41,16 +41,16 @@ GONE = ("-U", "-D")
 
 @dataclass(frozen=True)
 class Images:
-    """Decoded images in the binlog's order.
-
-    rows: an array a column of the table. event: for each image the index of its event among the headers given. place: its number in
-    that event. kind: INSERT, BEFORE, AFTER or DELETE.
-    """
+    """Decoded images in the binlog's order."""
 
     rows: list[pa.Array]
+    """One array per column of the table."""
     event: Offsets
+    """For each image, the index of its event among the headers."""
     place: Offsets
+    """For each image, its number within the event."""
     kind: npt.NDArray[np.int8]
+    """For each image: INSERT, BEFORE, AFTER or DELETE."""
 
 
 def check_table_map(table: Table, mapped: TableMap) -> None:

@@ -11,58 +11,61 @@ _DATES = ("date", "datetime", "timestamp")
 
 @dataclass(frozen=True)
 class Column:
-    """One column as the server's catalogue describes it.
-
-    type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
-    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
-    for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop
-    the table). tells_apart: whether it identifies rows or bounds chunks; no code of it may become "?". unread: whether it is
-    passed over.
-    """
+    """One column as the server's catalogue describes it."""
 
     name: str
     type: str
+    """`information_schema`'s DATA_TYPE, in lower case."""
     nullable: bool = True
     unsigned: bool = False
     length: int = 0
+    """Bytes (CHARACTER_OCTET_LENGTH), of texts and binaries."""
     precision: int = 0
     scale: int = 0
+    """`precision` and `scale` are those of a DECIMAL; `precision` alone is the bits of a BIT."""
     fraction: int = 0
+    """Digits of fractional seconds, 0 to 6."""
     charset: str | None = None
+    """The character set of a text; None for binaries. So is the collation."""
     collation: str | None = None
     labels: tuple[str, ...] = ()
+    """The labels of an ENUM or SET."""
     null_dates: bool = False
+    """Whether dates that do not exist become NULL; otherwise they stop the table."""
     tells_apart: bool = False
+    """Whether it identifies rows or bounds chunks. No character of it may become "?"."""
     unread: bool = False
+    """Whether readers skip it."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """An index by which ranges of whole columns can be read, in its order; descending: all of it."""
+    """An index by which ranges of whole columns can be read, in its order."""
 
     name: str
     columns: tuple[str, ...]
     descending: bool = False
+    """Whether all its columns are in descending order."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the source with its columns and its identity.
-
-    key: the columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
-    empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none). unfit:
-    why its row images cannot be followed although its columns could, or empty. indexes: those that chunks can be cut by, that of
-    `key` first. clustered: the columns that the engine keeps behind those of every index, when they are known.
-    """
+    """A table of the source with its columns and its identity."""
 
     database: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    """The columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
+    empty when there is neither."""
     transactional: bool = True
+    """Whether a consistent snapshot holds for it. MyISAM tables and their like have none."""
     unfit: str = ""
+    """Why its row images cannot be followed although its columns could be decoded; empty where they can."""
     indexes: tuple[Index, ...] = ()
+    """The indexes by which chunks can be cut, that of `key` first."""
     clustered: tuple[str, ...] = ()
+    """The columns that the engine appends to every index, where they are known."""
 
     @property
     def full_name(self) -> str:

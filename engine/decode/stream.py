@@ -34,15 +34,15 @@ _LOW_BITS = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class EventBatch:
-    """Consecutive events of one binlog file.
-
-    headers: their `end` is without checksum. file: its name. offset: for each event the position behind it.
-    """
+    """Consecutive events of one binlog file."""
 
     buffer: Bytes
     headers: Headers
+    """Headers; their `end` is in front of the checksum."""
     file: str
+    """The name of the file."""
     offset: Offsets
+    """For each event, the position behind it."""
 
     def body(self, n: int) -> bytes:
         """The body of event `n`, without checksum."""

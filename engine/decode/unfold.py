@@ -44,10 +44,11 @@ _ZSTD, _NONE = 0, 255
 
 @dataclass(frozen=True)
 class Unfolded:
-    """A run of plain events; source: for each the number of the event that it was in the run before."""
+    """A run of plain events."""
 
     run: EventBatch
     source: Offsets
+    """For each event, its number in the batch that was unfolded."""
 
 
 def unfolded(run: EventBatch, chosen: Offsets, most: int = MOST, again: Again | None = None) -> Iterator[Unfolded]:

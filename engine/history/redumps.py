@@ -8,11 +8,7 @@ from engine.history.fetch import Cursor, fetch
 
 @dataclass(frozen=True)
 class Redumped:
-    """A command to read again. state: "under way", "done" or "refused".
-
-    parts, rows, ghosts: committed so far, by the newest run that carried it out. missing: asked-for keys that do not exist, known
-    when it is done.
-    """
+    """A redump that was asked for."""
 
     id: str
     asked: datetime
@@ -20,11 +16,14 @@ class Redumped:
     actor: str | None
     reason: str | None
     state: str
+    """One of: "under way", "done", "refused"."""
     message: str | None
     parts: int
     rows: int
     ghosts: int
+    """`parts`, `rows` and `ghosts` are those committed so far, by the newest run that carried it out."""
     missing: int | None
+    """Keys that were asked for and do not exist; known when it is done."""
     duration_s: float | None
 
 

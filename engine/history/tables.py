@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a table is by its newest plan. `rows`: those of finished and published chunks.
+    """How far a table is by its newest plan.
 
     A table without a plan, or one that was removed, has no chunks and is `complete`: none will come.
     """
@@ -59,6 +59,7 @@ class Progress:
     finished: int
     published: int
     rows: int
+    """Rows of finished and published chunks."""
     changes: int
     first_started: datetime | None
     last_ended: datetime | None

@@ -31,13 +31,15 @@ class Line:
 
 @dataclass(frozen=True)
 class Slice:
-    """What was new in a file. `offset`: where to go on. `more`: the file had more than one block."""
+    """What was new in a file."""
 
     lines: tuple[Line, ...]
     offset: int
+    """The byte at which the next slice begins."""
     malformed: int
     malformed_text: str | None
     more: bool
+    """Whether the file has more."""
 
 
 def read_slice(path: Path, offset: int, after_seq: int, limit: int = BLOCK_BYTES) -> Slice:

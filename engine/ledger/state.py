@@ -25,16 +25,14 @@ KNOWN_TERMS = 100
 
 @dataclass(frozen=True)
 class Owner:
-    """By what a destination knows what is applied to it.
-
-    ledger: the ledger's identifier, which its tables carry.
-    lineage: of epochs; not empty where a ledger that was restored took the destination over, and counts from there.
-    floor: the last epoch that is none of the lineage's; the destination has, or never gets, all up to it.
-    """
+    """How a destination's transaction identifiers name the pipeline."""
 
     ledger: str
+    """The ledger's identifier, which its tables carry."""
     lineage: str = ""
+    """The name of the count of epochs. It is empty unless a restored ledger took the destination over, and counts anew."""
     floor: int = -1
+    """The last epoch before the lineage. The destination has, or never gets, all epochs up to it."""
 
     @property
     def application(self) -> str:
@@ -97,22 +95,23 @@ class TableState:
 
 @dataclass(frozen=True)
 class State:
-    """The state after `epoch`.
-
-    tables: those that are captured. removed: those that were. position: a dictionary of `source.positions`. next_seq: of the next
-    change. unknown: events of the log that were passed over, by type. largest: the largest transaction that was
-    read ("gtid", "position", "bytes", "events").
-    """
+    """The state after `epoch`."""
 
     epoch: int
     ledger: str
     identity: str
     position: Description
+    """The committed position (`source.positions`)."""
     next_seq: int
+    """The `_tm_seq` of the next change."""
     tables: Mapping[str, TableState] = field(default_factory=dict)
+    """Captured tables."""
     unknown: Mapping[str, int] = field(default_factory=dict)
+    """Events of the binlog that were skipped as unknown, by type."""
     largest: Description | None = None
+    """The largest transaction that was read ("gtid", "position", "bytes", "events")."""
     removed: Mapping[str, TableState] = field(default_factory=dict)
+    """Tables that were captured and left."""
     terms: tuple[tuple[int, str], ...] = ()
     """The newest terms, each a number and the run that took it; the last one is whose the pipeline is."""
     lineage: str = ""

@@ -40,28 +40,30 @@ def range_from(ends: Iterable[Iterable[str] | None]) -> Range:
 
 @dataclass(frozen=True)
 class Plan:
-    """How one table is to be cut, and why.
-
-    approx_rows, approx_bytes: the server's estimates. chunk_key: its columns, empty without one; index: which reads their ranges.
-    minimum, maximum: of its first column when it was planned. factor: the distribution factor `(max - min + 1) / rows` of a
-    number, None where it means nothing. reason: in plain words. chunk_rows: rows a chunk. first, step: of an even plan,
-    whose bounds are first, first + step, … in `estimated_chunks` chunks.
-    """
+    """How one table is to be cut, and why."""
 
     table: str
     approx_rows: int
     approx_bytes: int
+    """Rows and bytes are the server's estimates."""
     chunk_key: tuple[str, ...]
+    """The columns of the chunk key; empty without one."""
     index: str
+    """The index that reads ranges of the chunk key."""
     minimum: str | None
     maximum: str | None
+    """`minimum` and `maximum` are those of the chunk key's first column when the table was planned."""
     factor: float | None
+    """The distribution factor `(max - min + 1) / rows` of a numeric key; None where it means nothing."""
     strategy: Strategy
     reason: str
+    """Why this strategy, in plain words."""
     chunk_rows: int
+    """Rows per chunk."""
     estimated_chunks: int
     first: str | None = None
     step: str | None = None
+    """Of an even plan: its bounds are first, first + step, … for `estimated_chunks` chunks."""
 
     def even_bound(self, number: int) -> Bound | None:
         """Where chunk `number` of an even plan begins; None for the first, which is open."""

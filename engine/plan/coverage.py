@@ -53,17 +53,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How far a table is cut and read.
-
-    runs: what is finished, neighbours joined. finished: numbers of the finished chunks. pending: chunks that are cut and not
-    finished, a bounded number. uncut: in the order in which they are cut. next_number: of the next chunk without one.
-    """
+    """How far a table is cut and read."""
 
     runs: tuple[Range, ...] = ()
+    """Finished ranges, neighbours joined."""
     finished: Numbers = ()
+    """Numbers of finished chunks."""
     pending: Mapping[int, Range] = field(default_factory=dict)
+    """Chunks that are cut and not finished: a bounded number."""
     uncut: tuple[Uncut, ...] = ()
+    """Ranges that are not cut yet, in the order in which they are cut."""
     next_number: int = 0
+    """The number of the next chunk."""
 
     @property
     def done(self) -> int:

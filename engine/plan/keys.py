@@ -33,16 +33,16 @@ EXACT = Context(prec=100)
 
 @dataclass(frozen=True)
 class Order:
-    """How the values of a type are written. `{}` in the templates is the quoted column or the text.
-
-    select: the expression that fetches a value. literal: a bound's text as SQL. scalar: the text as a value that Arrow compares
-    as the server does, or None: the server alone compares. text: what a decoded value is as a bound's text.
-    """
+    """How the values of a type are written. `{}` in the templates is the quoted column or the text."""
 
     select: str
+    """The expression that fetches a value."""
     literal: Callable[[Column, str], str]
+    """A bound's text as SQL."""
     scalar: Callable[[Column, str], Any] | None = None
+    """Turns a text into a value that Arrow compares as the server does; None where only the server can compare."""
     text: Callable[[Any], str] = str
+    """Turns a decoded value into a bound's text."""
 
 
 def _number(_: Column, text: str) -> str:

@@ -41,16 +41,14 @@ _MANIFEST = "backup.json"
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup that was written or restored.
-
-    epoch, position: of the ledger in it.
-    tables: how many tables it speaks of.
-    """
+    """A backup that was written or restored."""
 
     file: Path
     epoch: int
     position: str
+    """`epoch` and `position` are those of the ledger in it."""
     tables: int
+    """How many tables it has."""
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "file": str(self.file)}

@@ -32,13 +32,15 @@ _ELSE = "What it shows or passes on lacks events until it works again."
 
 @dataclass
 class Failure:
-    """A helper that does not work. since: UTC text. errors: how many since then."""
+    """A helper thread that fails."""
 
     helper: str
     error: str
     message: str
     since: str
+    """Since when it fails: UTC text."""
     errors: int = 1
+    """How many errors it met since then."""
 
 
 class Helpers:

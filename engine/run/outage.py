@@ -33,13 +33,14 @@ _ATTEMPTS = 10
 
 @dataclass(frozen=True)
 class Outage:
-    """What is known of a source that is away. since, next_try, gives_up_at: UTC text; the last is None where that is never."""
+    """What is known of a source that is away."""
 
     since: str
     attempt: int
     next_try: str
     error: str
     gives_up_at: str | None
+    """UTC text, as are `since` and `next_try`; None where the run never gives up."""
 
 
 class OutageTracker:

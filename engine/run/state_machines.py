@@ -19,10 +19,11 @@ class IllegalEventError(TidemarkError):
 
 @dataclass(frozen=True)
 class Machine:
-    """The states of one kind of thing. transitions: state, then event, to the state that follows."""
+    """The states of one kind of thing."""
 
     name: str
     transitions: Mapping[str, Mapping[str, str]]
+    """By state and event, the state that follows."""
 
     def after(self, state: str, event: str) -> str:
         """The state that follows. Raises IllegalEventError."""

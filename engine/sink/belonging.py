@@ -34,16 +34,14 @@ _ALL = "python -m engine redump SPEC --all, then run"
 
 @dataclass(frozen=True)
 class Look:
-    """What the destination of one table is found to be.
-
-    applied: by kind, the last epoch that it has.
-    terms: of the runners that made its newest commits.
-    fault: why it cannot be what the ledger has published; empty where it can.
-    """
+    """What the destination of one table is found to be."""
 
     applied: Mapping[str, int] = field(default_factory=dict)
+    """By kind, the last epoch that was applied to it."""
     terms: frozenset[int] = frozenset()
+    """Terms of the runners that made its newest commits."""
     fault: str = ""
+    """Why it cannot be what the ledger has published; empty where it can."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Term:
-    """A runner's hold on a destination. ended: it has ended in order, and writes nothing more."""
+    """A runner's hold on a destination."""
 
     number: int
     run: str
@@ -44,6 +44,7 @@ class Term:
     pid: int
     since: str
     ended: bool = False
+    """Whether the runner has ended in order, and writes nothing more."""
 
 
 class Fence:

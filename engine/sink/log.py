@@ -52,20 +52,18 @@ class StaleVersionError(Exception):
 
 @dataclass(frozen=True)
 class Actions:
-    """What a commit does.
-
-    operation: for the table's history, as Delta names it ("WRITE", "MERGE", …).
-    add: files that readers or merges have written into the table's folder.
-    remove: files of the version before.
-    transactions: application identifiers and their new versions.
-    metadata: the new `metaData` action, where the columns change.
-    """
+    """What a commit does."""
 
     operation: str
+    """The operation in the table's history, as Delta names it ("WRITE", "MERGE", …)."""
     transactions: Mapping[str, int]
+    """Application identifiers and their new versions."""
     add: Sequence[DataFile] = ()
+    """Files that readers or merges have written into the table's folder."""
     remove: Sequence[DataFile] = ()
+    """Files of the version before."""
     metadata: Mapping[str, Any] | None = None
+    """The new `metaData` action, where the columns change."""
     mode: str = "Append"
     """For the table's history too: "Append", or "Overwrite" where all that was there goes."""
 

@@ -50,14 +50,12 @@ Mask = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Newest:
-    """The newest image of each key in some change files.
-
-    keys: the key columns, a row a key.
-    rows: for each file the numbers of the images that are rows of the source, ascending.
-    """
+    """The newest image of each key in some change files."""
 
     keys: pa.Table
+    """The key columns, one row per key."""
     rows: tuple[npt.NDArray[np.int64], ...]
+    """For each file the numbers of the images that are rows of the source, ascending."""
 
     @cached_property
     def first(self) -> npt.NDArray[np.int64] | None:
@@ -76,18 +74,16 @@ class Newest:
 
 @dataclass
 class MirrorFiles:
-    """The files of a mirror as the commit that is being prepared will leave them.
-
-    folder: where they lie.
-    schema: the mirror's columns, those included that the source has dropped.
-    table: what is published now.
-    before: the files of the version that the commit rests on.
-    """
+    """The files of a mirror as the commit that is being prepared will leave them."""
 
     folder: Path
+    """The folder in which they lie."""
     schema: pa.Schema
+    """The mirror's columns, those included that the source has dropped."""
     table: Table
+    """The table as it is published now."""
     before: Sequence[DataFile]
+    """The files of the version that the commit rests on."""
     files: dict[str, DataFile] = field(init=False)
     _written: set[str] = field(default_factory=set)
 

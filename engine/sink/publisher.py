@@ -45,10 +45,11 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True)
 class _Marker:
-    """Handed over behind epochs: they are applied and merged when `reached` is set. last: nothing comes after it."""
+    """Handed over behind epochs: they are applied and merged when `reached` is set."""
 
     reached: threading.Event
     last: bool
+    """Whether nothing comes after it."""
 
 
 class Publisher:

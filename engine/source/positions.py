@@ -16,16 +16,15 @@ FIRST_OFFSET = 4
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the binlog. gtids: the transactions before it as the server writes them, None when unknown.
-
-    born: the time that the file's FORMAT_DESCRIPTION event has, seconds since 1970; None when unknown. It tells the file from one
-    of the same name that a restored or reset server began later.
-    """
+    """A place in the binlog."""
 
     file: str
     offset: int
     gtids: str | None = None
+    """The GTIDs of all transactions before it, as the server writes them; None where they are unknown."""
     born: int | None = field(default=None, compare=False)
+    """The time that the file's FORMAT_DESCRIPTION event has, seconds since 1970; None when unknown. It tells the file
+    from one of the same name that a restored or reset server began later."""
 
     @property
     def order(self) -> tuple[int, int]:

@@ -26,7 +26,7 @@ _AGED_FIX = "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or 
 
 @dataclass(frozen=True)
 class Check:
-    """One check's result. fix: a statement to copy, or empty. table: the one that the check is about, empty for the server."""
+    """One check's result."""
 
     name: str
     outcome: Outcome
@@ -34,7 +34,9 @@ class Check:
     actual: str
     why: str
     fix: str = ""
+    """A statement that mends it, ready to be copied; or empty."""
     table: str = ""
+    """The table that was checked; empty for the server."""
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)

@@ -35,18 +35,18 @@ _ENGINES = frozenset(("innodb", "myisam", "aria", "memory", "archive", "csv", "b
 
 @dataclass(frozen=True)
 class Programs:
-    """The catalogue's part that this is about; names are casefolded, bodies are SQL, None where they are not shown.
-
-    whole: whether the user sees all of it. tables: base tables and views. referring: by referred table the tables whose rows its
-    changes change. forwarding: tables of an engine that hands writes on to others.
-    """
+    """The catalogue's part that this is about; names are casefolded, bodies are SQL, None where they are not shown."""
 
     whole: bool
+    """Whether the user sees the whole catalogue."""
     tables: frozenset[Name] = frozenset()
+    """Base tables and views."""
     forwarding: frozenset[Name] = frozenset()
+    """Tables of an engine that passes writes on to other tables."""
     views: Mapping[Name, str | None] = field(default_factory=dict)
     triggers: Mapping[Name, tuple[str | None, ...]] = field(default_factory=dict)
     referring: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+    """By referenced table, the tables whose rows are changed by a change of it."""
     routines: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
 

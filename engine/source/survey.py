@@ -24,11 +24,12 @@ _LOGS_CASCADES = (9, 6)
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A table with the server's estimates. cascades: its foreign keys that change its rows without a word in the binlog."""
+    """A table with the server's estimates."""
 
     table: Table
     statistics: Statistics
     cascades: tuple[str, ...] = ()
+    """Foreign keys that change its rows without an event in the binlog."""
 
 
 def survey(connection: Connection, server: Server) -> list[Surveyed]:

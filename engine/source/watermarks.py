@@ -50,10 +50,11 @@ _POLL_S = 0.002
 
 @dataclass(frozen=True)
 class Candidate:
-    """A position that may serve as a low watermark; seen_s: when it was the end of the binlog, by the server's clock."""
+    """A position that may serve as a low watermark."""
 
     position: Position
     seen_s: float
+    """When it was the end of the binlog: Unix seconds by the server's clock."""
 
 
 def no_step(_: str) -> None:

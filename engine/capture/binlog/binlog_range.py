@@ -55,11 +55,12 @@ class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a
 
 @dataclass(frozen=True)
 class _Mapped:
-    """A captured table and what the binlog says of its columns; fault: why they are not those that it is captured with."""
+    """A captured table and what the binlog says of its columns."""
 
     table: Table
     map: TableMap
     fault: TableStoppedError | None = None
+    """Why the columns are not those that the table is captured with; None where they are."""
 
 
 class BinlogRange:

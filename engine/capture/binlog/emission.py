@@ -37,13 +37,12 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one table is copied: runs in the order of their keys.
-
-    exact: A of each run, None for what is not finished. bounds: between the runs, one less.
-    """
+    """How far one table is copied: runs in the order of their keys."""
 
     bounds: tuple[Bound, ...]
+    """The keys between the runs: one fewer than there are runs."""
     exact: tuple[Order | None, ...]
+    """A(c) of each run: the position at which its rows are exact; None for what is not finished."""
 
     @property
     def since(self) -> tuple[float, float]:

@@ -38,11 +38,12 @@ LOG_COLUMNS = (
 
 @dataclass(frozen=True)
 class Changes:
-    """Images of one binlog range in the binlog's order. sources: of its GTIDs, the text in front of the number."""
+    """Images of one binlog range in the binlog's order."""
 
     rows: pa.Table
     facts: pa.Table
     sources: Sequence[str] = ("",)
+    """The text in front of the number, of each GTID source that occurs."""
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)

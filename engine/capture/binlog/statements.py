@@ -53,18 +53,18 @@ _SHOWN = 200
 
 @dataclass(frozen=True)
 class Alteration:
-    """A statement after which captured tables may not be what they were: a DDL, TRUNCATE, or a write that is logged as text.
-
-    tables: full names of those that it may concern. database: the default one that it ran in. statement: empty when none was
-    seen and a table map alone says so; of a write, only what comes before its first value. at: `file:offset`. written: what a write
-    writes to itself; None for another statement.
-    """
+    """A statement that may have altered captured tables: a DDL, TRUNCATE, or a write that is logged as text."""
 
     tables: tuple[str, ...]
+    """Full names of the tables that it may have altered."""
     database: str
+    """The default database that it ran in."""
     statement: str
+    """Empty where a table map alone gives the alteration away. Of a write, only what comes before its first value."""
     at: str
+    """`file:offset`."""
     written: Written | None = None
+    """What a write writes to directly; None for another statement."""
 
 
 def creates(statement: str) -> bool:

@@ -67,16 +67,15 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Judged:
-    """A run without the rows that do not count.
-
-    undone: the table ids of rows that were rolled back; doubtful: of rows for which that is not known. committed: the XA
-    transaction that the run's last event commits.
-    """
+    """A run without the rows that do not count."""
 
     run: EventBatch
     undone: npt.NDArray[np.uint64]
+    """Table ids of rows that were rolled back."""
     doubtful: npt.NDArray[np.uint64]
+    """Table ids of rows of which nobody knows whether they were rolled back."""
     committed: Prepared | None = None
+    """The XA transaction that the run's last event commits."""
 
 
 class TransactionOutcomes:

@@ -22,13 +22,12 @@ TS, SOURCE, NUMBER = 0, 1, 2
 
 @dataclass(frozen=True)
 class Facts:
-    """For each event of a run its transaction's time, source and number, in this order; number 0 where it has no GTID.
-
-    table: a line a transaction. of: for each event the number of its line.
-    """
+    """For each event of a run its transaction's time, source and number, in this order; number 0 where it has no GTID."""
 
     table: npt.NDArray[np.int64]
+    """A row per transaction."""
     of: Offsets
+    """For each event, the number of its transaction's row in `table`."""
 
     def at(self, events: Offsets) -> "Facts":
         """What is known of these events."""

@@ -30,15 +30,14 @@ Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Reduced:
-    """The images in a chunk's range, reduced to the last one of each key.
-
-    touched: the keys (their columns only). upserts: the rows of those keys that exist at the high watermark. changes:
-    images reduced.
-    """
+    """The images in a chunk's range, reduced to the last one of each key."""
 
     touched: pa.Table
+    """The keys that were changed: the key columns only."""
     upserts: pa.Table
+    """The rows of those keys that exist at the high watermark."""
     changes: int
+    """How many images were reduced."""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -38,23 +38,24 @@ from engine.source.watermarks import Candidate, Step, no_step, server_time_s
 
 @dataclass(frozen=True)
 class ChunkRequest:
-    """One chunk to be read.
-
-    key: the chunk key, None for a table that has none. rows: how many a chunk has by plan; no more than twice as many are read.
-    folder: of the mirror (of the change log, for a table without identity) that gets the file. projection: what of it is published.
-    redump: what is published of it is read again (`capture.chunk.redump_part`). keys: then only the rows with these identities.
-    """
+    """One chunk to be read."""
 
     table: Table
     number: int
     key: ChunkKey | None
+    """The chunk key; None for a table without one."""
     limits: Range
     rows: int
+    """Rows of a chunk by plan. At most twice as many are read."""
     folder: Path
+    """The folder of the mirror that gets the file; of the change log, for a table without a key."""
     max_memory: int
     projection: Projection = WHOLE_TABLE
+    """Which columns and rows are published."""
     redump: bool = False
+    """Whether this is a redump (`capture.chunk.redump_part`)."""
     keys: tuple[Bound, ...] = ()
+    """Of a redump of named rows: their identities."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -88,19 +89,19 @@ class ChunkRequest:
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """A chunk that is exact at `high`.
-
-    limits: what was read of it. nulled: dates that became NULL, by column. timings: seconds by step.
-    """
+    """A chunk that is exact at `high`."""
 
     limits: Range
+    """The range that was read: shorter than the chunk where the reader stopped early."""
     low: Position
     high: Position
     files: list[DataFile]
     rows: int
     backfill: dict[str, int]
     nulled: Counter[str]
+    """Dates that became NULL, by column."""
     timings: dict[str, float]
+    """Seconds by step."""
 
 
 class Timings(dict[str, float]):

@@ -155,18 +155,19 @@ def _condition(request: ChunkRequest) -> pc.Expression | None:
 
 @dataclass(frozen=True)
 class RedumpPart:
-    """A task: fast-forward a part that was redumped to `fast_forward.end`, and write it as changes of there.
-
-    ghosts: the file of the rows that the mirror holds beside its own. log: files of the change log that the mirror may not have had
-    then. folder: of the change log. first_seq: `_tm_seq` of the first change. command: the id that marks them.
-    """
+    """A task: fast-forward a part that was redumped to `fast_forward.end`, and write it as changes of there."""
 
     fast_forward: FastForward
     ghosts: tuple[DataFile, ...]
+    """Files of rows that the mirror holds of the part and the source does not."""
     log: tuple[str, ...]
+    """Files of the change log that may not have been merged into the mirror when the part was read."""
     folder: Path
+    """The folder of the change log."""
     first_seq: int
+    """`_tm_seq` of the first change."""
     command: str
+    """The command's id, which marks the changes (`_tm_redump`)."""
 
     def run(self) -> Iterator[ReaderReport]:
         """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""

@@ -31,19 +31,21 @@ Area = tuple[range, range]
 
 @dataclass(frozen=True)
 class Set:
-    """One set.
-
-    codec: Python's. areas: which codes of two bytes a column may hold. corrections: from which code on, by its last byte, the
-    servers give which characters instead; what Python has not and is not corrected is "?". kana: A1 to DF are characters too.
-    prefixed: 8F before a pair chooses another table. halves: pairs with a digit are halves of codes of four bytes.
-    """
+    """One set."""
 
     codec: str
+    """The name of Python's codec."""
     areas: tuple[Area, ...]
+    """The codes of two bytes that a column may hold."""
     corrections: Mapping[int, str] = field(default_factory=dict)
+    """From which code on, by its last byte, the servers give which characters instead; what Python has not and is not
+    corrected is "?"."""
     kana: bool = False
+    """Whether the bytes A1 to DF are characters."""
     prefixed: bool = False
+    """Whether 8F before a pair chooses another table."""
     halves: bool = False
+    """Whether pairs with a digit are halves of codes of four bytes."""
 
     @cached_property
     def points(self) -> dict[int, int]:

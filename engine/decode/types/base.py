@@ -22,15 +22,13 @@ Nulls = npt.NDArray[np.bool_] | None
 
 @dataclass(frozen=True)
 class Records:
-    """A buffer, where each record in it ends, and how to load integers from it.
-
-    nulled: counts by column the dates that became NULL because they do not exist (`Column.null_dates`).
-    """
+    """A buffer, where each record in it ends, and how to load integers from it."""
 
     buffer: Bytes
     u64: npt.NDArray[np.uint64]
     end: Offsets
     nulled: Counter[str] = field(default_factory=Counter)
+    """By column, how many dates became NULL because they do not exist (`Column.null_dates`)."""
 
     @staticmethod
     def over(buffer: Bytes, end: Offsets, nulled: Counter[str]) -> "Records":
@@ -110,34 +108,36 @@ DecodeImage = Callable[[Records, Offsets, Nulls, Column, "Mapped"], tuple[pa.Arr
 class Mapped:
     """How a table map announces one column: its binlog type code and that type's metadata bytes.
 
-    The rest is None where `binlog_row_metadata` leaves it out. collation: its number. labels: of an ENUM or SET, in its character
-    set.
+    The rest is None where `binlog_row_metadata` leaves it out.
     """
 
     code: int
     metadata: bytes
     unsigned: bool | None = None
     collation: int | None = None
+    """The collation's number."""
     labels: tuple[bytes, ...] | None = None
+    """The labels of an ENUM or SET, in its character set."""
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """One MySQL type.
-
-    arrow: its Arrow type for a column. row: decoder of the binary protocol. image: decoder of row images; its last argument
-    is what the table map says of the column. protocol: type codes that the result set may announce. binlog: type codes that
-    the table map may announce. fits: whether the table map's metadata promise the layout that `image` decodes for the column.
-    fault: why a column of this type cannot be decoded, or None.
-    """
+    """One MySQL type."""
 
     arrow: Callable[[Column], pa.DataType]
+    """The Arrow type of a column."""
     row: Decode
+    """Decoder of the binary protocol."""
     image: DecodeImage
+    """Decoder of row images; its last argument is what the table map says of the column."""
     protocol: frozenset[int]
+    """Type codes that a result set may announce."""
     binlog: frozenset[int]
+    """Type codes that a table map may announce."""
     fits: Callable[[Column, Mapped], bool] = lambda _column, _mapped: True
+    """Whether the table map's metadata promise the layout that `image` decodes."""
     fault: Callable[[Column], str | None] = lambda _: None
+    """Why a column cannot be decoded; None where it can."""
 
 
 def null_bits(buffer: Bytes, at: Offsets, columns: int, unused: int = 0) -> Iterator[Nulls]:

@@ -38,11 +38,12 @@ _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 @dataclass(frozen=True)
 class Standby:
-    """A runner that waits. since: UTC text."""
+    """A runner that waits."""
 
     host: str
     pid: int
     since: str
+    """Since when it waits: UTC text."""
 
 
 @contextmanager

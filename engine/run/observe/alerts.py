@@ -31,10 +31,7 @@ Name = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert.
-
-    since, announced: UTC text; when its cause began, and when it was last announced. repeat: how often since the first time.
-    """
+    """One alert."""
 
     kind: str
     table: str | None
@@ -44,7 +41,9 @@ class Alert:
     hint: str
     since: str
     announced: str
+    """`since` is when its cause began, `announced` when it was announced last: UTC text."""
     repeat: int = 0
+    """How often it was announced again."""
 
     @property
     def name(self) -> Name:

@@ -45,11 +45,13 @@ Look through it before you give it away.
 
 @dataclass(frozen=True)
 class Bundle:
-    """A zip that was written. parts: names and sizes in bytes, unpacked. removed: places in which a secret stood."""
+    """A zip that was written."""
 
     file: Path
     parts: tuple[tuple[str, int], ...]
+    """Names and sizes in bytes, unpacked."""
     removed: int
+    """How many secrets were replaced."""
 
     def as_dict(self) -> dict[str, Any]:
         return {"file": str(self.file), "parts": [list(part) for part in self.parts], "removed": self.removed}

@@ -102,12 +102,14 @@ class Lines:
 
 @dataclass
 class _Bar:
-    """A table's progress. `known`: numbers of the chunks that are cut. `whole`: no more follow, but for splits."""
+    """A table's progress."""
 
     task: TaskID
     known: set[int]
+    """Numbers of the chunks that are cut."""
     estimated: int | None
     whole: bool
+    """Whether no more chunks follow, but for splits."""
     rows: int = 0
 
     @property

@@ -28,11 +28,12 @@ _TOLD_KEYS = 1000
 
 @dataclass
 class _Work:
-    """A command that is being carried out. again, fresh: tables that are still to be copied, and to be read, again."""
+    """A command that is being carried out."""
 
     redump: Redump
     again: set[str]
     fresh: set[str]
+    """`again` holds the tables that are still to be resnapshotted, `fresh` those of which parts are still to be read."""
     rows: int = 0
     ghosts: int = 0
     missing: list[list[str]] = field(default_factory=list)

@@ -24,13 +24,11 @@ _MOST_KEYS = 1_000_000
 
 @dataclass(frozen=True)
 class Redump:
-    """A wish to read again: all tables when none is named; of one alone, when they are given, `ranges` of its chunk key or `keys`.
-
-    path: its file, which stays in the inbox until it is carried out.
-    """
+    """A redump that was asked for: of all tables when none is named; of `ranges` or `keys` of one, when they are given."""
 
     identity: str
     path: Path
+    """The command's file. It stays in the inbox until the redump is carried out."""
     tables: tuple[str, ...]
     ranges: tuple[Range, ...] = ()
     keys: tuple[Bound, ...] = ()

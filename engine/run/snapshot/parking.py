@@ -22,17 +22,20 @@ _NAMED = 5
 
 @dataclass(frozen=True)
 class Parked:
-    """A chunk that is parked. limits: as `Range.as_list`; lower, upper: as texts. attempts: its failures in a row."""
+    """A chunk that is parked."""
 
     table: str
     chunk: int
     limits: list[Any]
+    """The chunk's range (`Range.as_list`)."""
     lower: str | None
     upper: str | None
+    """`lower` and `upper` are the range's bounds as texts."""
     error: str
     message: str
     hint: str
     attempts: int
+    """Failures in a row."""
     since: str
 
     def describe(self) -> str:

@@ -37,12 +37,13 @@ _MOST_READERS = 1024
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks that one job reads: their numbers by table, and the copies that they are of. since: UTC text."""
+    """Chunks that one job reads: their numbers by table, and the copies that they are of."""
 
     number: int
     chunks: dict[str, list[int]]
     copies: dict[str, TableCopy]
     since: str
+    """When the job began: UTC text."""
 
 
 class Snapshot:

@@ -40,11 +40,14 @@ def planned_chunks(plan: Plan) -> list[list[str | None]]:
 
 @dataclass
 class Trial:
-    """A chunk that failed. failures: its own, in a row. among: with how many it may be read the next time. known: parked before."""
+    """A chunk that failed."""
 
     failures: int = 0
+    """The chunk's own failures, in a row."""
     among: int = 1
+    """With how many other chunks it may be read the next time."""
     known: bool = False
+    """Whether it was parked before."""
 
 
 @dataclass

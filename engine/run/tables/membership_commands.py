@@ -17,16 +17,15 @@ ADD, REMOVE = "add-table", "remove-table"
 
 @dataclass(frozen=True)
 class Change:
-    """A wish to add tables, or to remove some: all that it names, or none. drop: what is published of them goes too.
-
-    path: its file, which stays in the inbox until it is carried out.
-    """
+    """A wish to add tables, or to remove some: all that it names, or none."""
 
     identity: str
     path: Path
+    """The command's file. It stays in the inbox until the command is carried out."""
     verb: str
     tables: tuple[str, ...]
     drop: bool = False
+    """Whether what is published of removed tables is deleted."""
 
     @property
     def adds(self) -> bool:

@@ -36,20 +36,18 @@ Outcome = Literal["evolved", "resnapshotted", "stopped"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a table.
-
-    table, plan: as they are from here on; of before, when it stopped. since: nothing is read anew, what the log holds behind this
-    place is published.
-    projection: what of it is published from here on, as the ledger keeps it.
-    """
+    """What becomes of a table."""
 
     outcome: Outcome
     reason: str
     table: Table
     plan: Plan
+    """`table` and `plan` are those from here on; where the table stopped, those of before."""
     error: TableStoppedError | None = None
     since: Position | None = None
+    """Where nothing is copied: the binlog is published from this position on."""
     projection: Description | None = None
+    """Which columns and rows are published from here on, as the ledger keeps it."""
 
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """What the epoch's record says of it."""
@@ -69,23 +67,25 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Altered:
-    """A table as it was, and what it must fulfil to evolve.
-
-    copied: whether all of its chunks are finished. held: the columns that it ever had. fits: raises TableStoppedError when the
-    destination cannot go from the one to the other, as published. projection: what of it was published, as the ledger keeps it.
-    stopped: the error that had stopped it. at: the place in the log behind the statement. settled: whether the log holds no other
-    alteration of it behind that; asked after the catalogue was read, which may show the table of later.
-    """
+    """A table as it was, and what it must fulfil to evolve."""
 
     table: Table
     plan: Plan
     copied: bool
+    """Whether all of its chunks are finished."""
     held: Collection[str]
+    """Names of all columns that it ever had."""
     fits: Callable[[Table, Table], None]
+    """Raises TableStoppedError when the destination cannot take the table's new columns."""
     projection: Description | None = None
+    """Which columns and rows were published, as the ledger keeps it."""
     stopped: ErrorRecord | None = None
+    """The error that had stopped it."""
     at: Position | None = None
+    """The position behind the statement."""
     settled: Callable[[], bool] = lambda: True
+    """Whether the binlog holds no later alteration of the table. Ask it after reading the catalogue, which may already
+    show that one."""
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
