@@ -47,10 +47,12 @@ class QueryError(TidemarkError):
 
 @dataclass(frozen=True)
 class Answer:
-    """rows: the first MOST_ROWS. more: whether there are others."""
+    """What a query found."""
 
     rows: pa.Table
+    """The first MOST_ROWS rows."""
     more: bool
+    """Whether there are others."""
     seconds: float
 
 

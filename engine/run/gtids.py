@@ -24,10 +24,12 @@ from engine.source.watermarks import WatermarkClass, gtid_mode_lowered
 
 @dataclass(frozen=True)
 class KnownGtids:
-    """settled: those before a position, as watermarks need them; None: unknown. whole: no transaction before it lacks one."""
+    """The GTIDs of all transactions before a position."""
 
     settled: str | None
+    """The set, as watermarks need it; None where it is unknown."""
     whole: bool
+    """Whether every transaction before the position has a GTID."""
 
     @property
     def committed(self) -> str | None:

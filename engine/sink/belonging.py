@@ -46,10 +46,12 @@ class Look:
 
 @dataclass(frozen=True)
 class Comparison:
-    """ledger_older: why the ledger cannot go on with the destination; empty where it can. tables: those at fault, and why."""
+    """What a comparison of ledger and destination found."""
 
     ledger_older: str = ""
+    """Why the ledger cannot go on with the destination; empty where it can."""
     tables: Mapping[str, str] = field(default_factory=dict)
+    """By table at fault, the reason."""
 
     def require(self, asked: Collection[str], *, everything: bool) -> None:
         """Raises MismatchError. asked: tables whose resnapshot or removal is asked for; everything: all of them."""

@@ -13,11 +13,13 @@ from engine.source.replication import read_runs
 
 @dataclass(frozen=True)
 class Head:
-    """born: the time of the file's FORMAT_DESCRIPTION event, seconds since 1970. before: the transactions of earlier files."""
+    """What the beginning of a binlog file says."""
 
     file: str
     born: int
+    """The time of the file's FORMAT_DESCRIPTION event, seconds since 1970."""
     before: GtidSet | GtidList
+    """The transactions of earlier files."""
 
 
 def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:

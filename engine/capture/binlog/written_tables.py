@@ -35,11 +35,14 @@ _CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]
 
 @dataclass(frozen=True)
 class Written:
-    """tables: those that it writes to itself. routines: names, casefolded, of what it may call. unknown: neither is known."""
+    """What a statement writes to."""
 
     tables: tuple[Name, ...] = ()
+    """Tables that it writes to directly."""
     routines: tuple[str, ...] = ()
+    """Routines that it may call: casefolded names."""
     unknown: bool = False
+    """Whether neither is known."""
 
     def __or__(self, other: "Written") -> "Written":
         """What both statements write to."""

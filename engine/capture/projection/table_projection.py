@@ -32,12 +32,16 @@ _DIGEST_LENGTH = 512
 
 @dataclass(frozen=True)
 class Projection:
-    """kept: the columns that are published, None for all. masks: column to algorithm. where: the rows'. salt: of the masks."""
+    """Which columns and rows of a table are published."""
 
     kept: tuple[str, ...] | None = None
+    """The columns that are published; None for all."""
     masks: Mapping[str, str] = field(default_factory=dict)
+    """By masked column, the algorithm."""
     where: Condition | None = None
+    """The row filter; None for all rows."""
     salt: bytes = field(default=b"", repr=False)
+    """The salt of the masks."""
 
     def published(self, table: Table) -> Table:
         """The table as its destination has it."""

@@ -11,11 +11,14 @@ from engine.errors import SpecError
 
 @dataclass(frozen=True)
 class Controls:
-    """throttle: settings that are otherwise than the spec's. snapshot: whether no table is read; tables: those that are not."""
+    """What commands have set, beside the spec."""
 
     throttle: dict[str, Any] = field(default_factory=dict)
+    """Settings of the throttle that replace the spec's."""
     snapshot: bool = False
+    """Whether the snapshot of all tables is paused."""
     tables: tuple[str, ...] = ()
+    """Tables whose snapshot is paused."""
 
     def pausing(self, table: str) -> bool:
         """Whether a table is not to be read now."""
