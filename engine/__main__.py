@@ -1,4 +1,4 @@
-"""The command line: `python -m engine VERB SPEC` (DESIGN 4)."""
+"""The command line: `python -m engine VERB SPEC` (docs/command-line.md)."""
 
 import json
 import os

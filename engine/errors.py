@@ -1,7 +1,7 @@
 """Every error Tidemark raises on purpose.
 
 Each one says what happened (`message`), what it means for the data (`detail`) and what to do (`hint`); secrets are removed
-when it is made. The tree, with the exit code of the command line (DESIGN 4):
+when it is made. The tree, with the exit code of the command line (docs/command-line.md):
 
     TidemarkError                     1
     ├── SpecError                     2   the spec or the arguments are wrong

@@ -1,4 +1,4 @@
-"""Where a table's files are in a destination (DESIGN 4)."""
+"""Where a table's files are in a destination (docs/destinations.md)."""
 
 import re
 from pathlib import Path

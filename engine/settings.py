@@ -1,4 +1,4 @@
-"""The spec: what a pipeline is, in TOML (DESIGN 4). Unknown keys are an error that names the nearest known key."""
+"""The spec: what a pipeline is, in TOML (docs/configuration.md). Unknown keys are an error that names the nearest known key."""
 
 import difflib
 import hashlib

@@ -33,7 +33,7 @@ def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
 def decode_rows(
     buffer: Bytes, start: Offsets, end: Offsets, columns: Sequence[Column], nulled: Counter[str] | None = None
 ) -> pa.RecordBatch:
-    """The rows whose payloads are `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of DESIGN 12.
+    """The rows whose payloads are `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of docs/types.md.
 
     `buffer` has `framing.PADDING` bytes after its last row and may be used again afterwards: everything is copied.
     nulled: counts by column the dates that became NULL because they do not exist. Raises DecodeError when the bytes are not

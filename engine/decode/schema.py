@@ -101,7 +101,7 @@ def table_from_dict(record: Mapping[str, Any]) -> Table:
 
 
 def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of the table's rows (DESIGN 12)."""
+    """The Arrow schema of the table's rows (docs/types.md)."""
     from engine.decode.types import value_type
 
     return pa.schema(

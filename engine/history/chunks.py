@@ -1,7 +1,7 @@
 """Chunks: their states over all runs, and everything about one of them.
 
 What counts is what was committed. An epoch commits the chunks that were reported before it in its run and whose high
-watermark it reaches (DESIGN 8), so a chunk is `published` exactly when its run has a later epoch at or behind that
+watermark it reaches (docs/correctness.md), so a chunk is `published` exactly when its run has a later epoch at or behind that
 watermark; or when a later run says that it found it committed, or follows the table, for that needs all of its chunks (a
 runner that was killed between the ledger and the journal leaves no line of its last epoch). `finished` and `reading` are
 true only of the newest run, because an uncommitted file of an earlier one is thrown away. Only what came after the newest

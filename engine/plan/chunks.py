@@ -91,7 +91,7 @@ class Plan:
         return asdict(self)
 
     def summary(self) -> dict[str, Any]:
-        """As `plan --json` and the journal tell it (DESIGN 4), but for the chunks."""
+        """As `plan --json` and the journal tell it (docs/command-line.md), but for the chunks."""
         return {
             "table": self.table,
             "approx_rows": self.approx_rows,

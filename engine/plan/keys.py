@@ -4,7 +4,7 @@ A bound is a tuple of texts, one for each of the first columns of the key: `("7"
 column is 7 or more. Nothing asks that a bound be a key of the table; what matters is that everybody compares with it alike:
 the predicates of chunks on the server, and whoever places a change among chunks. So each type says how a bound's text becomes
 SQL, and how it becomes an Arrow scalar where Arrow compares as the server does. Where it has none, only the server may
-compare (DESIGN 6).
+compare (docs/architecture.md).
 
 The placing of a text takes it from Unicode back into the column's character set. In five sets several codes are one character, so
 that way back is not known, and a key in them is not ordered here. Codes that have no character at all, which the servers show

@@ -47,7 +47,7 @@ def _planned(
 def json_parts(
     connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
 ) -> Iterator[str]:
-    """`plan --json` (DESIGN 4) in pieces. exact: with every chunk, for which keys are walked; else `chunks` is null."""
+    """`plan --json` (docs/command-line.md) in pieces. exact: with every chunk, for which keys are walked; else `chunks` is null."""
     yield '{"tables": ['
     for number, (table, plan, took_s) in enumerate(_planned(connection, tables, settings, throttle, exact=exact)):
         estimated_s = None if took_s is None else round(took_s, 3)

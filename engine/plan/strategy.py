@@ -1,4 +1,4 @@
-"""How a table is cut: the published rules for one column, with their reasons said (DESIGN 6), and what is done beyond them. Pure.
+"""How a table is cut, and why: Flink CDC's rules for one column, and ours beyond them (docs/architecture.md). Pure.
 
 A number with a distribution factor within its bounds is cut evenly, by arithmetic alone. Everything else that has an order is
 walked: each bound is the last of the next `chunk_rows` keys. What has no order, or fits one chunk, is one chunk.

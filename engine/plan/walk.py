@@ -1,4 +1,4 @@
-"""Walking a key: the server finds where each chunk ends (DESIGN 6).
+"""Walking a key: the server finds where each chunk ends (docs/architecture.md).
 
 A bound is the last of the next `rows` keys from the one before, as the published rule has it: the chunk holds one row less. Where
 that is the bound before itself, because so many rows share a key, it is the next larger key. The walk ends at the largest key.

@@ -1,4 +1,4 @@
-"""The loop of epochs (DESIGN 8, 9).
+"""The loop of epochs (docs/correctness.md).
 
 Each epoch, in this order: freeze the set of chunks reported so far; take the source's position P'; read the segment of
 the log from min(P, A of the frozen chunks) to P'; commit chunks and changes in one ledger file; hand it to the publisher.

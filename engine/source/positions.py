@@ -55,7 +55,10 @@ def latest(a: Position, b: Position) -> Position:
 
 
 def current(connection: Connection, server: Server) -> Position:
-    """The end of the binlog now: a high watermark, never a low one (DESIGN 5). Raises PreflightError without a binlog."""
+    """The end of the binlog now: a high watermark, never a low one (docs/correctness.md).
+
+    Raises PreflightError where there is no binlog.
+    """
     rows = query(connection, server.binlog_status)
     if not rows:
         raise PreflightError(

@@ -6,7 +6,7 @@
 The published algorithm takes both from `SHOW MASTER STATUS`. That is wrong for the low one on a busy server: the binlog's end moves
 when a group of transactions is flushed to it, *before* the engine commits them and makes them visible. A transaction in that
 gap lies at or before the low watermark, so the backfill leaves it out, and is not visible to the SELECT either: its row is lost for
-good (FACTS: in most checks on MySQL with sync_binlog=1). For the high one it is right: what is visible was flushed before.
+good (in most checks on MySQL with sync_binlog=1). For the high one it is right: what is visible was flushed before.
 
 A low watermark may be too early without harm, since replaying full row images is idempotent. It must never be too late. The four
 classes, best first:

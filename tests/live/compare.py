@@ -1,6 +1,6 @@
 """Is the copy equal to the source? Read both without Tidemark's own code and compare row for row.
 
-The source is read by PyMySQL in the text protocol, into the Arrow types of DESIGN 12 as they follow from
+The source is read by PyMySQL in the text protocol, into the Arrow types of docs/types.md as they follow from
 `information_schema`; the lake is read by deltalake. Equal tables are proved equal by Arrow in one comparison; only
 when they differ does DuckDB find out where, so that a million rows take seconds.
 """

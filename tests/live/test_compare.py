@@ -86,7 +86,7 @@ def test_numbers_must_be_unique() -> None:
 
 
 def test_the_source_is_read_exactly(server: Server, database: str) -> None:
-    """Every type arrives as DESIGN 12 maps it, a FLOAT with all its digits, sorted by the whole key."""
+    """Every type arrives as docs/types.md says, a FLOAT with all its digits, sorted by the whole key."""
     server.execute(TYPES.format(database))
     server.execute(
         f"""INSERT INTO `{database}`.`all types` VALUES

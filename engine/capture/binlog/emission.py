@@ -1,4 +1,4 @@
-"""The rule of emission: which changes of a segment are published (DESIGN 8). Pure.
+"""The rule of emission: which changes of a segment are published (docs/correctness.md). Pure.
 
 For each finished chunk c let A(c) be the position through which its published rows are exact: its high watermark when
 it is newly finished, the end of the last epoch afterwards. With K(p) the chunk in which the key of the change at

@@ -33,7 +33,7 @@ LOG_COLUMNS = (
     pa.field("_tm_tx", pa.string()),
     pa.field("_tm_redump", pa.string()),
 )
-"""The columns of a change log beside the source's (DESIGN 4)."""
+"""The columns of a change log beside the source's (docs/destinations.md)."""
 
 
 @dataclass(frozen=True)

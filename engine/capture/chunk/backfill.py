@@ -1,4 +1,4 @@
-"""Backfill: what the binlog between the watermarks does to the rows that a chunk's SELECT returned (DESIGN 7). Pure.
+"""Backfill: what the binlog between the watermarks does to the rows that a chunk's SELECT returned (docs/correctness.md). Pure.
 
 Let R be the rows read, some state between the low watermark L and the high watermark H, and let C be the images in (L, H] whose own
 chunk key lies in the chunk's range. For a key with images in C the last one wins: an insert or an after-image is the row at H; a

@@ -1,4 +1,4 @@
-"""Reading one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (DESIGN 7).
+"""Reading one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (docs/correctness.md).
 
 Rows stay columns from the socket to the file. Where a backfill may follow they wait in memory for the high watermark, and beyond
 `max_memory` bytes on the reader's disk; where low and high are the same by construction they are written as they come.

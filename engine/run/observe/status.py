@@ -20,7 +20,7 @@ _FRESH = timedelta(seconds=10)
 
 
 def status(directory: Directory, name: str) -> dict[str, Any]:
-    """The fields of `status --json` (DESIGN 4)."""
+    """The fields of `status --json` (docs/command-line.md)."""
     state = Ledger(directory.ledger).state
     runner = find_runner(directory)
     now = _now(runner)

@@ -23,7 +23,7 @@ PARKED_IN_ROW = 8
 LISTED_CHUNKS = 10_000
 """An even plan of so many chunks is written to the journal whole, when it is made."""
 ROWS_PER_S = 400_000
-"""How fast a reader reads until it is measured (FACTS)."""
+"""How fast a reader reads until it is measured."""
 _CHUNK_S = 0.005
 """What a chunk takes however few its rows: a few statements."""
 

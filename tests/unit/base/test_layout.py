@@ -1,4 +1,4 @@
-"""Folder names of a destination (DESIGN 4)."""
+"""Folder names of a destination (docs/destinations.md)."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rooms of the house (DESIGN 14): who may import whom, where Spark is, and how long a file may be."""
+"""The rooms of the house: who may import whom, where Spark is, and how long a file may be."""
 
 import ast
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A whole pipeline simulated: the engine's rules, and everything else naive.
 
-Chunks finish whenever they like. Each epoch does what DESIGN 8 says: freeze the set of the chunks reported so far, take the
-source's position P(k+1), read the segment from min(P(k), A(newly finished)) to P(k+1), publish what the rule emits. Meanwhile
+Chunks finish whenever they like. Each epoch does what docs/correctness.md says: freeze the set of the chunks reported so far, take
+the source's position P(k+1), read the segment from min(P(k), A(newly finished)) to P(k+1), publish what the rule emits. Meanwhile
 the source goes on. Two readers of what is published are kept: the change log applied entry by entry, which must never
 contradict itself and is the source at each epoch's end; and the mirror, merged now and then.
 """

@@ -181,7 +181,7 @@ def test_the_factor_of_one_chunk_is_shown() -> None:
 
 
 def test_a_plan_tells_what_the_contract_says() -> None:
-    """DESIGN 4: names, texts and numbers; the chunks are found apart from it."""
+    """Names, texts and numbers. The chunks are found apart from it."""
     found = plan(100, 1, 100, chunk_rows=50).summary()
     assert found == {
         "table": "shop.orders",
