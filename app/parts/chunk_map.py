@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.view.status_style import CHUNK
 from app.view.tiles import Tile, payload
-from engine.history.chunks import STATES
+from engine.history.chunk_queries import STATES
 
 _HERE = Path(__file__).parent
 _MAP = st.components.v2.component(

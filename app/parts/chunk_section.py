@@ -10,7 +10,8 @@ from app.parts.chunk_map import chunk_map
 from app.view import chunk_details, cutting, words
 from app.view.status_style import CHUNK
 from app.view.tiles import legend, note, opened, tiles
-from engine.history import chunks, tables
+from engine.history import chunk_queries as chunks
+from engine.history import table_queries as tables
 
 _OPEN, _MOVED, _PICKED = "open tile", "chunk was picked", "chunk before and after the pick"
 _LATE_S = 4.0

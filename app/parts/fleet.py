@@ -11,7 +11,9 @@ from app.view.fleet import CHANGES_S, Summary, order, summary
 from app.view.health import layers
 from engine import clock
 from engine.directory import Directory
-from engine.history import chunks, series, tables
+from engine.history import chunk_queries as chunks
+from engine.history import series
+from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
 
 _STEPS = (

@@ -11,7 +11,7 @@ from app.view import membership, picking, words
 from engine import settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import tables
+from engine.history import table_queries as tables
 
 
 def section(where: Directory) -> None:

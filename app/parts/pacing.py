@@ -12,7 +12,7 @@ from app.view.pacing import Pace
 from engine import settings
 from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
-from engine.history import tables
+from engine.history import table_queries as tables
 
 
 def pace(where: Directory) -> Pace:

@@ -12,7 +12,10 @@ from app.view.progress import rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import chunks, log, runs, series, tables
+from engine.history import chunk_queries as chunks
+from engine.history import event_queries as log
+from engine.history import runs, series
+from engine.history import table_queries as tables
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
 _CHANGE = "A change is an entry of the change log: an update has two, and rows that were read again have theirs."

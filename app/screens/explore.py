@@ -14,7 +14,8 @@ from app.view.queries import Known
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import NewerFormatError, TidemarkError
-from engine.history import series, tables
+from engine.history import series
+from engine.history import table_queries as tables
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table

@@ -10,7 +10,8 @@ from app.parts.sections import plot
 from app.view import compare, words
 from app.view.past import PastRun, past
 from engine import clock
-from engine.history import chunks, runs
+from engine.history import chunk_queries as chunks
+from engine.history import runs
 from engine.redaction import clean
 
 _COLUMNS = {

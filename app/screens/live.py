@@ -23,7 +23,10 @@ from app.view.health import alert_lines, layers
 from app.view.progress import copy_of, copying, status_line
 from engine import clock
 from engine.directory import Directory
-from engine.history import chunks, log, runs, series, tables
+from engine.history import chunk_queries as chunks
+from engine.history import event_queries as log
+from engine.history import runs, series
+from engine.history import table_queries as tables
 
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
 ACTING = ("Pace", "Tables")  # for operators alone

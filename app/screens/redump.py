@@ -15,7 +15,9 @@ from app.view.redump_form import Wish
 from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import chunks, redumps, tables
+from engine.history import chunk_queries as chunks
+from engine.history import redumps
+from engine.history import table_queries as tables
 
 _REACHED, _EXPECTED, _PART = "reached", "expected rows", "redump-part"
 _HELP = {

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from app.view import words
 from app.view.figure import Figure, layout
 from app.view.status_style import HEX
-from engine.history.chunks import Window
+from engine.history.chunk_queries import Window
 
 Place = tuple[str, int]
 """Binlog file and offset in it."""

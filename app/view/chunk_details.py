@@ -1,7 +1,7 @@
 """Everything about one chunk, as labelled facts in groups."""
 
 from app.view import words
-from engine.history.chunks import Chunk
+from engine.history.chunk_queries import Chunk
 
 Group = tuple[str, list[tuple[str, str]]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.view import words
-from engine.history.log import Answer
+from engine.history.event_queries import Answer
 
 SHOWN_S = 20.0
 """How long a command that was carried out stays on the page."""

@@ -11,7 +11,7 @@ from app.view.figure import Figure, layout
 from app.view.past import PastRun
 from app.view.reader_timeline import spreads
 from app.view.status_style import HEX
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 
 _COLOURS = ("primary", "violet", "orange", "green", "red")
 MOST = len(_COLOURS)

@@ -7,7 +7,7 @@ from app.view import words, zone
 from app.view.figure import Figure, fade, iso, layout, time_axis
 from app.view.progress import overlap_rows
 from app.view.status_style import HEX
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag, Mark
 
 POINTS = 240

@@ -1,7 +1,7 @@
 """How far a table is cut, in words: chunks may still be planned while others are being read."""
 
 from app.view import words
-from engine.history.tables import Plan, Progress
+from engine.history.table_queries import Plan, Progress
 
 
 def cut(plan: Plan) -> str:

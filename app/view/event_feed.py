@@ -8,7 +8,7 @@ from typing import Any
 
 from app.view import words
 from app.view.health import EXIT_CODES
-from engine.history.log import Event
+from engine.history.event_queries import Event
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),

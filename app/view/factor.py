@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from app.view import words
 from app.view.figure import Figure, fade, layout
 from app.view.status_style import HEX
-from engine.history.tables import Plan
+from engine.history.table_queries import Plan
 
 
 def figure(plans: Sequence[Plan], lower: float, upper: float) -> Figure:

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from app.view import words
 from app.view.health import Layer, Runner, phase_words
 from app.view.progress import copying, rows_per_s, share
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
-from engine.history.tables import Progress
+from engine.history.table_queries import Progress
 
 CHANGES_S = 60.0
 """The time over which the rate of changes is taken."""

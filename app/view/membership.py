@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from app.view import words
 from app.view.picking import ICONS, Badge
-from engine.history.tables import Progress
+from engine.history.table_queries import Progress
 from engine.source.survey import Surveyed
 
 KEEP, DROP = "Keep it as it is then", "Delete mirror and change log"

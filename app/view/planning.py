@@ -9,7 +9,7 @@ from typing import Any
 from app.view import pacing, words
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
-from engine.history.tables import Plan as Shown
+from engine.history.table_queries import Plan as Shown
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
 from engine.plan.speed import seconds

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.view import words
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.series import EpochTotals, Lag
-from engine.history.tables import Progress
+from engine.history.table_queries import Progress
 from engine.plan.speed import owed_s
 from engine.settings import Throttle
 

@@ -9,7 +9,7 @@ from statistics import median
 from app.view import words
 from app.view.figure import Figure, iso, layout, time_axis
 from app.view.status_style import HEX
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 
 STRAGGLER = 3.0
 """A chunk that took more than this many medians …"""

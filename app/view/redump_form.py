@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.view import words
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.redumps import Redumped
 
 PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.view import words
 from app.view.status_style import CHUNK
-from engine.history.chunks import STATES, ChunkState
+from engine.history.chunk_queries import STATES, ChunkState
 
 MOST_TILES = 500
 _SIZES = (1, 2, 3, 4, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000)

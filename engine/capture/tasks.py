@@ -29,7 +29,8 @@ from engine.capture.chunk.redump_part import RedumpPart, read_again
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
-from engine.decode.schema import Table, arrow_schema, same_columns
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Table, same_columns
 from engine.errors import (
     DecodeError,
     DiskFullError,

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
+from engine.decode.binlog_events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
 from engine.decode.extents import ends
 from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.partial import PartialDocuments

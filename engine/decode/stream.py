@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.decode.checksums import CHECKSUM, first_damaged, is_sound, is_sound_description
-from engine.decode.events import (
+from engine.decode.binlog_events import (
     HEADER,
     Headers,
     Kind,
@@ -26,6 +25,7 @@ from engine.decode.events import (
     read_rotate,
     sound_sizes,
 )
+from engine.decode.checksums import CHECKSUM, first_damaged, is_sound, is_sound_description
 from engine.decode.framing import Bytes, Offsets
 from engine.errors import BinlogDamagedError, SourceLostError
 

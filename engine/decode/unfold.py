@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from engine.decode.events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
+from engine.decode.binlog_events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
 from engine.decode.framing import PADDING, Bytes, Offsets, words
 from engine.decode.stream import EventBatch
 from engine.decode.tablemap import packed_integer

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from engine.destination.rows import rows_of
+from engine.destination.delta_rows import rows_of
 
 
 class Mirror:

@@ -20,7 +20,7 @@ from deltalake.exceptions import TableNotFoundError
 from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.rows import rows_of
+from engine.destination.delta_rows import rows_of
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.layout import changes_folder, mirror_folder

@@ -23,9 +23,9 @@ import pyarrow as pa
 from engine import clock, formats
 from engine.directory import Directory
 from engine.errors import NewerFormatError
-from engine.history.rows import Row, rows_of
-from engine.history.schema import TABLES, UNIQUE, VERSION, create_statements
-from engine.history.tail import Slice, read_slice
+from engine.history.index_schema import TABLES, UNIQUE, VERSION, create_statements
+from engine.history.journal_rows import Row, rows_of
+from engine.history.journal_slices import Slice, read_slice
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -12,7 +12,8 @@ from math import isfinite
 
 import pyarrow as pa
 
-from engine.decode.schema import Column, Table, image_schema
+from engine.decode.arrow_schema import image_schema
+from engine.decode.schema import Column, Table
 from engine.errors import SpecError
 from engine.plan.chunks import Range
 from engine.plan.keys import ORDERS, SEVERAL_CODES, Bound, ChunkKey, order_of, scalar

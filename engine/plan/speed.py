@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from engine import clock
-from engine.decode.rows import decode_rows
+from engine.decode.result_rows import decode_rows
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.plan.chunks import Plan

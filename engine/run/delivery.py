@@ -19,7 +19,7 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
 from engine.settings import Spec
-from engine.sink.log import check_files
+from engine.sink.delta_log import check_files
 from engine.sink.publisher import Publisher
 
 _MOST_HEALED = 3

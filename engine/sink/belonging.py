@@ -24,8 +24,8 @@ from engine.errors import DestinationError, MismatchError, MissingFilesError
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import State, TableState
 from engine.sink.delta import DeltaTables
+from engine.sink.delta_log import check_files
 from engine.sink.fence import Term, known_term
-from engine.sink.log import check_files
 from engine.sink.owned import KINDS
 
 _NAMED = 5

@@ -23,9 +23,10 @@ from deltalake import DeltaTable
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Table
+from engine.sink.delta_log import Actions, DeltaLog, files_of, metadata_of
 from engine.sink.evolution import check_evolution, mirror_schema, prepared, schema_of, united, widened
-from engine.sink.log import Actions, DeltaLog, files_of, metadata_of
 from engine.sink.merging import MirrorFiles
 from engine.sink.owned import SEQ, OwnedTables
 

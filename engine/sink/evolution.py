@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, TableFeatures
 
 from engine.capture.files import DataFile, FileWriter
-from engine.decode.schema import Table, conformed, image_schema
+from engine.decode.arrow_schema import conformed, image_schema
+from engine.decode.schema import Table
 from engine.errors import TableStoppedError
-from engine.sink.log import DeltaLog
+from engine.sink.delta_log import DeltaLog
 
 
 def mirror_schema(table: Table) -> pa.Schema:

@@ -1,6 +1,6 @@
 """Data files that a Delta table names and that are not there: somebody's VACUUM without retention, or a cleaner, removed them.
 
-We look at a file before a commit adds it (`sink.log`). A VACUUM may have listed the folder before that commit and delete after it,
+We look at a file before a commit adds it (`sink.delta_log`). A VACUUM may list the folder before that commit and delete after it,
 so we look again: at what the newest commits added while the run goes on, and at all that a table names when a run starts.
 """
 

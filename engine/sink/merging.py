@@ -32,8 +32,9 @@ import pyarrow.parquet as pq
 
 from engine.capture.chunk.backfill import among, last_of_each
 from engine.capture.files import DataFile, FileWriter
+from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
-from engine.decode.schema import Table, conformed
+from engine.decode.schema import Table
 from engine.errors import MissingFilesError
 from engine.sink.evolution import mirror_schema
 

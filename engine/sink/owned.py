@@ -23,13 +23,14 @@ from deltalake.exceptions import DeltaError
 
 from engine import clock
 from engine.capture.binlog.row_changes import log_schema
-from engine.decode.schema import Table, arrow_schema
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Table
 from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
 from engine.ledger.state import Owner
+from engine.sink.delta_log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
 from engine.sink.dropping import drop
 from engine.sink.evolution import lacks, mirror_schema, prepared, schema_of
-from engine.sink.log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
 from engine.sink.lost import Recent, lost_names
 
 _ATTEMPTS, _RETRY_S = 6, 0.1

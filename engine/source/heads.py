@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from engine.decode.events import Kind
+from engine.decode.binlog_events import Kind
 from engine.decode.gtid import GtidSet
 from engine.decode.gtid_events import GtidList, read_gtid_list, read_previous_gtids
 from engine.errors import BinlogDamagedError, TransientError

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
-from engine.decode.rows import check_types, decode_rows
+from engine.decode.result_rows import check_types, decode_rows
 from engine.decode.schema import Table
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection, quote

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pymysql.cursors import SSCursor
 
-from engine.destination.rows import rows_of
+from engine.destination.delta_rows import rows_of
 from tests.servers import Server
 
 BATCH_ROWS = 20_000

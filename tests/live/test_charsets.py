@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.decode.charsets import CHARSETS, east_asian, single, tables, to_utf8
+from engine.decode.charsets import CHARSETS, east_asian, single, to_utf8
+from engine.decode.charsets import code_tables as tables
 from tests.servers import Server
 
 BATCH = 2048

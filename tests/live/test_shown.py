@@ -29,7 +29,8 @@ from app.view import compare
 from app.view.past import past
 from engine import clock
 from engine.directory import Directory, read_runner
-from engine.history import History, chunks, runs
+from engine.history import History, runs
+from engine.history import chunk_queries as chunks
 from tests.live.compare import lake_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline

@@ -7,7 +7,7 @@ from contextlib import closing
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from engine.destination.rows import rows_of
+from engine.destination.delta_rows import rows_of
 from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
 from tests.servers import Server

@@ -15,7 +15,7 @@ from itertools import dropwhile
 
 import numpy as np
 
-from engine.decode.events import Kind
+from engine.decode.binlog_events import Kind
 from engine.decode.stream import EventBatch
 from engine.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection

@@ -22,10 +22,11 @@ from engine.capture.binlog.statements import Alteration, concerned, creates, mea
 from engine.capture.binlog.transaction_outcomes import Judged, Log, Prepared, TransactionOutcomes
 from engine.capture.binlog.transactions import Facts, Transactions
 from engine.capture.binlog.written_tables import UNKNOWN, written_by
-from engine.decode.events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
+from engine.decode.arrow_schema import image_schema
+from engine.decode.binlog_events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
 from engine.decode.framing import Offsets, words
 from engine.decode.images import check_table_map, decode_images
-from engine.decode.schema import Table, image_schema
+from engine.decode.schema import Table
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from engine.capture.binlog.transactions import NUMBER, SOURCE, Transactions
-from engine.decode.events import BEGINS, Kind, among, kind_name, refuse_unknown
+from engine.decode.binlog_events import BEGINS, Kind, among, kind_name, refuse_unknown
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import Unfolded
 

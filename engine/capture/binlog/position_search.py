@@ -20,7 +20,7 @@ import numpy.typing as npt
 from engine.capture.binlog.binlog_access import runs_from
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.transactions import NUMBER, SOURCE, TS, Transactions
-from engine.decode.events import BEGINS, Kind
+from engine.decode.binlog_events import BEGINS, Kind
 from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet
 from engine.decode.gtid_events import GtidList, read_tagged_gtid

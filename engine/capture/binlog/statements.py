@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.capture.binlog.written_tables import Written
-from engine.decode.events import Kind, read_query
+from engine.decode.binlog_events import Kind, read_query
 from engine.decode.framing import words
 from engine.decode.schema import Table
 from engine.decode.stream import EventBatch

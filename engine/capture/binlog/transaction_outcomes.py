@@ -27,7 +27,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.events import BEGINS, HEADER, ROWS, Kind, among, read_query, read_xa_prepare
+from engine.decode.binlog_events import BEGINS, HEADER, ROWS, Kind, among, read_query, read_xa_prepare
 from engine.decode.framing import PADDING, words
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.events import BEGINS, Kind, among
+from engine.decode.binlog_events import BEGINS, Kind, among
 from engine.decode.framing import Offsets, words
 from engine.decode.gtid import GtidPosition, Gtids, GtidSet, gtid_set_of, united
 from engine.decode.gtid_events import read_gtid_list, read_previous_gtids, read_tagged_gtid, sid_text

@@ -21,9 +21,10 @@ from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, witho
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reader_session import ReaderSession
+from engine.decode.arrow_schema import arrow_schema, image_schema
 from engine.decode.gtid import joined
-from engine.decode.rows import check_types, decode_rows
-from engine.decode.schema import Table, arrow_schema, image_schema
+from engine.decode.result_rows import check_types, decode_rows
+from engine.decode.schema import Table
 from engine.errors import SchemaChangedError, TableStoppedError
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import Bound, ChunkKey, bound_at

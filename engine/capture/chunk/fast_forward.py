@@ -25,7 +25,8 @@ from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, witho
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
 from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
-from engine.decode.schema import Table, image_schema
+from engine.decode.arrow_schema import image_schema
+from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder

@@ -16,8 +16,8 @@ from engine.capture.binlog.row_changes import concatenate, dumped, log_schema
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.reader_session import ReaderSession
+from engine.decode.arrow_schema import image_schema
 from engine.decode.gtid import gtid_set_of
-from engine.decode.schema import image_schema
 from engine.errors import TableStoppedError
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current

@@ -44,8 +44,9 @@ from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.reader_session import ReaderSession
 from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
+from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
-from engine.decode.schema import Table, arrow_schema, conformed, image_schema
+from engine.decode.schema import Table
 from engine.destination.mirror import Mirror
 from engine.errors import TidemarkError
 from engine.plan.keys import Bound, scalar

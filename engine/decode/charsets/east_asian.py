@@ -13,8 +13,8 @@ Two kinds of sets need one step more:
 import numpy as np
 import numpy.typing as npt
 
+from engine.decode.charsets.code_tables import HALF, HALVES, PREFIX, SETS, TWICE, leads, numbered, pairs, prefixed
 from engine.decode.charsets.columns import Bytes, Characters, Offsets, Points
-from engine.decode.charsets.tables import HALF, HALVES, PREFIX, SETS, TWICE, leads, numbered, pairs, prefixed
 
 Codes = npt.NDArray[np.uint16]
 Flags = npt.NDArray[np.bool_]

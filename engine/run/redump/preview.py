@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from engine.capture.chunk.backfill import among
 from engine.capture.projection.table_projection import published_as
-from engine.decode.schema import Table, conformed, image_schema, table_from_dict
+from engine.decode.arrow_schema import conformed, image_schema
+from engine.decode.schema import Table, table_from_dict
 from engine.destination.mirror import Mirror
 from engine.directory import Directory
 from engine.layout import mirror_folder

@@ -23,7 +23,7 @@ import numpy as np
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration, uncommented
 from engine.capture.binlog.written_tables import Written, words_of
-from engine.decode.events import Kind, among, read_query
+from engine.decode.binlog_events import Kind, among, read_query
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.source.connect import Connection, Endpoint, Server

@@ -4,9 +4,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from app.view.health import Runner
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag, Mark
-from engine.history.tables import Plan, Progress
+from engine.history.table_queries import Plan, Progress
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
 

@@ -1,7 +1,7 @@
 """Watermark windows on one axis of bytes."""
 
 from app.view.binlog import axis, figure, place
-from engine.history.chunks import Window
+from engine.history.chunk_queries import Window
 
 
 def test_a_position_is_a_file_and_an_offset() -> None:

@@ -6,7 +6,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.parts import home
-from engine.history import chunks, tables
+from engine.history import chunk_queries as chunks
+from engine.history import table_queries as tables
 from tests.unit.app.support import plan
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from app.view.event_feed import KINDS, USUAL, happenings, names
 from engine.events import EVENTS
-from engine.history.log import Event
+from engine.history.event_queries import Event
 from tests.unit.app.support import ago
 
 

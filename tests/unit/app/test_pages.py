@@ -7,10 +7,10 @@ from app.view.commands import Sent, sentences
 from app.view.fleet import order, summary
 from app.view.health import layers
 from app.view.past import past
-from engine.history.chunks import Chunk
-from engine.history.log import Answer
+from engine.history.chunk_queries import Chunk
+from engine.history.event_queries import Answer
 from engine.history.runs import Run, RunTotals
-from engine.history.tables import Plan, Progress
+from engine.history.table_queries import Plan, Progress
 from tests.unit.app.support import NOW, ago, epoch, growing, lag, plan, read, runner, table
 
 

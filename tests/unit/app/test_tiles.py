@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from app.view.status_style import CHUNK
 from app.view.tiles import Tile, legend, note, opened, payload, tile_size, tiles
-from engine.history.chunks import STATES, ChunkState
+from engine.history.chunk_queries import STATES, ChunkState
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
 

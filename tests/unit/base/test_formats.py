@@ -21,7 +21,7 @@ from engine.directory import Directory, read_alerts, read_parked, read_runner, s
 from engine.errors import NewerFormatError
 from engine.events import EVENTS, Journal
 from engine.history import History, runs
-from engine.history.schema import VERSION
+from engine.history.index_schema import VERSION
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
 from engine.run.commands.overrides import Controls, load_controls

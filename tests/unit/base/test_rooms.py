@@ -1,7 +1,9 @@
 """The rooms of the house: who may import whom, where Spark is, and how long a file may be."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,21 @@ def test_every_module_says_what_it_is_for() -> None:
     """The first line is its one job."""
     for path in files("engine"):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+@pytest.mark.parametrize("folder", ["engine"])
+def test_no_module_name_stands_twice(folder: str) -> None:
+    """A name leads to one file."""
+    names = Counter(path.stem for path in files(folder) if not path.stem.startswith("__"))
+    assert not {name for name, times in names.items() if times > 1}
+
+
+def test_no_import_circle() -> None:
+    """Whatever is imported inside functions counts too."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in files("engine")
+    }
+    after = {name: {n for n in imported(path) if n in modules and n != name} for name, path in modules.items()}
+    after = {name: {m.rpartition(".")[0] if m not in modules else m for m in found} for name, found in after.items()}
+    assert list(TopologicalSorter(after).static_order())

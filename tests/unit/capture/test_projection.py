@@ -19,8 +19,9 @@ from engine.capture.binlog.statements import without_values
 from engine.capture.projection.filter_parser import parse_where
 from engine.capture.projection.row_filter import passing
 from engine.capture.projection.table_projection import Projection, published_as
+from engine.decode.arrow_schema import arrow_schema
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
-from engine.decode.schema import Column, Index, Table, arrow_schema
+from engine.decode.schema import Column, Index, Table
 from engine.errors import SpecError, TableStoppedError
 from engine.run.tables.projection_rules import check_altered, check_rules, check_spec, projection_of, projection_record
 from engine.settings import Spec, parse

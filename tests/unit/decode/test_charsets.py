@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.charsets import CHARSETS, columns, east_asian, single, tables, to_utf8
+from engine.decode.charsets import CHARSETS, columns, east_asian, single, to_utf8
+from engine.decode.charsets import code_tables as tables
 
 REFUSED = (UnicodeDecodeError, pa.ArrowInvalid)
 UNICODE = {"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "ucs2": "utf-16-be"}

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.events import Headers, read_headers, read_table_map
+from engine.decode.binlog_events import Headers, read_headers, read_table_map
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_table_map, decode_images
 from engine.decode.schema import Column, Table
 from engine.decode.types.base import Mapped, slices

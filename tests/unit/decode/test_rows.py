@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.rows import check_types, decode_rows
-from engine.decode.schema import Column, Index, Table, arrow_schema, table_from_dict
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.result_rows import check_types, decode_rows
+from engine.decode.schema import Column, Index, Table, table_from_dict
 from engine.decode.types import TYPES, fault
 from engine.errors import DecodeError, TableStoppedError
 from tests.depth import depth

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.events import Kind, read_headers, read_query, read_rotate, read_table_map, refuse_unknown
+from engine.decode.binlog_events import Kind, read_headers, read_query, read_rotate, read_table_map, refuse_unknown
 from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError

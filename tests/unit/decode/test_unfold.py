@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.events import ROWS_COMPRESSED, Kind, among, read_query
+from engine.decode.binlog_events import ROWS_COMPRESSED, Kind, among, read_query
 from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.decode.unfold import STATEMENTS, Unfolded, unfolded

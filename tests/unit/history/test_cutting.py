@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.history import History, chunks, tables
-from engine.history.chunks import PLAN
+from engine.history import History
+from engine.history import chunk_queries as chunks
+from engine.history import table_queries as tables
+from engine.history.chunk_queries import PLAN
 from tests.browser.journals import SimulatedTable, Simulation
 from tests.depth import depth
 

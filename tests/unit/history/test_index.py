@@ -13,8 +13,8 @@ from engine.directory import Directory
 from engine.events import Journal
 from engine.history import History
 from engine.history.fetch import Cursor
+from engine.history.index_schema import TABLES
 from engine.history.runs import journalled, runs
-from engine.history.schema import TABLES
 from tests.browser.journals import SimulatedTable, Simulation
 from tests.depth import depth
 

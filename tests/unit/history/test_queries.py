@@ -7,7 +7,10 @@ import pytest
 
 from engine.directory import Directory
 from engine.events import Journal
-from engine.history import History, chunks, log, runs, series, tables
+from engine.history import History, runs, series
+from engine.history import chunk_queries as chunks
+from engine.history import event_queries as log
+from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
 from tests.browser.journals import SimulatedTable, Simulation
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.events import EVENTS
-from engine.history.rows import place_of, rows_of
-from engine.history.schema import TABLES
-from engine.history.tail import Line
+from engine.history.index_schema import TABLES
+from engine.history.journal_rows import place_of, rows_of
+from engine.history.journal_slices import Line
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -45,6 +45,6 @@ def test_places_order_positions() -> None:
 
 def test_every_event_that_has_a_table_of_its_own_is_in_the_protocol() -> None:
     """Mappers are for events that the engine writes."""
-    from engine.history.rows import _MAPPERS
+    from engine.history.journal_rows import _MAPPERS
 
     assert set(_MAPPERS) <= set(EVENTS)

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.history.tail import parse_line, read_slice
+from engine.history.journal_slices import parse_line, read_slice
 
 
 def line(seq: int, **more: object) -> bytes:

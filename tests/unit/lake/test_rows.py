@@ -8,14 +8,14 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import PyFileSystem
 
-from engine.destination.rows import rows_of
+from engine.destination.delta_rows import rows_of
 
 FILES, ROWS = 25, 500
 LEAVE = """
 import sys
 from pathlib import Path
 from deltalake import DeltaTable
-from engine.destination.rows import rows_of
+from engine.destination.delta_rows import rows_of
 folder = Path(sys.argv[1])
 batches = rows_of(DeltaTable(str(folder)), folder).to_batches()
 print(next(batches).num_rows)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.decode.schema import Column, Table
 from engine.errors import TableStoppedError
-from engine.history.chunks import STATES
+from engine.history.chunk_queries import STATES
 from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, Chunk, cut_as_dict

@@ -11,7 +11,8 @@ from deltalake import DeltaTable
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
-from engine.decode.schema import Column, Table, arrow_schema
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Column, Table
 from engine.errors import DestinationError, SpecError
 from engine.ledger.state import Owner
 from engine.sink.delta import DeltaTables

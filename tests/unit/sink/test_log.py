@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from engine.capture.files import DataFile, FileWriter
 from engine.errors import DestinationError, MissingFilesError
-from engine.sink.log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
+from engine.sink.delta_log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
 
 SCHEMA = pa.schema([pa.field("a", pa.int64())])
 

@@ -13,7 +13,8 @@ from deltalake import DeltaTable
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
-from engine.decode.schema import Column, Table, arrow_schema
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Column, Table
 from engine.errors import DestinationError, SpecError, TidemarkError
 from engine.events import Journal
 from engine.ledger.records import Description as Record

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from engine.history.tail import Line, naive_utc
+from engine.history.journal_slices import Line, naive_utc
 
 Row = dict[str, Any]
 Placed = tuple[str, Row]

@@ -7,7 +7,7 @@ statistics said there would be, and `complete` says that no more will be cut, bu
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.history.chunks import PLAN, PROGRESS
+from engine.history.chunk_queries import PLAN, PROGRESS
 from engine.history.fetch import Cursor, aware, fetch
 
 
