@@ -273,7 +273,7 @@ def read_alerts(directory: Directory) -> list[dict[str, Any]]:
 
 
 def read_parked(directory: Directory) -> list[dict[str, Any]]:
-    """The chunks that are parked, the fields of `run.snapshot.parking.Parked`; some may have been read, or cut anew, since."""
+    """The chunks that are parked, the fields of `run.snapshot.parking.Parked`; some may have been read, or split again, since."""
     return _read_list("parked", directory.parked)
 
 

@@ -30,7 +30,7 @@ class Owner:
     ledger: str
     """The ledger's identifier, which its tables carry."""
     lineage: str = ""
-    """The name of the count of epochs. It is empty unless a restored ledger took the destination over, and counts anew."""
+    """The name of the count of epochs. It is empty unless a restored ledger took the destination over, and counts from there."""
     floor: int = -1
     """The last epoch before the lineage. The destination has, or never gets, all epochs up to it."""
 

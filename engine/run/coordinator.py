@@ -423,11 +423,11 @@ class Coordinator:
 
     def _due(self, known: Position) -> list[Finished]:
         """The chunks that an epoch from `known` on may publish."""
-        carried = self._reader.fast_forward(self._frozen, known)
-        self._replaced = carried.replaced
-        for name, error in carried.stopped.items():
+        forwarded = self._reader.fast_forward(self._frozen, known)
+        self._replaced = forwarded.replaced
+        for name, error in forwarded.stopped.items():
             self._stop_table(name, error)
-        return [f for f in carried.chunks if f.table not in self._stopped]
+        return [f for f in forwarded.chunks if f.table not in self._stopped]
 
     def _check_ranges(self, name: str, redump: Redump) -> None:
         table, plan = self._captured.tables[name], self._captured.plans[name]

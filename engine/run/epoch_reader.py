@@ -51,9 +51,9 @@ class EpochReader:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
             (able if moving(table, plan.key(table)) else others).append(f)
         ready = [f for f in able if f.high.order <= known.order]
-        carried = fast_forward_to(known, ready, self._fast_forward, self.session.run)
-        carried.chunks = [*others, *carried.chunks]
-        return carried
+        forwarded = fast_forward_to(known, ready, self._fast_forward, self.session.run)
+        forwarded.chunks = [*others, *forwarded.chunks]
+        return forwarded
 
     def read(
         self,

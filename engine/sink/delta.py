@@ -162,7 +162,7 @@ class DeltaTables(OwnedTables):
     def check(self, before: Table, after: Table) -> None:
         """Raises TableStoppedError when the log, which has or will have the columns of `before`, cannot get those of `after`."""
         if not self._logs[self.changes].there:
-            return  # it is made anew
+            return  # it will be created
         held = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
         check_evolution(after.full_name, held, log_schema(arrow_schema(after)))
 

@@ -10,7 +10,7 @@ commits ourselves:
 3. sync the folder. Only then does anybody forget what the commit was made from.
 
 The file of version V + 1 is created only by a writer that knows version V. So a commit that rests on what `transactions` said at V
-is never made behind another writer's back: the link fails, everything is looked up again, and the commit is made anew or given up.
+is never made behind another writer's back: the link fails, everything is looked up again, and the commit is retried or given up.
 
 Source: Delta transaction log protocol, "Delta Log Entries" and "Actions" (github.com/delta-io/delta, PROTOCOL.md).
 """

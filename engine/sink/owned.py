@@ -295,7 +295,7 @@ class OwnedTables:
     def _commit(self, folder: Path, actions: Callable[[], Actions | None]) -> bool:
         """Make a commit of what `actions` says; False when that is nothing.
 
-        Another writer's commit (a repair by hand, an OPTIMIZE) that came before is looked at, and the commit made anew.
+        Another writer's commit (a repair by hand, an OPTIMIZE) that came first is looked at, and the commit is retried.
         """
         log = self._logs[folder]
         if log.version < 0:

@@ -122,7 +122,7 @@ class Publisher:
         self._failures[name] = known
 
     def _tried(self, action: Step) -> None:
-        """Carry something out; a full disk is waited for, another error that may pass is tried again a few times."""
+        """Run a step. Wait while the disk is full; retry another error that may pass a few times."""
         for attempt in range(_TRIES):
             try:
                 self._through_full_disk(action)
@@ -378,7 +378,7 @@ class Publisher:
             return
         self._or_fail(name, target, lambda: target.apply(parts), parts)
         if any("stopped" in part for _, part in parts):
-            target.resnapshot = None  # its mirror stays as it is; another copy begins anew
+            target.resnapshot = None  # its mirror stays as it is until another resnapshot
 
     def _switch(self, name: str, epoch: int, switch: Switch, *, again: bool) -> None:
         """From the next epoch on the table is another; `again`: it is resnapshotted, which heals a destination that has failed."""
@@ -453,7 +453,7 @@ class Publisher:
         self._or_fail(name, target, target.merge)
 
     def _or_fail(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
-        """Carry a step out unless the table has failed. An error is the table's own: it then lacks these parts."""
+        """Run a step unless the table has failed. An error is the table's own: the table then lacks these parts."""
         if target.error is not None:
             return
         try:

@@ -73,10 +73,10 @@ class Server:
 _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1054: (
         SchemaChangedError,
-        "A column was dropped or renamed; the log tells how the table changed, and it is read again then.",
+        "A column was dropped or renamed; the binlog says how the table changed, and the table is read again then.",
     ),
-    1146: (SchemaChangedError, "The table was dropped or renamed; the log tells so in a moment."),
-    1176: (SchemaChangedError, "The index by which it was read was dropped; the log tells so in a moment."),
+    1146: (SchemaChangedError, "The table was dropped or renamed; the binlog will say so in a moment."),
+    1176: (SchemaChangedError, "The index by which it was read was dropped; the binlog will say so in a moment."),
     1412: (SchemaChangedError, "The table was altered while it was read; it is read again."),
     1044: (PreflightError, "Grant the user what `python -m engine check` lists."),
     1045: (LoginRefusedError, "Check source.user and the password that source.password_env or password_file leads to."),

@@ -1,4 +1,4 @@
-"""The source's binlog from any place, and any part of it once more: what `outcomes.Log` asks for.
+"""The source's binlog from any place, and any part of it once more: what `transaction_outcomes` asks for.
 
 A MariaDB that is killed while it writes leaves a file that ends within an event, and goes on in the next one. Its dump of such a
 file ends with an error, at which its own replicas stop. What stands there is a transaction that was rolled back when the server

@@ -197,7 +197,7 @@ class BinlogRange:
 
     def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, Changes]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
-            self._maps.clear()  # table ids begin anew when the server restarts
+            self._maps.clear()  # a restarted server counts table ids from the start
         for part in self._parts(run):
             if self.altered is None:
                 altered = self._statements(part)

@@ -62,7 +62,7 @@ def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_
 
 
 def _done(binlog_range: EventConsumer[object]) -> bool:
-    """Asked anew: what was fed since may have ended it."""
+    """A function, so that type checkers know that feeding may have changed the answer."""
     return binlog_range.done
 
 

@@ -1,4 +1,4 @@
-"""Carrying a finished chunk to a later position, for tables whose rows can move between chunks.
+"""Fast-forwarding a finished chunk to a later position, for tables with a mutable key: their rows can move between chunks.
 
 A chunk key that is no part of the identity can change while the row stays the same. Then a delete that is emitted for the
 chunk that a row left, and the row in the file of the chunk that it entered, have one identity, and a merge could take the one
@@ -8,7 +8,7 @@ for the other. So for such tables (`moving`) a chunk is published only with an e
 
 and with everything emitted before epoch k merged first. At P(k) each row is then in exactly one chunk or in none; all of
 epoch k comes after it, in the log's order. A chunk whose high watermark lies behind P(k) waits for the next epoch; one whose
-high watermark lies before it is carried there by a second backfill of its file.
+high watermark lies before it is fast-forwarded there by a second backfill of its file.
 """
 
 from collections import Counter
@@ -41,7 +41,7 @@ def moving(table: Table, key: ChunkKey | None) -> bool:
 
 @dataclass(frozen=True)
 class FastForward:
-    """A task: carry one chunk, whose rows are in `files` and exact at `start`, to `end`."""
+    """A task: fast-forward one chunk, whose rows are in `files` and exact at `start`, to `end`."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -54,7 +54,7 @@ class FastForward:
     def run(self) -> Iterator[ReaderReport]:
         """One report: the chunk's new files."""
         try:
-            yield self._carried()
+            yield self._forwarded()
         except TidemarkError as error:
             name, number = self.request.table.full_name, self.request.number
             yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=number)
@@ -68,7 +68,7 @@ class FastForward:
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
         return reduced, projection.counted(binlog_range.nulled[table.full_name])
 
-    def _carried(self) -> FastForwardReport:
+    def _forwarded(self) -> FastForwardReport:
         request, projection, schema = self.request, self.request.projection, self.request.schema
         with closing(ServerOrder(self.endpoint)) as order:
             reduced, nulled = self.reduced(request.within(order))

@@ -3,7 +3,7 @@
 A part is a range of the chunk key, or rows that are named by their identities. It is read as a chunk is, exact at its high
 watermark H. Beside it lie its *ghosts*: rows that the mirror holds of it, as it is then, and the source has not.
 
-With an epoch that begins at P(k) >= H both are carried to P(k) by the changes between, and become the first changes of the
+With an epoch that begins at P(k) >= H both are fast-forwarded to P(k) by the changes between, and become the first changes of the
 epoch: a `-D` for each ghost, a `+I` for each row, marked with the command that asked (`_tm_redump`). From there on they are
 changes like any other, for the ledger, for the log and for the mirror's merge. Why that is right:
 

@@ -78,7 +78,7 @@ class Seen:
             self.changed_s = clock.parse_utc(line["ts"]).timestamp()
 
     def assigned(self, line: Line) -> None:
-        # Their numbers ascend; where they begin anew (the source became another server), those of before are gone.
+        # Their numbers ascend; where they start again (after a failover), those of before are gone.
         self.groups = {group: tables for group, tables in self.groups.items() if group <= line["group"]}
         self.groups.setdefault(line["group"], set()).add(line["table"])
 

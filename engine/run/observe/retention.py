@@ -24,7 +24,7 @@ class Growth:
 
     def see(self, now_s: float, end: Position, files: dict[str, int]) -> float | None:
         """Bytes a second, with what is seen now; None before that is known."""
-        if self._end is not None and end.order < self._end.order:  # another server: count anew
+        if self._end is not None and end.order < self._end.order:  # another server: start over
             self._seen.clear()
         elif self._end is not None:
             self._total += bytes_between(files, self._end, end)

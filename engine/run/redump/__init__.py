@@ -1,1 +1,1 @@
-"""Reading published tables again on command: what is asked, what it would reach, how it is carried out."""
+"""Redumps: what is asked for, whether and how a table can be redumped, what would be read, and the execution."""

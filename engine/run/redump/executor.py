@@ -185,7 +185,7 @@ class RedumpExecutor:
                 self._end_if_done(work)
 
     def drop(self, table: str) -> None:
-        """The table is another now, or stopped: what was read again of it is void, and read anew when it can be."""
+        """The table is another now, or stopped: what was read of it is discarded, and read again when that is possible."""
         if self._active.pop(table, None) is not None:
             self._snapshot.drop(table)
         self._read = [f for f in self._read if f.table != table]

@@ -1,4 +1,4 @@
-"""Carrying the chunks of moving tables to the position at which they are published (`capture.chunk.fast_forward` says why)."""
+"""Fast-forwarding the chunks of tables with a mutable key to their epoch's position (`capture.chunk.fast_forward` says why)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -27,25 +27,25 @@ def fast_forward_to(
     task: Callable[[Finished, Position], FastForward],
     run: Callable[[Sequence[FastForward], str], Sequence[ReaderReport]],
 ) -> FastForwarded:
-    """Carry chunks, whose high watermarks are not behind the position, to it. Raises what is not one table's error alone."""
-    carried = FastForwarded([f for f in chunks if f.high.order == position.order])
+    """Fast-forward chunks, whose high watermarks are not behind the position, to it. Raises what is not one table's error alone."""
+    forwarded = FastForwarded([f for f in chunks if f.high.order == position.order])
     behind = {f.identity: f for f in chunks if f.high.order < position.order}
     if not behind:
-        return carried
+        return forwarded
     tasks = {identity: task(f, position) for identity, f in behind.items()}
-    for report in run(list(tasks.values()), f"carrying {len(tasks)} chunks to {position}"):
+    for report in run(list(tasks.values()), f"fast-forwarding {len(tasks)} chunks to {position}"):
         if isinstance(report, FailureReport):
             if not isinstance(report.error, TableStoppedError):
                 raise report.error
-            carried.stopped[report.table] = report.error
+            forwarded.stopped[report.table] = report.error
             continue
         assert isinstance(report, FastForwardReport)
         identity = (report.table, report.chunk)
         before = behind[identity]
         dates = dict(Counter(before.report.nulled) + Counter(report.nulled))
         exact = replace(before.report, files=report.files, rows=report.rows, nulled=dates, high=position)
-        carried.chunks.append(Finished(exact))
+        forwarded.chunks.append(Finished(exact))
         kept = {file.name for file in report.files}
         folder = tasks[identity].request.folder
-        carried.replaced[identity] = [folder / file.name for file in before.files if file.name not in kept]
-    return carried
+        forwarded.replaced[identity] = [folder / file.name for file in before.files if file.name not in kept]
+    return forwarded

@@ -41,7 +41,7 @@ _LONGEST_RETRY_S = 30.0
 
 @dataclass
 class Batch:
-    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and tables of which a refresh failed."""
+    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and tables of which a redump failed."""
 
     finished: list[Finished] = field(default_factory=list)
     stopped: dict[str, TidemarkError] = field(default_factory=dict)

@@ -47,7 +47,7 @@ class _Group:
 
 
 class Snapshot:
-    """Cuts, assigns and collects. Used by one thread; only the jobs and the cutter run in others."""
+    """Cuts, assigns and collects. Used by one thread; only the jobs and the splitter run in others."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Snapshot:
         activity: Activity,
         max_memory: int,
         journal: Journal,
-        cutter: ChunkSplitter,
+        splitter: ChunkSplitter,
         run: Callable[[ChunkGroup, str], list[ReaderReport]],
         attempts: int = ATTEMPTS,
     ) -> None:
@@ -70,7 +70,7 @@ class Snapshot:
         attempts: of a chunk, before it is parked.
         """
         self._usual_readers, self._gate, self._activity = readers, gate, activity
-        self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, cutter, run
+        self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, splitter, run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, TableCopy] = {}
         self._jobs: dict[Future[list[ReaderReport]], _Group] = {}

@@ -24,7 +24,7 @@ class ChunkSplitter:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._connection: Connection | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cutter")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="chunk-splitter")
         self._jobs: dict[str, Future[Cut]] = {}
 
     def start(self, table: Table, plan: Plan, piece: Uncut, most: int) -> None:

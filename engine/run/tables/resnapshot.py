@@ -1,4 +1,4 @@
-"""Beginning anew from the source as it is, with the destination that is there: what `redump --all` does when the position is lost.
+"""Restarting from the source as it is, with the destination that is there: what `redump --all` does when the position is lost.
 
 An epoch of its own commits the new place and has every table resnapshotted; the mirrors stay as they were until their new copies
 are whole. What happened between the lost position and the new one is in no change log: the copies show its outcome.
@@ -21,7 +21,7 @@ from engine.source.positions import current
 def resnapshot_all(
     spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
 ) -> EpochRecord:
-    """The epoch that begins anew. Tables that cannot be resnapshotted stop in it."""
+    """The epoch that restarts the pipeline. Tables that cannot be resnapshotted stop in it."""
     # Before the catalogue is read: a statement that alters a table in between lies behind the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
     tables = _copied_again(spec, state, connection, state.tables)

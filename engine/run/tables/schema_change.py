@@ -1,7 +1,7 @@
 """What becomes of a table that was altered, truncated, dropped or replaced, or that an operator wants resnapshotted.
 
     evolved        every row has the values that it had, and the destination can have the columns: they are written from here on
-    resnapshotted  otherwise: nothing of the log is emitted for the table until its chunks are read anew, with the columns that it
+    resnapshotted  otherwise: nothing of the log is emitted for the table until its chunks are read again, with the columns that it
                    has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`run.publisher`).
                    A pipeline that copies nothing (`source.startup`) empties the mirror and follows the table from here on
     stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it; or nothing is copied
