@@ -7,8 +7,8 @@ import streamlit as st
 from app.parts import access, controls, home, messages, places
 from app.parts.autorefresh import refreshing
 from app.view import words
-from app.view.fleet import CHANGES_S, Summary, order, summary
 from app.view.health import layers
+from app.view.pipeline_cards import CHANGES_S, Summary, order, summary
 from engine import clock
 from engine.directory import Directory
 from engine.history import chunks, series, tables

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.parts import controls, home, jobs, messages, source_queries
 from app.parts.autorefresh import refreshing
-from app.view import membership, picking, words
+from app.view import membership_form, picking, words
 from engine import settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
@@ -16,7 +16,7 @@ from engine.history import tables
 
 def section(where: Directory) -> None:
     """Left what may be added, right what may be removed."""
-    has = membership.captured(home.ask(tables.progress, where.root.name))
+    has = membership_form.captured(home.ask(tables.progress, where.root.name))
     left, right = st.columns(2, gap="large")
     with left, st.container(border=True):
         _add(where, has)
@@ -35,7 +35,7 @@ def section(where: Directory) -> None:
 @refreshing()
 def _watch(where: Directory, drawn: list[str]) -> None:
     """Draw the page anew when the pipeline has other tables than those shown."""
-    if membership.captured(home.ask(tables.progress, where.root.name)) != drawn:
+    if membership_form.captured(home.ask(tables.progress, where.root.name)) != drawn:
         st.rerun()
 
 
@@ -55,7 +55,7 @@ def _add(where: Directory, has: list[str]) -> None:
         return
     if seen is None:
         return
-    offered = membership.offered(seen.tables, has)
+    offered = membership_form.offered(seen.tables, has)
     if not offered:
         st.markdown(f":gray[The pipeline has every table that {words.escape(spec.source.user)} may read.]")
         return
@@ -63,11 +63,11 @@ def _add(where: Directory, has: list[str]) -> None:
         "Tables of the source",
         list(offered),
         key=f"add-{name}-{click}",
-        format_func=lambda table: membership.label(offered[table]),
+        format_func=lambda table: membership_form.label(offered[table]),
         placeholder=f"{words.plural(len(offered), 'table')} that the pipeline does not have",
         help=f"The server's estimates, read {jobs.ended(key)}",
     )
-    for table, badge in membership.faults([offered[one] for one in chosen], seen.risks):
+    for table, badge in membership_form.faults([offered[one] for one in chosen], seen.risks):
         told = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
         st.markdown(f":{badge.tone}[{picking.ICONS[badge.tone]}] {words.escape(told)}")
     st.text_input("Reason", key=f"add-why-{name}-{click}", placeholder="Shown in the events and the history")
@@ -91,12 +91,12 @@ def _remove(where: Directory, has: list[str]) -> None:
     chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{name}-{click}", placeholder="None")
     then = st.segmented_control(
         "What is published of them",
-        (membership.KEEP, membership.DROP),
-        default=membership.KEEP,
+        (membership_form.KEEP, membership_form.DROP),
+        default=membership_form.KEEP,
         required=True,
         key=f"remove-then-{name}-{click}",
     )
-    drop, sure = then == membership.DROP, True
+    drop, sure = then == membership_form.DROP, True
     if drop:
         st.markdown(
             ":red[:material/delete_forever: Rows and history in the lake are gone then; the source is not touched.]"

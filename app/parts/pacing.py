@@ -7,8 +7,8 @@ import streamlit as st
 
 from app.parts import controls, home, messages
 from app.parts.autorefresh import refreshing
-from app.view import pacing, words
-from app.view.pacing import Pace
+from app.view import limits, words
+from app.view.limits import Pace
 from engine import settings
 from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
@@ -25,7 +25,7 @@ def pace(where: Directory) -> Pace:
         kept = json.loads(where.controls.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         kept = {}
-    return pacing.pace_of(spec, kept)
+    return limits.pace_of(spec, kept)
 
 
 def throttle(where: Directory) -> settings.Throttle:
@@ -41,7 +41,7 @@ def told(where: Directory) -> None:
     record = home.record_of(where) or {}
     waiting = record.get("waiting_for") if record.get("alive") else None
     copying = bool(record.get("alive")) and (record.get("state"), record.get("phase")) == ("running", "snapshot")
-    for line in pacing.lines(pace(where), waiting, copying=copying):
+    for line in limits.lines(pace(where), waiting, copying=copying):
         st.markdown(f":violet[:material/hourglass_pause: {words.escape(line)}]")
 
 
@@ -49,7 +49,7 @@ def section(where: Directory) -> None:
     """Limits, and which tables are paused."""
     now, name = pace(where), where.root.name
     own = " :violet-badge[set here]" if now.own else " :gray-badge[by the spec]"
-    st.markdown(f"**Limits now**{own} {words.escape(pacing.limits(now))}")
+    st.markdown(f"**Limits now**{own} {words.escape(limits.described(now))}")
     left, right = st.columns(2, gap="large")
     with left:
         _limits(where, now)
@@ -85,7 +85,7 @@ def _limits(where: Directory, now: Pace) -> None:
             "Megabytes of files a second",
             0.0,
             None,
-            pacing.megabytes(now),
+            limits.megabytes(now),
             step=1.0,
             key=f"mb-{key}",
             help="0: no limit",
@@ -108,7 +108,7 @@ def _limits(where: Directory, now: Pace) -> None:
     if reset:
         _send(where, "throttle", {"reset": True}, reason)
     elif applied:
-        changed = pacing.changes(now, int(rows), float(size), int(readers), hours or "")
+        changed = limits.changes(now, int(rows), float(size), int(readers), hours or "")
         try:
             settings.throttled(settings.Throttle(), changed)
         except SpecError as problem:
@@ -137,7 +137,7 @@ def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
             key=f"paused-{now.tables}",
             placeholder="None",
         )
-        stop, go = pacing.pauses(now, chosen)
+        stop, go = limits.pauses(now, chosen)
         if st.button("Set paused tables", key="set-paused", disabled=not (stop or go)):
             for verb_of, tables_of in (("pause", stop), ("resume", go)):
                 if tables_of:

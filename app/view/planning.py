@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.view import pacing, words
+from app.view import limits, words
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.history.tables import Plan as Shown
@@ -94,7 +94,7 @@ def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Thr
     took = [line.seconds for line in found if line.seconds is not None]
     if took and speed:
         at = f"{words.plural(throttle.readers or readers, 'reader')} at {words.size(speed)}/s each"
-        rate = pacing.rate(throttle.model_dump())
+        rate = limits.rate(throttle.model_dump())
         most = f", at most {rate} in all" if rate else ""
         parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}{most}")
     return " · ".join(parts)

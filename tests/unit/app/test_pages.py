@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from app.view import chunk_details, factor
 from app.view.commands import Sent, sentences
-from app.view.fleet import order, summary
 from app.view.health import layers
 from app.view.past import past
+from app.view.pipeline_cards import order, summary
 from engine.history.chunks import Chunk
 from engine.history.log import Answer
 from engine.history.runs import Run, RunTotals

@@ -1,6 +1,7 @@
 """The rooms of the house (DESIGN 14): who may import whom, where Spark is, and how long a file may be."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,6 +118,17 @@ def test_no_file_is_too_long(folder: str) -> None:
         if (n := len(p.read_text(encoding="utf-8").splitlines())) > 600
     }
     assert not long
+
+
+SHARED = {"access"}
+"""`app/parts/access.py` and `app/view/access.py`: tests of other folders import both."""
+
+
+@pytest.mark.parametrize("folder", ["app"])
+def test_no_module_name_stands_twice(folder: str) -> None:
+    """A name alone says which module is meant."""
+    names = Counter(path.stem for path in files(folder) if path.stem != "__init__")
+    assert {name for name, count in names.items() if count > 1} - SHARED == set()
 
 
 def test_every_module_says_what_it_is_for() -> None:

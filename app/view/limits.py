@@ -53,7 +53,7 @@ def lines(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list
     return found
 
 
-def limits(pace: Pace) -> str:
+def described(pace: Pace) -> str:
     """Every limit that holds, in words."""
     told = [most] if (most := rate(pace.settings)) else []
     if pace.settings.get("readers"):
