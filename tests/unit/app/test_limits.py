@@ -1,4 +1,4 @@
-"""The pace of reading: what holds, why nothing is read, and what a form changes."""
+"""The throttle: the limits in force, the reasons to wait, and the changes of a form."""
 
 from app.view import limits
 from engine.settings import Throttle
@@ -6,8 +6,8 @@ from engine.settings import Throttle
 SPEC = Throttle(max_rows_per_s=5000, hours=("22:00-06:00",)).model_dump()
 
 
-def test_what_operators_set_is_over_the_spec() -> None:
-    """And it is said what is theirs."""
+def test_limits_of_operators_override_the_spec() -> None:
+    """And are listed as such."""
     now = limits.pace_of(
         SPEC, {"throttle": {"max_rows_per_s": 100, "readers": 1}, "snapshot": False, "tables": ["d.t"]}
     )
@@ -24,30 +24,30 @@ def test_what_operators_set_is_over_the_spec() -> None:
     assert limits.described(limits.pace_of({}, None)) == "no limit"
 
 
-def test_why_nothing_is_read_is_said() -> None:
-    """The runner's own reason first; nothing when all is read as fast as can be."""
-    assert limits.lines(limits.pace_of(SPEC, None), None) == []
+def test_the_reason_to_wait_is_shown() -> None:
+    """The runner's own reason first; nothing if there is no limit."""
+    assert limits.notices(limits.pace_of(SPEC, None), None) == []
     held = limits.pace_of(SPEC, {"snapshot": True, "tables": ["d.t", "d.u"]})
-    assert limits.lines(held, None)[0].startswith("The reading of tables is paused")
-    assert limits.lines(held, "paused by command") == [
-        "Reading of tables waits: paused by command",
-        "Paused: d.t, d.u; the log goes on",
+    assert limits.notices(held, None)[0].startswith("The snapshot is paused")
+    assert limits.notices(held, "paused by command") == [
+        "The snapshot waits: paused by command",
+        "Paused: d.t, d.u; the binlog is still read",
     ]
 
 
-def test_a_rate_is_one_line_for_as_long_as_tables_are_read() -> None:
-    """Whether a group waits at this moment or not: a line that comes and goes moves the page."""
+def test_a_rate_limit_is_one_line_during_the_snapshot() -> None:
+    """Whether or not a group waits right now, so that the page does not move."""
     slow = limits.pace_of(SPEC, {"throttle": {"max_rows_per_s": 750}})
     for waiting in (None, "", "at most 750 rows/s"):
-        assert limits.lines(slow, waiting, copying=True) == ["Tables are read no faster than 750 rows/s"]
-    assert limits.lines(slow, "Threads_running is 90 (limit 50)", copying=True) == [
-        "Reading of tables waits: Threads_running is 90 (limit 50)"
+        assert limits.notices(slow, waiting, copying=True) == ["Tables are read no faster than 750 rows/s"]
+    assert limits.notices(slow, "Threads_running is 90 (limit 50)", copying=True) == [
+        "The snapshot waits: Threads_running is 90 (limit 50)"
     ]
-    assert limits.lines(slow, None) == []
+    assert limits.notices(slow, None) == []
 
 
-def test_a_form_changes_what_was_changed_in_it() -> None:
-    """No more than that, so that two operators do not undo each other."""
+def test_a_form_sends_only_its_changes() -> None:
+    """So that two operators do not undo each other's changes."""
     now = limits.pace_of(SPEC, {"throttle": {"max_bytes_per_s": 1_500_000}})
     assert limits.megabytes(now) == 1.5
     assert limits.changes(now, 5000, 1.5, 0, "22:00-06:00") == {}
@@ -56,6 +56,6 @@ def test_a_form_changes_what_was_changed_in_it() -> None:
 
 
 def test_tables_are_paused_and_resumed_by_difference() -> None:
-    """Those that are paused and stay so are left alone."""
+    """A table that stays paused is left alone."""
     now = limits.pace_of(SPEC, {"tables": ["d.a", "d.b"]})
     assert limits.pauses(now, ["d.b", "d.c"]) == (["d.c"], ["d.a"])

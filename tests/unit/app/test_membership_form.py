@@ -1,4 +1,4 @@
-"""Which tables a pipeline can be given or lose, and what is said of them first."""
+"""The tables that can be added to a pipeline or removed, and their risks."""
 
 from dataclasses import replace
 
@@ -18,8 +18,8 @@ def surveyed(name: str, *, key: bool = True, rows: int = 12_000) -> Surveyed:
     return Surveyed(found, Statistics(rows, 100, rows * 100, "InnoDB"))
 
 
-def test_what_was_removed_can_be_added_again() -> None:
-    """Stopped tables are the pipeline's still; those that are only known by name are not."""
+def test_a_removed_table_can_be_added_again() -> None:
+    """A stopped table still belongs to the pipeline; one that is known only by name does not."""
     one = table(1, 1, name="shop.a")
     found = [one, replace(one, table="shop.b", state="stopped"), replace(one, table="shop.c", state="removed")]
     has = membership_form.captured([*found, replace(one, table="shop.d", state=None)])
@@ -27,13 +27,13 @@ def test_what_was_removed_can_be_added_again() -> None:
     assert list(membership_form.offered([surveyed(name) for name in "abcde"], has)) == ["shop.c", "shop.d", "shop.e"]
 
 
-def test_a_table_is_offered_with_what_it_costs() -> None:
-    """By the server's estimates."""
+def test_a_table_is_offered_with_its_size() -> None:
+    """As the server estimates it."""
     assert membership_form.label(surveyed("a")) == "shop.a · about 12k rows, 1.2 MB"
 
 
-def test_what_speaks_against_a_table_is_said_before_it_is_added() -> None:
-    """Of all that are chosen, the worst first."""
+def test_risks_are_shown_before_a_table_is_added() -> None:
+    """Those of all chosen tables, worst first."""
     some = [surveyed("a"), surveyed("b", key=False)]
     risks = picking.risks(some)
     assert [(name, badge.label) for name, badge in membership_form.faults(some, risks)] == [("shop.b", "no key")]
