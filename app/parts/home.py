@@ -29,9 +29,10 @@ LAUNCH_GRACE_S = 60.0
 
 @dataclass
 class Launch:
-    """A runner that this console launched. The process is kept to collect its exit code."""
+    """A runner that this console launched."""
 
     process: subprocess.Popen[bytes]
+    """Kept to collect its exit code."""
     at: datetime
 
 

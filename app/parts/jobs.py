@@ -29,7 +29,9 @@ _MOST = 60
 class _Job:
     future: "Future[Any]"
     started: float = field(default_factory=time.monotonic)
+    """On the monotonic clock."""
     ended: datetime | None = None
+    """In UTC."""
 
     def end(self, _: object) -> None:
         self.ended = clock.utc_now()

@@ -24,35 +24,44 @@ from engine.source.survey import Surveyed, survey
 
 EVERYTHING = "*.*"
 PlanKey = tuple[str, str]
+"""A table's full name, and its rules as JSON."""
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """Who answered a connection test. tls: the cipher, empty in the clear. sees: how many tables the user may read."""
+    """The answer to a connection test."""
 
     server: Server
     account: str
+    """The account that the server matched, `user@host`."""
     tls: str
+    """The cipher; empty without TLS."""
     host: str
+    """The server's own host name."""
     databases: int
+    """How many databases have a table that the user may read."""
     tables: int
+    """How many tables the user may read."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The catalogue: every table, and the risks of each."""
+class Catalog:
+    """All tables that the user may see."""
 
     tables: list[Surveyed]
     risks: dict[str, list[Badge]]
+    """By the table's full name; without projections."""
 
 
 @dataclass
 class Planned:
-    """Tables with their plans by (table, rules): an edit of one table asks the server about that one alone."""
+    """The plans of a draft, kept so that an edit of one table plans only that table again."""
 
     tables: list[Table] = field(default_factory=list)
     plans: dict[PlanKey, Plan | TidemarkError] = field(default_factory=dict)
+    """By `rules_key`; an error for a table that cannot be planned."""
     speed: float | None = None
+    """Bytes per second of one reader; None until it is measured."""
 
 
 def spec_of(draft: Draft) -> Spec:
@@ -93,11 +102,11 @@ def preflight(spec: Spec, *, chosen: bool) -> Preflight:
     )
 
 
-def surveyed(spec: Spec) -> Seen:
+def surveyed(spec: Spec) -> Catalog:
     """All tables that the user may see."""
     with _connected(spec) as connection:
         found = survey(connection, describe(connection))
-    return Seen(found, risks(found))
+    return Catalog(found, risks(found))
 
 
 def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:

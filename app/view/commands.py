@@ -20,6 +20,7 @@ class Sent:
     id: str
     verb: str
     at: datetime
+    """When it was put into the inbox."""
 
 
 def sentences(sent: Sequence[Sent], answers: Sequence[Answer], now: datetime) -> list[tuple[str, str]]:

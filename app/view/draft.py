@@ -31,28 +31,34 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 @dataclass(frozen=True)
 class Found:
-    """What a step found out. of: the fingerprint of what it looked at. text: a line for the summary. at: when, in UTC."""
+    """The finding of a step."""
 
     outcome: Outcome
     text: str
+    """One line, which the launch step shows."""
     of: str
+    """The fingerprint of the settings that the finding depends on."""
     at: str
+    """When, in UTC."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """id: names its file and its address. connection: the saved connection that it began with. step: where it was left.
-
-    written: the spec as somebody wrote it last, for its comments; the values are those of `spec`.
-    """
+    """A pipeline that is not launched yet."""
 
     id: str
+    """Part of its file name and its URL."""
     spec: dict[str, Any] = field(default_factory=dict)
     connection: str = ""
+    """The name of the saved connection that was chosen last."""
     step: str = STEPS[0]
+    """The step that was open last."""
     found: dict[str, Found] = field(default_factory=dict)
+    """The findings, by step."""
     changed: str = ""
+    """When it was changed last, in UTC; empty for a draft that was never saved."""
     written: str = ""
+    """The last TOML by hand, for its comments and layout. The values are those of `spec`."""
 
     @property
     def name(self) -> str:

@@ -29,13 +29,18 @@ class FeedLine:
     """One line of the feed."""
 
     ts: datetime
+    """The time of its first event."""
     kind: str
+    """A key of `KINDS`."""
     table: str
+    """Empty if the events belong to no table."""
     text: str
     duration_s: float | None
     tone: str
+    """Red if an operator must act, orange if the runner retries, else gray."""
     run: str
     seq: int
+    """The sequence number of its first event."""
 
 
 def names(kinds: Iterable[str]) -> list[str]:

@@ -35,13 +35,16 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Away:
-    """An outage of the source, as the runner reports it. gives_up: None if the runner waits without a limit."""
+    """An outage of the source, as the runner reports it."""
 
     since: datetime
     attempt: int
+    """How often the runner has tried to reconnect."""
     next_try: datetime
     error: str
+    """The message of the last attempt."""
     gives_up: datetime | None
+    """When the runner gives up; None if there is no limit."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +54,22 @@ class Runner:
     state: str
     """A key of `status_style.PIPELINE`."""
     phase: str | None
+    """starting, snapshot or streaming."""
     heartbeat_age_s: float | None
     alive: bool
+    """Whether the heartbeat is recent."""
     host: str | None
     pid: int | None
     spark_ui: str | None
+    """The URL of the Spark UI; None without a live runner."""
     started: datetime | None
     last_seen: datetime | None
+    """The last heartbeat, or else the last event of the journal."""
     error: dict[str, str] | None
     """The message, detail and hint of the error that ended the run."""
     exit_code: int | None
     away: Away | None = None
+    """An outage of the source; None if the source is reachable."""
 
     @property
     def style(self) -> Style:
@@ -75,9 +83,13 @@ class Layer:
 
     title: str
     headline: str
+    """The state in a few words."""
     colour: str
+    """A Streamlit colour name: red if an operator must act."""
     details: tuple[str, ...]
+    """Facts, the most important first."""
     help: str
+    """The tooltip."""
 
 
 def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: datetime | None = None) -> Runner:

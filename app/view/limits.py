@@ -14,12 +14,16 @@ _RATE = "at most "
 
 @dataclass(frozen=True)
 class Pace:
-    """What holds now. settings: of the throttle, the spec's with what is set. own: those that are not the spec's."""
+    """The limits and pauses in force."""
 
     settings: Mapping[str, Any]
+    """The spec's [throttle], overridden by the operators' settings."""
     own: tuple[str, ...]
+    """The names of the settings that operators have made."""
     snapshot: bool
+    """Whether the whole snapshot is paused."""
     tables: tuple[str, ...]
+    """The tables that are paused."""
 
 
 def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None) -> Pace:

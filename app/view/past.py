@@ -10,16 +10,19 @@ from engine.history.runs import Run, RunTotals
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run. Counts are those of its journal; `rows_s` is None when nothing was read."""
+    """One run, with the totals of its journal."""
 
     pipeline: str
     run: str
     started: datetime
     duration_s: float
+    """Until its end, its last event, or now."""
     outcome: str
     reason: str
+    """Why it ended, or who asked for its current state."""
     rows: int
     rows_s: float | None
+    """Rows per second while chunks were read; None if there were none."""
     chunks: int
     changes: int
     errors: int

@@ -25,33 +25,40 @@ SLOW_BYTES_S, FAST_BYTES_S = 8e6, 40e6
 
 @dataclass(frozen=True)
 class Badge:
-    """A risk of a table. tone: red, it cannot be captured so; orange, something is lost or slow; gray, good to know."""
+    """A risk of a table."""
 
     label: str
     tone: Tone
+    """Red if the table cannot be captured, orange if something is lost or slow, gray for information."""
     meaning: str
     fix: str = ""
+    """What to do: SQL or a sentence."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A glob of the choice. tables: how many it matches; decides: of how many it has the last word."""
+    """A glob of the spec."""
 
     glob: str
     tables: int
+    """How many tables it matches."""
     decides: int
+    """For how many tables it is the last match, which decides."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What is chosen: counts are the server's estimates. seconds: from and to, None for nothing."""
+    """The totals of the selected tables, from the server's estimates."""
 
     tables: int
     of: int
+    """How many tables there are."""
     rows: int
     size: int
+    """In bytes."""
     chunks: int
     seconds: tuple[float, float] | None
+    """The shortest and the longest expected time; None if there is nothing to copy."""
 
 
 def escaped(name: str) -> str:

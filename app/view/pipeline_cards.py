@@ -18,11 +18,12 @@ _FIRST = ("failed", "lost", "stopping", "starting", "running", "paused", "new", 
 
 @dataclass(frozen=True)
 class Fact:
-    """A labelled value. `colour`: empty for the usual one, gray when it is not the present."""
+    """A labelled value."""
 
     label: str
     value: str
     colour: str = ""
+    """Red or orange by urgency, gray for a stale value, else empty."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +33,10 @@ class Card:
     name: str
     runner: Runner
     phase: str
+    """The phase in plain words; empty unless the runner is running."""
     facts: tuple[Fact, ...]
     trouble: str
+    """The most urgent problem; empty if there is none."""
 
 
 def order(one: Card) -> tuple[int, str]:

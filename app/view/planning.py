@@ -22,13 +22,17 @@ FACTORS = 24
 
 @dataclass(frozen=True)
 class Line:
-    """A table of the plan. plan is None, and why says it, for one that cannot be planned. own: it has rules of its own."""
+    """A table of the plan."""
 
     table: str
     plan: Plan | None
+    """None for a table that cannot be planned."""
     seconds: float | None
+    """The expected time with all readers; None if it is unknown."""
     why: str
+    """The reason for the strategy, or the error."""
     own: bool
+    """Whether the spec has its own rules for the table."""
 
 
 def readers_of(spec: Spec, cores: int) -> int:

@@ -24,14 +24,21 @@ class Copy:
     """The copy of all tables together."""
 
     rows: int
+    """Rows read."""
     expected_rows: int | None
+    """Estimated by the source; None if that is unknown for a table."""
     chunks_done: int
+    """Chunks read."""
     chunks: int
     """The expected number of chunks: an estimate until `cut`."""
     cut: bool
+    """Whether all chunks of all tables are planned."""
     share: float | None
+    """The share of the expected chunks that are read, 0 to 1; None if it is unknown."""
     changes: int
+    """Changes committed."""
     rows_s: float | None
+    """Rows read per second; None while nothing is copied."""
     eta: str | None
     """A range such as `50–65 s`; None while there is too little data."""
 
@@ -43,10 +50,11 @@ class Copy:
 
 @dataclass(frozen=True)
 class Work:
-    """A part of the copy. rows: those left are estimated."""
+    """A part of the copy."""
 
     chunks: int
     rows: float
+    """An estimate for rows that are not read yet."""
 
     def worth(self, throttle: Throttle) -> float:
         """The work in rows. With a rate limit, the fixed cost of a chunk does not matter."""

@@ -13,8 +13,11 @@ class Known:
 
     full_name: str
     mirror: str
+    """The name of the mirror, quoted for SQL."""
     changes: str
+    """The name of the change log, quoted for SQL."""
     key: tuple[str, ...]
+    """The columns of the primary key."""
     columns: tuple[str, ...]
 
 

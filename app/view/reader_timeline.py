@@ -34,6 +34,7 @@ class Spread:
 
     name: str
     values: tuple[str, str, str, str, str]
+    """Minimum, 25 %, median, 75 % and maximum."""
 
 
 def seconds(read: Read) -> float:

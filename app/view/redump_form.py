@@ -17,14 +17,19 @@ _TONES = {"under way": "blue", "done": "green", "refused": "orange"}
 
 @dataclass(frozen=True)
 class Request:
-    """What the form says. part: one of PARTS. keys: one a line."""
+    """The values of the form."""
 
     part: str
+    """One of `PARTS`."""
     table: str = ""
     chunks: str = ""
+    """Chunk numbers, such as `3, 7–9`."""
     lower: str = ""
+    """Included; empty means open."""
     upper: str = ""
+    """Excluded; empty means open."""
     keys: str = ""
+    """Primary keys, one per line."""
 
 
 def numbers(text: str) -> list[int]:

@@ -5,13 +5,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Style:
-    """How a state is shown. `colour`: a Streamlit colour name. `icon`: a Material symbol."""
+    """How a state is shown."""
 
     label: str
     letter: str
+    """The letter in a tile of the chunk map."""
     colour: str
+    """A Streamlit colour name."""
     icon: str
+    """A Material symbol."""
     meaning: str
+    """The tooltip."""
 
 
 CHUNK = {

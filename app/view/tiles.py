@@ -20,11 +20,12 @@ _DONE = ("finished", "published")
 
 @dataclass(frozen=True)
 class Tile:
-    """Chunks `first` to `last`, both included."""
+    """A tile of the chunk map: the chunks `first` to `last`, both included."""
 
     first: int
     last: int
     state: str
+    """The most urgent state of the chunks."""
     done: float
     """The share of the chunks that are read, 0 to 1."""
 

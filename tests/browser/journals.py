@@ -47,18 +47,17 @@ def real_now() -> datetime:
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """A table of the model. `factor` None: no integer key.
-
-    `estimated_chunks`: it is cut while it is copied, and this is what the statistics say; one chunk in `split_each` turns out
-    to be twice as large as planned and becomes two.
-    """
+    """A table of the model."""
 
     name: str
     rows: int
     chunks: int
     factor: float | None = 1.0
+    """The distribution factor; None without an integer key."""
     estimated_chunks: int | None = None
+    """If set, the table is split while it is copied, and this is the estimate from statistics."""
     split_each: int = 0
+    """If set, one chunk in this many is twice as large as planned and is split."""
 
     @property
     def step(self) -> int:

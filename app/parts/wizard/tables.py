@@ -57,8 +57,8 @@ def _head(key: str, found: list[Surveyed]) -> None:
             st.rerun()
 
 
-def _chooser(draft: Draft, spec: Spec, seen: source_queries.Seen) -> None:
-    found = seen.tables
+def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
+    found = catalog.tables
     everything = [(one.table.database, one.table.name) for one in found]
     globs: list[str] = draft.get("source", "tables", default=[])
     every = (
@@ -71,7 +71,7 @@ def _chooser(draft: Draft, spec: Spec, seen: source_queries.Seen) -> None:
     left, right = st.columns([7, 3], gap="medium")
     with left:
         table_tree(
-            picking.tree(found, seen.risks, globs, projections),
+            picking.tree(found, catalog.risks, globs, projections),
             st.session_state.get(shown_key, ""),
             key=f"{draft.id} tree",
             on_clicks=lambda clicks: _clicked(draft.id, everything, clicks),
