@@ -47,9 +47,9 @@ def show(name: str) -> None:
         bind="query-params",
         placeholder="Click a tile or type",
     )
-    window = st.session_state.get((_OPEN, name, table))
+    window = st.session_state.get(_open_tile(name, table))
     if window and right.button("Show all chunks", icon=":material/zoom_out_map:", key="all"):
-        st.session_state.pop((_OPEN, name, table))
+        st.session_state.pop(_open_tile(name, table))
         st.rerun()
     _map(name, table, window, chosen)
     if chosen is not None:
@@ -69,6 +69,11 @@ def show(name: str) -> None:
         _facts(name, table, chosen, planned[table].chunk_key)
 
 
+def _open_tile(name: str, table: str) -> str:
+    """The session key of the range of chunks that is open in the map."""
+    return str((_OPEN, name, table))
+
+
 def _redump(name: str, table: str) -> None:
     """Make the next run of the page switch to the redump form, with the selected chunk.
 
@@ -85,7 +90,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
         st.rerun()
     states = home.ask(chunks.chunk_states, name, table)
     if window and not opened(states, window):
-        st.session_state.pop((_OPEN, name, table), None)
+        st.session_state.pop(_open_tile(name, table), None)
         st.rerun()
     window = opened(states, window)
     with st.container(horizontal=True, gap="small"):
@@ -99,11 +104,11 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
             st.session_state[_PICKED] = (st.session_state.get("chunk"), first, time.monotonic())
             st.session_state["chunk"] = first
         else:
-            st.session_state[_OPEN, name, table] = (first, last)
+            st.session_state[_open_tile(name, table)] = (first, last)
         st.session_state[_MOVED] = True
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
-    (plan,) = home.ask(tables.plans, name, table) or [None]
+    plan = next(iter(home.ask(tables.plans, name, table)), None)
     st.caption(" ".join(part for part in (cutting.follow(plan), note(states, window)) if part))
 
 

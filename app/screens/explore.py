@@ -163,13 +163,14 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
     """The time chosen for this table. The instant stays the same in another time zone. Raises ValueError as `zone.read`."""
-    kept: datetime = st.session_state.setdefault((_AT, *of), usual.replace(microsecond=0))
+    key = str((_AT, *of))
+    kept: datetime = st.session_state.setdefault(key, usual.replace(microsecond=0))
     shown, fields = zone.local(kept), f"{' '.join(of)} {zone.name()}"
     left, right, _ = st.columns([1, 1, 2])
     day = left.date_input(zone.heading("Day"), shown.date(), key=f"at-day {fields}")
     text = right.text_input(zone.heading("Time"), f"{shown:%H:%M:%S}", key=f"at-time {fields}", placeholder="15:30:17")
     if (day, text) != (shown.date(), f"{shown:%H:%M:%S}"):  # an unchanged time is not parsed, since it may exist twice
-        kept = st.session_state[(_AT, *of)] = zone.read(str(day), text or "")
+        kept = st.session_state[key] = zone.read(str(day), text or "")
     return kept
 
 

@@ -27,6 +27,11 @@ _HELP = {
 }
 
 
+def _key(kind: str, of: str) -> str:
+    """A session key."""
+    return str((kind, of))
+
+
 def request_form(plans: Sequence[tables.Plan]) -> Request:
     """The form for the request."""
     part = st.segmented_control(
@@ -69,7 +74,7 @@ def dry_run(where: Directory, request: Request) -> dict[str, Any] | None:
     if fault := redump_form.missing(request):
         st.info(fault, icon=":material/edit:")
         return None
-    known: tuple[Request, dict[str, Any]] | None = st.session_state.get((_DRY_RUN, where.root.name))
+    known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
     if known is None or known[0] != request:
         try:
             with st.spinner("Counting the affected rows"), TemporaryDirectory() as folder:
@@ -80,7 +85,7 @@ def dry_run(where: Directory, request: Request) -> dict[str, Any] | None:
         except TidemarkError as problem:
             messages.error(problem)
             return None
-        st.session_state[_DRY_RUN, where.root.name] = known
+        st.session_state[_key(_DRY_RUN, where.root.name)] = known
     return known[1]
 
 
@@ -91,7 +96,7 @@ def affected(where: Directory, found: dict[str, Any], key: str) -> None:
     left, right = st.columns([6, 1], vertical_alignment="center")
     left.markdown(f"**Affected** {words.escape(redump_form.sentence(found['tables'], seconds))}")
     if right.button("Count again", icon=":material/refresh:", type="tertiary", key="count"):
-        st.session_state.pop((_DRY_RUN, where.root.name))
+        st.session_state.pop(_key(_DRY_RUN, where.root.name))
         st.rerun()
     st.dataframe(
         pd.DataFrame(redump_form.affected_rows(found["tables"])),
@@ -138,7 +143,7 @@ def _send(where: Directory, click: int, request: Request, found: dict[str, Any])
         return
     identity = controls.post(where, "redump", now.get("why"), found["arguments"])
     rows = [one["rows"] for one in found["tables"]]
-    st.session_state[_EXPECTED, identity] = None if None in rows else sum(rows)
+    st.session_state[_key(_EXPECTED, identity)] = None if None in rows else sum(rows)
 
 
 @autorefresh()
@@ -158,7 +163,7 @@ def commands(where: Directory) -> None:
         st.markdown(f":blue[:material/send: Sent {age} ago; {then}]")
     for one in found:
         if one.state == "under way" or one.id in mine:
-            colour, text, share = redump_form.progress(one, st.session_state.get((_EXPECTED, one.id)))
+            colour, text, share = redump_form.progress(one, st.session_state.get(_key(_EXPECTED, one.id)))
             st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
             if share is not None and one.state == "under way":
                 st.progress(share)

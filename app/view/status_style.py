@@ -1,6 +1,10 @@
 """The style of each state on all pages. The colour shows who must act: red means you, orange means that the runner retries."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Colour = Literal["gray", "blue", "green", "orange", "red", "violet"]
+"""Streamlit's names."""
 
 
 @dataclass(frozen=True)
@@ -10,8 +14,7 @@ class Style:
     label: str
     letter: str
     """The letter in a tile of the chunk map."""
-    colour: str
-    """A Streamlit colour name."""
+    colour: Colour
     icon: str
     """A Material symbol."""
     meaning: str

@@ -184,8 +184,12 @@ def _only(draft: Draft, mode: str) -> None:
     chosen = source.get("password_file" if mode == "File" else "password_env")
     if any(source.get(name) for name in other) and (chosen or mode == "None"):
         for name in other:
-            drafts.change(draft.id, lambda now, name=name: now.put("source", name, value=None))
+            drafts.change(draft.id, partial(_without, name=name))
         st.rerun()
+
+
+def _without(draft: Draft, name: str) -> Draft:
+    return draft.put("source", name, value=None)
 
 
 def _tls(draft: Draft) -> None:

@@ -165,7 +165,7 @@ def choice(label: str, draft: Draft, options: dict[str, str], *path: str, defaul
     value = draft.get(*path, default=default)
     shown = options if value in options else {**options, value: value}
     names = list(shown)
-    return st.selectbox(
+    chosen: str = st.selectbox(
         label,
         names,
         index=names.index(value),
@@ -173,3 +173,4 @@ def choice(label: str, draft: Draft, options: dict[str, str], *path: str, defaul
         **controlled(draft, path, value),
         **more,
     )
+    return chosen
