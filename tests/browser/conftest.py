@@ -58,7 +58,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """Add the records of the pages, and the ends of the logs, to a failure."""
     report = yield
     if report.when == "call" and report.failed:
-        for number, witness in enumerate(item.stash.get(_WITNESSES, []), 1):
+        witnesses: list[Witness] = item.stash.get(_WITNESSES, [])
+        for number, witness in enumerate(witnesses, 1):
             report.sections.append((f"page {number}", witness.report()))
         report.sections.extend(log_tails(getattr(item, "funcargs", {})).items())
     return report

@@ -14,7 +14,7 @@ FLUSH_S = 1.0
 
 def main() -> None:
     """Streamlit's command line, with a longer interval between two flushes."""
-    runtime.MESSAGE_FLUSH_INTERVAL_SECS = FLUSH_S  # type: ignore[misc]
+    runtime.MESSAGE_FLUSH_INTERVAL_SECS = FLUSH_S  # type: ignore[attr-defined]
     sys.argv[0] = "streamlit"
     cli.main()
 

@@ -25,7 +25,8 @@ from app.view.draft import (
 from app.view.template import toml
 from engine import settings
 from engine.decode.schema import Column, Index, Table
-from engine.errors import TableStoppedError
+from engine.errors import TableStoppedError, TidemarkError
+from engine.plan.chunks import Plan
 from engine.plan.strategy import Ends, decide
 from engine.settings import Snapshot, Throttle
 from engine.source.catalog import Statistics
@@ -261,8 +262,8 @@ PLAN = decide(ORDERS, Statistics(1_000_000, 100, 10**8), Ends("1", "1000000"), S
 def test_the_plan_has_one_row_per_table_and_the_totals() -> None:
     """Strategy, chunks, rows per chunk, seconds; tables that cannot be planned come first, with the reason."""
     gone = Table("shop", "gone", (ID,), ("id",))
-    plans = {"shop.orders": PLAN, "shop.gone": TableStoppedError("It is gone.")}
-    own = Snapshot(tables={"shop.orders": {"chunk_rows": 10_000}})  # type: ignore[dict-item]
+    plans: dict[str, Plan | TidemarkError] = {"shop.orders": PLAN, "shop.gone": TableStoppedError("It is gone.")}
+    own = Snapshot(tables={"shop.orders": {"chunk_rows": 10_000}})
     first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2, Throttle())
     assert (first.table, first.why, planning.row(first)["Chunks"]) == ("shop.gone", "It is gone.", "—")
     row = planning.row(second)

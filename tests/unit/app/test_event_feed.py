@@ -29,7 +29,7 @@ def test_a_command_is_one_line_with_its_duration() -> None:
     done = event(2, "command.done", id="1", verb="pause", duration_s=0.4)
     (line,) = feed_lines([done, event(1, "command.accepted", 1, **command)])
     assert (line.text, line.duration_s) == ("Pause by dba: backup – done", 0.4)
-    (refused,) = feed_lines([event(1, "command.refused", **command, message="not running")])
+    (refused,) = feed_lines([event(1, "command.refused", 0.0, **command, message="not running")])
     assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "orange")
 
 
@@ -62,7 +62,7 @@ def test_a_plan_shows_how_many_chunks_there_will_be() -> None:
     """The listed chunks, or an estimate."""
 
     def text(**fields: object) -> str:
-        (line,) = feed_lines([event(1, "table.planned", table="d.t", reason="because", **fields)])
+        (line,) = feed_lines([event(1, "table.planned", 0.0, table="d.t", reason="because", **fields)])
         return line.text
 
     assert text(chunks=[[None, "5"], ["5", None]], estimated_chunks=9) == "Planned 2 chunks: because"
