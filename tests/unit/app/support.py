@@ -2,13 +2,17 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from app.view.draft import Draft, first_spec
 from app.view.health import Runner
 from engine.history.chunks import Read
 from engine.history.series import Epoch, Lag, Mark
 from engine.history.tables import Plan, Progress
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
+AT = "2026-01-31T15:30:17Z"
+"""The same instant as text."""
 
 
 def ago(seconds: float) -> datetime:
@@ -66,3 +70,10 @@ def runner(
 ) -> Runner:
     """A runner in a state."""
     return Runner(state, "snapshot", 0.5, alive, "host", 7, None, ago(60), ago(0.5), error, exit_code)
+
+
+def draft(**more: Any) -> Draft:
+    """A draft that can be launched."""
+    spec = first_spec()
+    spec["source"]["tables"] = ["shop.*"]
+    return Draft("0123abcd", {**spec, "name": "shop"}, **more)
