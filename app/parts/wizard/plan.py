@@ -81,8 +81,8 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     sums = planning.sums(lines, found.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
-        "Each reader takes the next chunks when it is free, from the table with the most work left. The time is estimated from the "
-        "speed measured just now, on the first rows of the largest table."
+        "A free reader takes the next chunks by snapshot.priority, then from the table with the fewest chunks in progress. "
+        "The time is estimated from the speed measured just now, on the first rows of the largest table."
     )
     pick = f"{draft.id} planned-table"
     names = [line.table for line in lines]

@@ -27,7 +27,7 @@ _STARTS = {
     "earliest": "Follow from the oldest binlog, copy nothing",
     "timestamp:": "Follow from a time",
     "position:": "Follow from a binlog position",
-    "gtid:": "Follow from a GTID set",
+    "gtid:": "Follow after a GTID set",
 }
 _ARGUMENTS = {
     "timestamp:": ("Time, UTC", "2026-01-31T00:00:00Z"),
