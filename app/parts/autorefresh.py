@@ -1,20 +1,19 @@
-"""Parts of a page that refresh by themselves, each in a place of its own so that a busy machine cannot blank the page.
+"""Autorefresh: Streamlit fragments that run again every few seconds, each in its own container.
 
-A fragment writes into the script's containers at the positions that it had when it was declared. Two things meet when a
-refresh is due while the whole page is being drawn, and the server has not yet sent what was drawn (one event loop sends
-for all browsers; on a machine without time it comes too late by tenths of seconds):
+A fragment writes into the script's containers at the positions it had when it was declared. Without a container of its own, the
+page can go blank. Suppose that a fragment is due while the whole page runs, and the server has not sent the page's messages yet.
+(One event loop sends for all browsers. On a busy machine it can be some tenths of a second late.)
 
-1. The whole page ends. The browser will drop everything that this drawing did not bring.
-2. The refresh begins at once, and the server takes back what is not yet sent of the same fragment, because the refresh
-   brings it anew (`ForwardMsgQueue.clear` in Streamlit 1.67). What is not a fragment's stays.
+1. The run of the whole page ends. The browser will drop all elements that this run did not send.
+2. The fragment runs at once, and the server removes the fragment's unsent messages from the queue, because the fragment sends
+   them again (`ForwardMsgQueue.clear` in Streamlit 1.67). Messages that belong to no fragment stay.
 
-So the browser hears of a whole page without the fragments, drops their places, and the siblings after them move up. Then
-the second of two fragments is to be put at position 2 of a list of one: the browser throws "Bad delta path index", takes
-the page down to nothing and closes its connection.
+So the browser receives a whole page without the fragments, drops their elements, and the siblings after them move up. Then the
+second of two fragments has position 2 in a list of one element. The browser throws "Bad delta path index", shows an empty page and
+closes the connection.
 
-The container around each fragment is not the fragment's: it is never taken back, keeps the fragment's position, and
-inside it the fragment's only position is 0, which is always there. `tests/browser/test_starved.py` shows the fault and that
-it is gone.
+The container around a fragment does not belong to the fragment. Its message is never removed, so it keeps the position, and the
+only position inside it is 0. `tests/browser/test_starved.py` reproduces the error and shows that it is gone.
 """
 
 from collections.abc import Callable
@@ -27,12 +26,12 @@ from app.parts import times
 
 P = ParamSpec("P")
 
-REFRESH_S = 2.0
-"""How often a live part asks again."""
+INTERVAL_S = 2.0
+"""The seconds between two runs."""
 
 
-def refreshing(every_s: float = REFRESH_S) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Make a function that draws a part of a page draw it again every `every_s` seconds, for as long as it is looked at."""
+def autorefresh(every_s: float = INTERVAL_S) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Decorate a function that draws part of a page: it runs again every `every_s` seconds while the page is open."""
 
     def decorate(draw: Callable[P, None]) -> Callable[P, None]:
         @wraps(draw)

@@ -1,4 +1,4 @@
-"""The three-layer strip, the status line, and what became of commands: the top of every page about one pipeline."""
+"""The health strip: the three layers, active alerts, and the footer with the last command."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -19,8 +19,8 @@ _ICONS = {
 }
 
 
-def strip(layers: Sequence[Layer]) -> None:
-    """Three cards of the same height."""
+def draw(layers: Sequence[Layer]) -> None:
+    """One card per layer, all of the same height."""
     for column, layer in zip(st.columns(len(layers), gap="small"), layers, strict=True):
         with column, st.container(border=True, height="stretch", gap="xsmall"):
             st.markdown(f":gray[{words.escape(layer.title)}]", help=layer.help)
@@ -32,13 +32,13 @@ def strip(layers: Sequence[Layer]) -> None:
 
 
 def alerts(lines: Sequence[str]) -> None:
-    """What stands, a line each; no room is taken when all is well."""
+    """One line per active alert."""
     for line in lines:
         st.markdown(f":red[:material/notifications_active: {words.escape(line)}]")
 
 
 def footer(now: datetime, run: str | None, commands: Sequence[tuple[str, str]]) -> None:
-    """When the numbers were taken, and what became of the last command; always one line, so that nothing below jumps."""
+    """The time of the numbers and the state of the last command, always in one line, so that the page does not move."""
     left, right = st.columns(2, vertical_alignment="center")
     with left:
         messages.freshness(now, extra=f"run {run}" if run else "")

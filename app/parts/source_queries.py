@@ -1,4 +1,4 @@
-"""What the new pipeline's steps ask of the source: functions for threads, each with a connection of its own that it closes."""
+"""The source queries of the new pipeline's steps. Each function runs in a job's thread and opens and closes its own connection."""
 
 import hashlib
 import json
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.parts import home
 from app.view.draft import Draft
-from app.view.picking import Badge, risks, shaped
+from app.view.picking import Badge, projected, risks
 from app.view.template import toml
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
@@ -24,39 +24,48 @@ from engine.source.survey import Surveyed, survey
 
 EVERYTHING = "*.*"
 PlanKey = tuple[str, str]
+"""A table's full name, and its rules as JSON."""
 
 
 @dataclass(frozen=True)
 class Greeting:
-    """Who answered a connection test. tls: the cipher, empty in the clear. sees: how many tables the user may read."""
+    """The answer to a connection test."""
 
     server: Server
     account: str
+    """The account that the server matched, `user@host`."""
     tls: str
+    """The cipher; empty without TLS."""
     host: str
+    """The server's own host name."""
     databases: int
+    """How many databases have a table that the user may read."""
     tables: int
+    """How many tables the user may read."""
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The catalogue: every table, and the risks of each."""
+class Catalog:
+    """All tables that the user may see."""
 
     tables: list[Surveyed]
     risks: dict[str, list[Badge]]
+    """By the table's full name; without projections."""
 
 
 @dataclass
 class Planned:
-    """Tables with their plans by (table, rules): an edit of one table asks the server about that one alone."""
+    """The plans of a draft, kept so that an edit of one table plans only that table again."""
 
     tables: list[Table] = field(default_factory=list)
     plans: dict[PlanKey, Plan | TidemarkError] = field(default_factory=dict)
+    """By `rules_key`; an error for a table that cannot be planned."""
     speed: float | None = None
+    """Bytes per second of one reader; None until it is measured."""
 
 
 def spec_of(draft: Draft) -> Spec:
-    """The draft as the engine reads it, with a name and all tables where it has none yet. Raises SpecError."""
+    """The draft as a spec, with a placeholder for the name and all tables if they are not set yet. Raises SpecError."""
     whole = draft if draft.name else draft.put("name", value="draft")
     if not whole.get("source", "tables"):
         whole = whole.put("source", "tables", value=[EVERYTHING])
@@ -70,7 +79,7 @@ def _connected(spec: Spec) -> Iterator[Connection]:
 
 
 def greet(spec: Spec) -> Greeting:
-    """Log in and ask who is there. Raises SpecError, PreflightError or TransientError."""
+    """Log in and ask the server for its identity. Raises SpecError, PreflightError or TransientError."""
     with _connected(spec) as connection:
         server = describe(connection)
         (who,) = query(connection, "SELECT CURRENT_USER() AS account, @@hostname AS host")
@@ -84,27 +93,29 @@ def greet(spec: Spec) -> Greeting:
 
 
 def preflight(spec: Spec, *, chosen: bool) -> Preflight:
-    """What `check` checks; of the server alone as long as no table is chosen."""
+    """The checks of `check`; only those of the server if no table is chosen."""
     endpoint, first = endpoint_of(spec.source), spec.first_server_id()
     if not chosen:
         return server_preflight(endpoint, spec.source, first)
-    return run_preflight(endpoint, spec.source, first, lambda t: shaped(t, spec.projection_rules(t.database, t.name)))
+    return run_preflight(
+        endpoint, spec.source, first, lambda t: projected(t, spec.projection_rules(t.database, t.name))
+    )
 
 
-def surveyed(spec: Spec) -> Seen:
-    """Every table that the user may see."""
+def surveyed(spec: Spec) -> Catalog:
+    """All tables that the user may see."""
     with _connected(spec) as connection:
         found = survey(connection, describe(connection))
-    return Seen(found, risks(found))
+    return Catalog(found, risks(found))
 
 
 def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
-    """By what a table's plan is known: its name, and the rules that it is cut by."""
+    """The key of a table's plan: its name, and the rules for splitting it."""
     return table.full_name, snapshot.rules(table.database, table.name).model_dump_json()
 
 
 def plan(spec: Spec, planned: Planned) -> Planned:
-    """The plans that are not known yet, and how fast the source is read, measured once. Raises as `plan_tables`."""
+    """Add the missing plans, and measure the read speed of the source once. Raises as `plan_tables`."""
     with _connected(spec) as connection:
         if not planned.tables:
             null_dates = spec.source.invalid_dates == "null"
@@ -122,6 +133,6 @@ def plan(spec: Spec, planned: Planned) -> Planned:
 
 
 def key_of(draft: Draft, *more: object) -> str:
-    """A job's key: all that says where the source is and how to log in, and what else matters."""
-    told = [draft.fingerprint("Connect"), *more]
-    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:20]
+    """The key of a job: the connection settings, and anything else that the result depends on."""
+    parts = [draft.fingerprint("Connect"), *more]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:20]

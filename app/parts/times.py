@@ -1,4 +1,4 @@
-"""The choice of the zone in which times are shown: UTC, which all see alike, or that of one's own clock."""
+"""The choice of the time zone: UTC, or the browser's."""
 
 import streamlit as st
 
@@ -18,17 +18,13 @@ _KEEP = st.components.v2.component(
 
 
 def choose() -> None:
-    """The choice, which this browser keeps in a cookie; what follows is drawn by it.
+    """The control. The browser keeps the choice in a cookie; the rest of the page follows it.
 
-    Not part of the address: links are for others, whose clocks are theirs.
+    It is not part of the URL, because a link may be opened by someone in another time zone.
     """
     name = st.context.timezone
     able = zone.known(name)
-    why = (
-        f"No time can be computed in {name}, the browser's zone"
-        if name
-        else "The browser does not say in what zone it is"
-    )
+    why = f"The browser's time zone {name} is unknown" if name else "The browser does not report its time zone"
     st.segmented_control(
         "Times",
         ["UTC", _LOCAL],
@@ -45,6 +41,6 @@ def choose() -> None:
 
 
 def show() -> None:
-    """What this thread draws from here on is in the zone that was chosen."""
+    """Use the chosen time zone from here on in this thread."""
     name = st.context.timezone
     zone.show_in(name if st.session_state.get(_KEY) == _LOCAL and zone.known(name) else None)

@@ -1,4 +1,4 @@
-"""A new pipeline in seven steps, each of which can be left and resumed; or as TOML, which is the same thing."""
+"""A new pipeline in seven steps, which can be resumed at any time, or as TOML."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +25,7 @@ _TOML = "TOML"
 
 
 def page() -> None:
-    """The step that the address names, of the draft that it names."""
+    """The step and the draft in the URL."""
     identity = st.query_params.get("draft")
     if identity is None:
         kept = drafts.kept()
@@ -53,7 +53,7 @@ def page() -> None:
     with body:
         _PAGES[step](draft)
     if frame.states(drafts.load(draft.id)) != frame.states(draft):
-        st.rerun()  # what the step found out is shown in the way at once
+        st.rerun()  # show the new finding in the row of steps at once
 
 
 def _title(draft: Draft, step: str) -> None:
@@ -74,27 +74,27 @@ def _title(draft: Draft, step: str) -> None:
 
 
 def _resume(kept: list[Draft]) -> None:
-    """What was begun and not launched."""
+    """The list of drafts."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.title("New pipeline", anchor=False, width="content")
-        if st.button("Begin a new one", type="primary", icon=":material/add:", key="begin"):
+        if st.button("Start a new draft", type="primary", icon=":material/add:", key="begin"):
             st.switch_page(places.NEW, query_params={"draft": drafts.new_id(), "step": STEPS[0]})
-    st.markdown("**Drafts** :gray[begun and not launched yet; go on where you left]")
+    st.markdown("**Drafts** :gray[not launched yet; continue where you stopped]")
     for draft in kept:
         with st.container(border=True, key=f"draft-{draft.id}"):
             name, where, step, age, buttons = st.columns([2, 3, 2, 2, 2.2], vertical_alignment="center")
-            name.markdown(f"**{words.escape(draft.name or 'without a name')}**")
+            name.markdown(f"**{words.escape(draft.name or 'unnamed')}**")
             where.markdown(
                 f":gray[{words.escape(str(draft.get('source', 'user')))}@{words.escape(str(draft.get('source', 'host')))}]"
             )
-            step.markdown(f"left at {STEPS.index(draft.step) + 1}. {draft.step}")
+            step.markdown(f"at step {STEPS.index(draft.step) + 1}. {draft.step}")
             seconds = (clock.utc_now() - clock.parse_utc(draft.changed)).total_seconds()
             age.markdown(f":gray[{words.duration(seconds)} ago]")
             with buttons, st.container(horizontal=True, horizontal_alignment="right"):
                 if st.button("Resume", key=f"resume-{draft.id}", icon=":material/play_arrow:"):
                     frame.go(draft, draft.step)
                 with st.popover("", icon=":material/delete:", help="Discard this draft"):
-                    st.markdown("The draft is forgotten; no pipeline is touched.")
+                    st.markdown("This deletes the draft. Pipelines are not affected.")
                     st.button(
                         "Discard draft",
                         type="primary",

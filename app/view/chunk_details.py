@@ -1,4 +1,4 @@
-"""Everything about one chunk, as labelled facts in groups."""
+"""All that is known about one chunk, as labelled facts in groups."""
 
 from app.view import words
 from engine.history.chunk_queries import Chunk

@@ -1,19 +1,19 @@
-"""How far a table is cut, in words: chunks may still be planned while others are being read."""
+"""How many chunks of a table are planned so far. Splitting is lazy: chunks are planned while others are read."""
 
 from app.view import words
 from engine.history.table_queries import Plan, Progress
 
 
 def cut(plan: Plan) -> str:
-    """`40 chunks`, `12 of about 400 chunks cut`, `12 chunks cut, more follow`."""
+    """`40 chunks`, `12 of about 400 chunks planned`, `12 chunks planned, more follow`."""
     if plan.complete:
         return _chunks(plan)
-    return f"{_chunks(plan)} cut" + ("" if plan.expected_chunks > plan.chunks else ", more follow")
+    return f"{_chunks(plan)} planned" + ("" if plan.expected_chunks > plan.chunks else ", more follow")
 
 
 def follow(plan: Plan | None) -> str:
-    """A sentence for the chunk map when it does not show all chunks yet; else empty."""
-    return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} cut so far."
+    """A note for the chunk map while it does not have all chunks; else empty."""
+    return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
 
 
 def _chunks(plan: Plan) -> str:
@@ -23,7 +23,7 @@ def _chunks(plan: Plan) -> str:
 
 
 def read(table: Progress) -> str:
-    """`12 of 40`, `12 of about 400`; a table without a plan has none."""
+    """`12 of 40`, `12 of about 400`, or `—` without a plan."""
     if not table.planned:
         return words.NOTHING
     about = "" if table.complete else "about "
@@ -31,5 +31,5 @@ def read(table: Progress) -> str:
 
 
 def state(table: Progress) -> str:
-    """What the journal says; a table that was only planned waits."""
+    """The state in the journal; `waiting` for a table that is only planned."""
     return table.state or ("waiting" if table.planned else words.NOTHING)

@@ -1,4 +1,4 @@
-"""Events as a person reads them: what belongs together is one line with its duration."""
+"""The event feed: events that belong together become one line with a duration."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,17 +25,22 @@ _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
 
 
 @dataclass(frozen=True)
-class Happening:
-    """One line of the list. `tone`: red, orange, or gray."""
+class FeedLine:
+    """One line of the feed."""
 
     ts: datetime
+    """The time of its first event."""
     kind: str
+    """A key of `KINDS`."""
     table: str
+    """Empty if the events belong to no table."""
     text: str
     duration_s: float | None
     tone: str
+    """Red if an operator must act, orange if the runner retries, else gray."""
     run: str
     seq: int
+    """The sequence number of its first event."""
 
 
 def names(kinds: Iterable[str]) -> list[str]:
@@ -43,9 +48,9 @@ def names(kinds: Iterable[str]) -> list[str]:
     return [event for kind in kinds for event in KINDS.get(kind, ())]
 
 
-def happenings(events: Sequence[Event]) -> list[Happening]:
-    """Newest first. One line for all that belongs to a command, to a group of chunks, to the cutting of a table in a run."""
-    lines: list[Happening] = []
+def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
+    """Newest first. One line per command, per group of chunks, per table that a run splits, and per table of a redump."""
+    lines: list[FeedLine] = []
     groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
     for event in sorted(events, key=lambda event: (event.ts, event.seq)):
         body = _body(event)
@@ -74,11 +79,11 @@ def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
     if event.event == "chunk.planned":
         return "cut", f"{event.run} {event.table}"
     if event.event == "redump.chunk" and body.get("id"):
-        return "again", f"{event.run} {body['id']} {event.table}"
+        return "redump", f"{event.run} {body['id']} {event.table}"
     return None
 
 
-def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
     names_seen = {event.event: fields for event, fields in group}
     done, refused = names_seen.get("command.done"), names_seen.get("command.refused")
@@ -88,10 +93,10 @@ def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
     message = f" ({refused.get('message')})" if refused else ""
     text = f"{str(body.get('verb') or 'command').replace('-', ' ').capitalize()}{who}{why} – {outcome}{message}"
     seconds = done.get("duration_s") if done else None
-    return Happening(first.ts, "Commands", "", text, seconds, "orange" if refused else "gray", first.run, first.seq)
+    return FeedLine(first.ts, "Commands", "", text, seconds, "orange" if refused else "gray", first.run, first.seq)
 
 
-def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
     finished = [fields for event, fields in group if event.event == "chunk.finished"]
     numbers = sorted({n for _, fields in group for n in _numbers(fields)})
@@ -102,19 +107,19 @@ def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
     if finished and missing:
         text += f", {words.plural(missing, 'chunk')} to go"
     seconds = (group[-1][0].ts - first.ts).total_seconds() if finished and len(group) > 1 else None
-    return Happening(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+    return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
 
 
-def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
     named = [number for _, fields in group for number in _cut_numbers(fields)]
     numbers = sorted(set(named))
-    text = f"Cut {_named(numbers).lower()}" if numbers else "Cut no chunk"
-    if again := len(named) - len(numbers):
-        text += f"; split {words.plural(again, 'chunk')} larger than planned"
-    text += "; all are cut" if any(fields.get("complete") is True for _, fields in group) else ""
+    text = f"Planned {_named(numbers).lower()}" if numbers else "Planned no chunk"
+    if splits := len(named) - len(numbers):
+        text += f"; split {words.plural(splits, 'chunk')} larger than planned"
+    text += "; all chunks are planned" if any(fields.get("complete") is True for _, fields in group) else ""
     seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
-    return Happening(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+    return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
 
 
 def _cut_numbers(body: Mapping[str, Any]) -> list[int]:
@@ -123,16 +128,16 @@ def _cut_numbers(body: Mapping[str, Any]) -> list[int]:
     return [item[0] for item in items if isinstance(item, list) and item and isinstance(item[0], int)]
 
 
-def _again(group: Sequence[tuple[Event, dict[str, Any]]]) -> Happening:
+def _redump(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
     rows, ghosts = (sum(fields.get(name) or 0 for _, fields in group) for name in ("rows", "ghosts"))
     parts = f"{words.plural(len(group), 'part')}: {words.count(rows)} rows, {words.plural(ghosts, 'ghost')}"
     seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
     table = str(body.get("table") or "")
-    return Happening(first.ts, "Chunks", table, f"Read again {parts}", seconds, "gray", first.run, first.seq)
+    return FeedLine(first.ts, "Chunks", table, f"Redumped {parts}", seconds, "gray", first.run, first.seq)
 
 
-_GROUPS = {"command": _command, "group": _chunks, "cut": _cut, "again": _again}
+_GROUPS = {"command": _command, "group": _chunks, "cut": _cut, "redump": _redump}
 
 
 def _numbers(body: Mapping[str, Any]) -> list[int]:
@@ -141,7 +146,7 @@ def _numbers(body: Mapping[str, Any]) -> list[int]:
 
 
 def _counted(ranges: object) -> int:
-    """How many numbers closed ranges hold."""
+    """The total length of closed ranges."""
     return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
 
 
@@ -161,22 +166,22 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in parts)
 
 
-def _single(event: Event, body: Mapping[str, Any]) -> Happening:
+def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
     kind = _KIND_OF.get(event.event, "Run")
     text, tone = _sentence(event.event, body)
     if event.mended:
-        since = "tried again since" if event.event == "error" else "read since, or planned anew"
+        since = "retried since" if event.event == "error" else "read since, or planned again"
         text, tone = f"{_failed(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")
-    return Happening(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
+    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
 
 
 def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if event in ("error", "chunk.failed"):
         return _failure(event, body)
     if event == "alert.raised":
-        again = f" (told again, {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
-        return f"Alert: {body.get('message')}{again} {body.get('hint') or ''}".rstrip(), "red"
+        repeats = f" (repeated {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
+        return f"Alert: {body.get('message')}{repeats} {body.get('hint') or ''}".rstrip(), "red"
     if event == "chunk.parked":
         return f"{_failed(event, body)} {body.get('hint') or ''}".rstrip(), "red"
     if event == "run.ended":
@@ -197,7 +202,7 @@ def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _failed(event: str, body: Mapping[str, Any]) -> str:
-    """What failed, and with what message."""
+    """What failed, and the error message."""
     message = body.get("message") or body.get("error") or "failed"
     if event == "chunk.parked":
         tries = words.plural(body.get("attempts") or 0, "attempt")
@@ -217,10 +222,10 @@ def _connected(body: Mapping[str, Any]) -> str:
 
 def _controls(body: Mapping[str, Any]) -> str:
     tables, limits = body.get("tables"), body.get("throttle")
-    parts = ["no table is read"] if body.get("snapshot") else []
-    parts += [f"{', '.join(map(str, tables))} not read"] if isinstance(tables, list) and tables else []
+    parts = ["the snapshot is paused"] if body.get("snapshot") else []
+    parts += [f"paused tables: {', '.join(map(str, tables))}"] if isinstance(tables, list) and tables else []
     parts += [f"{name} {value}" for name, value in limits.items()] if isinstance(limits, dict) else []
-    return "; ".join(parts) or "nothing is paused or limited but by the spec"
+    return "; ".join(parts) or "no pauses or limits beyond the spec"
 
 
 def _values_of(columns: Any) -> str:
@@ -229,11 +234,11 @@ def _values_of(columns: Any) -> str:
 
 
 def _planned(body: Mapping[str, Any]) -> str:
-    """How many chunks; when none is listed, they are cut while the copy runs."""
+    """How many chunks; an empty list means that the table is split while it is copied."""
     if body.get("chunks"):
         return words.plural(len(body["chunks"]), "chunk")
     about = body.get("estimated_chunks")
-    return f"about {words.plural(about, 'chunk')}" if isinstance(about, int) else "chunks as they are read"
+    return f"about {words.plural(about, 'chunk')}" if isinstance(about, int) else "chunks while the table is read"
 
 
 def _reason(body: Mapping[str, Any]) -> str:
@@ -247,7 +252,7 @@ _PLAIN: dict[str, Any] = {
     "run.controls": lambda b: f"Set: {_controls(b)}",
     "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
     "table.planned": lambda b: f"Planned {_planned(b)}: {str(b.get('reason')).removeprefix('one chunk: ')}",
-    "redump.chunk": lambda b: f"Read {words.count(b.get('rows'))} rows again",
+    "redump.chunk": lambda b: f"Redumped {words.count(b.get('rows'))} rows",
     "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
     "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
     "epoch.committed": lambda b: (
@@ -257,18 +262,18 @@ _PLAIN: dict[str, Any] = {
         f"{str(b.get('sink') or 'Sink').capitalize()} {b.get('kind')} through epoch {b.get('through_epoch')}: "
         f"{words.count(b.get('rows'))} rows"
     ),
-    "chunk.unparked": lambda b: f"Chunk {b.get('chunk')} is parked no more{_reason(b)}",
-    "disk.freed": lambda b: f"There is room on the disk again, after {words.plural(b.get('attempts') or 0, 'failure')}",
+    "chunk.unparked": lambda b: f"Chunk {b.get('chunk')} is no longer parked{_reason(b)}",
+    "disk.freed": lambda b: f"The disk has space again, after {words.plural(b.get('attempts') or 0, 'failure')}",
     "helper.recovered": lambda b: f"{b.get('helper')} works again, after {words.plural(b.get('errors') or 0, 'error')}",
-    "alert.cleared": lambda b: f"Alert is over: {b.get('message')}",
+    "alert.cleared": lambda b: f"Alert cleared: {b.get('message')}",
     "source.event": lambda b: (
         f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"
         + (f": {b['statement']}" if b.get("statement") else "")
     ),
-    "source.away": lambda b: f"the source is away – {b.get('message') or ''}",
-    "source.back": lambda b: f"the source is back after {words.duration(b.get('seconds'))}",
+    "source.away": lambda b: f"The source is unreachable – {b.get('message') or ''}",
+    "source.back": lambda b: f"The source is reachable again after {words.duration(b.get('seconds'))}",
     "source.failover": lambda b: (
-        f"Followed by GTID from {b.get('from_identity')} at {b.get('from_position')} to {b.get('to_identity')} at "
+        f"Failover by GTID from {b.get('from_identity')} at {b.get('from_position')} to {b.get('to_identity')} at "
         f"{b.get('to_position')}"
     ),
 }

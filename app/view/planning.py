@@ -1,4 +1,4 @@
-"""The plan before a byte is copied: a line a table, the sums, and which keys a table could be cut by."""
+"""The plan of a new pipeline: one row per table, the totals, and the chunk keys that a table could have."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.view import pacing, words
+from app.view import limits, words
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.history.table_queries import Plan as Shown
@@ -17,22 +17,26 @@ from engine.settings import Snapshot, Spec, Throttle
 
 _LOCAL = re.compile(r"local\[(\d+)")
 FACTORS = 24
-"""So many tables' factors are drawn."""
+"""The most tables in the figure of distribution factors."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A table of the plan. plan is None, and why says it, for one that cannot be planned. own: it has rules of its own."""
+    """A table of the plan."""
 
     table: str
     plan: Plan | None
+    """None for a table that cannot be planned."""
     seconds: float | None
+    """The expected time with all readers; None if it is unknown."""
     why: str
+    """The reason for the strategy, or the error."""
     own: bool
+    """Whether the spec has its own rules for the table."""
 
 
 def readers_of(spec: Spec, cores: int) -> int:
-    """How many chunks are read at once, as far as the spec says. cores: of this machine; stands in for a cluster's too."""
+    """How many chunks are read at once, by the spec. cores: this machine's, used for `local[*]` and as a guess for a cluster."""
     if spec.snapshot.readers:
         return spec.snapshot.readers
     if spec.spark.master == "local":
@@ -49,7 +53,7 @@ def lines(
     readers: int,
     throttle: Throttle,
 ) -> list[Line]:
-    """A line a table: those that cannot be planned first, then the largest."""
+    """One row per table: first those that cannot be planned, then by size."""
     plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
     found = []
     for table in tables:
@@ -65,7 +69,7 @@ def lines(
 
 
 def row(line: Line) -> dict[str, Any]:
-    """A line as the table shows it."""
+    """The cells of a row."""
     plan = line.plan
     return {
         "Table": line.table,
@@ -94,14 +98,14 @@ def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Thr
     took = [line.seconds for line in found if line.seconds is not None]
     if took and speed:
         at = f"{words.plural(throttle.readers or readers, 'reader')} at {words.size(speed)}/s each"
-        rate = pacing.rate(throttle.model_dump())
-        most = f", at most {rate} in all" if rate else ""
+        rate = limits.rate(throttle.model_dump())
+        most = f", at most {rate} in total" if rate else ""
         parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}{most}")
     return " · ".join(parts)
 
 
 def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -> list[Shown]:
-    """For the figure of factors: the tables that have one, those outside the bounds and the largest first."""
+    """The tables for the figure of distribution factors: first those outside the bounds, then by rows."""
     some = [line.plan for line in found if line.plan and line.plan.factor]
     some.sort(key=lambda plan: (lower <= (plan.factor or 0) <= upper, -plan.approx_rows))
     return [
@@ -126,7 +130,7 @@ def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -
 
 
 def keys_for(table: Table) -> list[str]:
-    """The columns by which a table could be cut: an index begins with each, and its values have an order."""
+    """The columns that can be a chunk key: the first of an index, with ordered values."""
     own = own_key(table)
     first = own.columns[0].name if own else ""
     usable = [index.columns[0] for index in table.indexes if not why_unordered(table.column(index.columns[0]))]
@@ -134,6 +138,6 @@ def keys_for(table: Table) -> list[str]:
 
 
 def own_key_label(table: Table) -> str:
-    """What the table is cut by when nothing is said."""
+    """The label of the default chunk key."""
     key = own_key(table)
     return f"its own key ({', '.join(key.names)})" if key else "its own key"

@@ -1,4 +1,4 @@
-"""How far the copy is, how fast it goes, and an honest estimate of when it is done."""
+"""Progress of the copy, its speed, and an estimate of the remaining time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from engine.plan.speed import owed_s
 from engine.settings import Throttle
 
 RECENT_S = 30.0
-"""Rates are taken over this much of the immediate past."""
+"""The window for rates."""
 _ALMOST = 0.999
 _CHUNK_ROWS = 2000
-"""So many rows could be read in the time that a chunk's statements take (`run.snapshot.table_copy`)."""
+"""The fixed cost of a chunk's statements, in rows that could be read in that time (`run.snapshot.table_copy`)."""
 _FREE = Throttle()
 
 
@@ -24,32 +24,40 @@ class Copy:
     """The copy of all tables together."""
 
     rows: int
+    """Rows read."""
     expected_rows: int | None
+    """Estimated by the source; None if that is unknown for a table."""
     chunks_done: int
+    """Chunks read."""
     chunks: int
-    """Those expected in the end: an estimate until all tables are `cut`."""
+    """The expected number of chunks: an estimate until `cut`."""
     cut: bool
+    """Whether all chunks of all tables are planned."""
     share: float | None
+    """The share of the expected chunks that are read, 0 to 1; None if it is unknown."""
     changes: int
+    """Changes committed."""
     rows_s: float | None
+    """Rows read per second; None while nothing is copied."""
     eta: str | None
-    """A range such as `50–65 s`; None while there is too little to go by."""
+    """A range such as `50–65 s`; None while there is too little data."""
 
     @property
     def done(self) -> bool:
-        """Whether there was something to copy and nothing of it is left."""
+        """Whether there was something to copy and nothing is left."""
         return self.cut and 0 < self.chunks == self.chunks_done
 
 
 @dataclass(frozen=True)
 class Work:
-    """A part of the copy. rows: those left are estimated."""
+    """A part of the copy."""
 
     chunks: int
     rows: float
+    """An estimate for rows that are not read yet."""
 
     def worth(self, throttle: Throttle) -> float:
-        """In rows. What a chunk costs besides is small next to what a rate makes of its rows."""
+        """The work in rows. With a rate limit, the fixed cost of a chunk does not matter."""
         rated = throttle.max_rows_per_s or throttle.max_bytes_per_s
         return self.rows if rated else self.rows + _CHUNK_ROWS * self.chunks
 
@@ -63,10 +71,11 @@ def copy_of(
     live: bool,
     throttle: Throttle = _FREE,
 ) -> Copy:
-    """The copy so far; rates and the estimate only while the runner is live and copying.
+    """The copy so far. Rates and the estimate exist only while a live runner copies.
 
-    throttle: as it is set now.
-    No estimate when a table is cut into more chunks than were expected: no one knows then how many follow.
+    There is no estimate once a table has more chunks than expected, since nobody knows how many follow.
+
+    throttle: the limits now.
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     planned = [t for t in tables if t.planned]
@@ -90,14 +99,14 @@ def copy_of(
 
 
 def copying(tables: Sequence[Progress], *, live: bool) -> bool:
-    """Whether something is being copied, which then has a pace. live: a runner runs, and is not paused."""
+    """Whether tables are being copied. live: a runner is alive and not paused."""
     return live and not all(one.copied for one in tables)
 
 
 def share(tables: Sequence[Progress]) -> float | None:
-    """Read share of the chunks expected, 0 to 1: row counts of a source are estimates, chunks that are cut are not.
+    """The share of the expected chunks that are read, 0 to 1. Chunks are counted, since a source's row counts are estimates.
 
-    Below 1 as long as a table is being cut; None while no one knows how many chunks there will be.
+    Less than 1 while the chunks of a table are still being planned; None while their number cannot be estimated.
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     growing = [t for t in tables if not t.complete]
@@ -109,7 +118,7 @@ def share(tables: Sequence[Progress]) -> float | None:
 def rows_per_s(
     reads: Sequence[Read], now: datetime, window_s: float = RECENT_S, table: str | None = None
 ) -> float | None:
-    """Rows a second over the last `window_s`, each chunk's rows spread over the time it took; None when nothing was read."""
+    """Rows per second over the last `window_s`; a chunk's rows are spread over its read time. None if nothing was read."""
     chosen = [read for read in reads if table is None or read.table == table]
     if not chosen:
         return None
@@ -119,7 +128,7 @@ def rows_per_s(
 
 
 def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
-    """The part of a chunk's rows that falls between two instants."""
+    """The part of a chunk's rows that falls into an interval."""
     took = (read.ended - read.started).total_seconds()
     if took <= 0:
         return float(read.rows) if since <= read.ended < until else 0.0
@@ -128,9 +137,9 @@ def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
 
 
 def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
-    """What is left to read: a table's chunks are as large as those read of it, and before, as the source says.
+    """The work that is left. A table's chunks count as large as those already read, or else by the source's row count.
 
-    One of which the source says nothing has chunks as all others have.
+    Without either, they count as large as the average chunk of all tables.
     """
     usual = sum(read.rows for read in reads) / max(len(reads), 1)
     work = []
@@ -144,10 +153,10 @@ def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
 
 
 def estimate(done: Work, left: Work, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE) -> str | None:
-    """Remaining time as a range: by the pace of all reads and by the pace of the newest third of them.
+    """The remaining time as a range: by the speed of all reads, and by that of the newest third.
 
-    By rows, as small tables are chunks too; and no less than the throttle's rates allow, of which the first reads know
-    nothing. None before 1 % or three chunks are done: an estimate out of nothing is worse than none.
+    It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the first
+    reads may not show. None before 1 % and three chunks are done.
     """
     worth = left.worth(throttle)
     if done.chunks < 3 or done.worth(throttle) * 99 < worth or not left.chunks or len(reads) < 3:
@@ -161,14 +170,14 @@ def estimate(done: Work, left: Work, reads: Sequence[Read], now: datetime, throt
 
 
 def _pace_s(reads: Sequence[Read], now: datetime, throttle: Throttle) -> float:
-    """Seconds that what is worth a row takes, over all readers together."""
+    """Seconds per unit of work, over all readers together."""
     began = min(read.started for read in reads)
     worth = Work(len(reads), sum(read.rows for read in reads)).worth(throttle)
     return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / max(worth, 1)
 
 
 def between(low_s: float, high_s: float) -> str:
-    """`50–65 s`, `4–6 min`, `1.5–2 h`: both ends in the unit of the upper one."""
+    """`50–65 s`, `4–6 min`, `1.5–2 h`: both ends in the unit of the upper end."""
     unit_s, unit = next(((s, name) for s, name in ((3600.0, "h"), (60.0, "min")) if high_s >= s * 2), (1.0, "s"))
     low, high = max(low_s / unit_s, 1.0 / unit_s), max(high_s / unit_s, 1.0 / unit_s)
     digits = 1 if unit != "s" and high < 10 else 0
@@ -177,7 +186,7 @@ def between(low_s: float, high_s: float) -> str:
 
 
 def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None) -> str:
-    """The one line to paste into a chat at night, in the manner of gh-ost."""
+    """The status in one line, in the style of gh-ost."""
     doing = (
         {"snapshot": "snapshotting", "streaming": "streaming"}.get(phase or "", state) if state == "running" else state
     )

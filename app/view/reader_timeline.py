@@ -1,4 +1,4 @@
-"""Reader lanes: what each reader did when, so that an idle one and a straggler are seen at once."""
+"""The reader timeline: which chunk each reader had when. It shows idle readers and stragglers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -12,68 +12,69 @@ from app.view.status_style import HEX
 from engine.history.chunk_queries import Read
 
 STRAGGLER = 3.0
-"""A chunk that took more than this many medians …"""
+"""A straggler took more than this many medians …"""
 STRAGGLER_S = 1.0
-"""… and more than this many seconds: where most chunks take milliseconds, three times as many are no concern."""
+"""… and more than this many seconds, so that chunks of a few milliseconds do not count."""
 
 
 @dataclass(frozen=True)
-class Lane:
+class ReaderTotals:
     """One reader in the time shown."""
 
     reader: str
     chunks: int
     rows: int
     busy: float
-    """Share of the time in which it had a chunk in hand, 0 to 1."""
+    """The share of the time in which it had a chunk, 0 to 1."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Smallest, quartiles and largest of something, as text."""
+    """Minimum, quartiles and maximum of a measure, as text."""
 
     name: str
     values: tuple[str, str, str, str, str]
+    """Minimum, 25 %, median, 75 % and maximum."""
 
 
 def seconds(read: Read) -> float:
-    """How long the reader had the chunk in hand."""
+    """How long the reader had the chunk."""
     return max((read.ended - read.started).total_seconds(), 0.0)
 
 
 def stragglers(reads: Sequence[Read]) -> set[tuple[str, int]]:
-    """(table, chunk) of the reads that took over three times the median, and over a second."""
+    """(table, chunk) of the reads that took more than three medians, and more than a second."""
     if len(reads) < 4:
         return set()
     limit = max(STRAGGLER * median(seconds(read) for read in reads), STRAGGLER_S)
     return {(read.table, read.chunk) for read in reads if seconds(read) > limit}
 
 
-def lanes(reads: Sequence[Read], since: datetime, until: datetime) -> list[Lane]:
-    """One lane a reader, by name. Overlaps of one reader count once."""
+def reader_totals(reads: Sequence[Read], since: datetime, until: datetime) -> list[ReaderTotals]:
+    """The totals of each reader, by name. Overlapping reads count once."""
     grouped: defaultdict[str, list[Read]] = defaultdict(list)
     for read in reads:
         grouped[read.reader].append(read)
     total = max((until - since).total_seconds(), 0.001)
     found = []
     for name, own in sorted(grouped.items()):
-        found.append(Lane(name, len(own), sum(read.rows for read in own), busy_s(own, since, until) / total))
+        found.append(ReaderTotals(name, len(own), sum(read.rows for read in own), busy_s(own, since, until) / total))
     return found
 
 
 def busy_s(reads: Sequence[Read], since: datetime, until: datetime) -> float:
-    """Seconds between two instants in which at least one of the reads was under way."""
-    busy, reached = 0.0, since
+    """Seconds of the interval in which at least one read was under way."""
+    busy, covered = 0.0, since
     for read in sorted(reads, key=lambda read: read.started):
-        began, ended = max(read.started, reached), min(read.ended, until)
+        began, ended = max(read.started, covered), min(read.ended, until)
         if ended > began:
             busy += (ended - began).total_seconds()
-            reached = ended
+            covered = ended
     return busy
 
 
 def spreads(reads: Sequence[Read]) -> list[Spread]:
-    """min, 25 %, 50 %, 75 % and max of what a chunk costs, as in Spark's own pages."""
+    """The cost of a chunk: minimum, quartiles and maximum, as in the Spark UI."""
     rates = [read.rows / seconds(read) for read in reads if seconds(read) > 0]
     gaps = [float(read.gap_bytes) for read in reads if read.gap_bytes is not None]
     return [
@@ -85,7 +86,7 @@ def spreads(reads: Sequence[Read]) -> list[Spread]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """The value at a share of an ordered sequence, interpolated."""
+    """The interpolated quantile of an ordered sequence."""
     at = share * (len(ordered) - 1)
     low = int(at)
     high = min(low + 1, len(ordered) - 1)
@@ -101,7 +102,7 @@ def _five(values: Sequence[float], text: Callable[[float], str]) -> tuple[str, s
 
 
 def figure(reads: Sequence[Read], since: datetime, until: datetime) -> Figure:
-    """A bar for each chunk on its reader's lane; gaps are idle time."""
+    """One row per reader, one bar per chunk; gaps are idle time."""
     slow = stragglers(reads)
     kinds = (
         ("chunk", HEX["blue"], [r for r in reads if (r.table, r.chunk) not in slow and not r.attempt]),

@@ -1,4 +1,4 @@
-"""What somebody wants to have read again: as words for the command line, what it reaches, and how it goes."""
+"""The redump form: its arguments for the command line, the affected rows, and the progress of the command."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,57 +16,64 @@ _TONES = {"under way": "blue", "done": "green", "refused": "orange"}
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the form says. part: one of PARTS. keys: one a line."""
+class Request:
+    """The values of the form."""
 
     part: str
+    """One of `PARTS`."""
     table: str = ""
     chunks: str = ""
+    """Chunk numbers, such as `3, 7–9`."""
     lower: str = ""
+    """Included; empty means open."""
     upper: str = ""
+    """Excluded; empty means open."""
     keys: str = ""
+    """Primary keys, one per line."""
 
 
 def numbers(text: str) -> list[int]:
-    """`3, 7–9` as numbers. Raises ValueError that says what is wrong."""
+    """The numbers in `3, 7–9`. Raises ValueError with a message."""
     found: list[int] = []
     for part in text.split(","):
         match = _NUMBERS.fullmatch(part)
         if match is None:
-            raise ValueError(f"{part.strip() or 'Nothing'!r} is no number of a chunk: 3, 7–9")
+            raise ValueError(f"{part.strip() or 'Nothing'!r} is not a chunk number: 3, 7–9")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last - first + len(found) >= _MOST_CHUNKS:
-            raise ValueError(f"{part.strip()!r} is no range of chunks, or too many (at most {_MOST_CHUNKS:,})")
+            raise ValueError(
+                f"{part.strip()!r} is not a range of chunks, or too many chunks (at most {_MOST_CHUNKS:,})"
+            )
         found += range(first, last + 1)
     return list(dict.fromkeys(found))
 
 
-def missing(wish: Wish) -> str:
-    """What the form still lacks; empty when it can be asked for."""
-    if wish.part == "Chunks":
+def missing(request: Request) -> str:
+    """What the form still needs; empty if it is complete."""
+    if request.part == "Chunks":
         try:
-            numbers(wish.chunks)
+            numbers(request.chunks)
         except ValueError as fault:
-            return "Name chunks: 3, 7–9" if not wish.chunks.strip() else str(fault)
-    if wish.part == "Range" and not (wish.lower.strip() or wish.upper.strip()):
-        return "Give a lower or an upper bound; without both it is the whole table"
-    return "Paste keys, one a line" if wish.part == "Keys" and not wish.keys.strip() else ""
+            return "Enter chunk numbers: 3, 7–9" if not request.chunks.strip() else str(fault)
+    if request.part == "Range" and not (request.lower.strip() or request.upper.strip()):
+        return "Enter a lower or an upper bound; without both it would be the whole table"
+    return "Enter keys, one per line" if request.part == "Keys" and not request.keys.strip() else ""
 
 
-def arguments(wish: Wish, keys_file: str) -> list[str]:
-    """The words of `redump` on the command line. keys_file: where the keys are written."""
-    if wish.part == "Everything":
+def arguments(request: Request, keys_file: str) -> list[str]:
+    """The arguments of `redump` on the command line. keys_file: the file that has the keys."""
+    if request.part == "Everything":
         return ["--all"]
     parts = {
-        "Chunks": ("--chunk", ",".join(map(str, numbers(wish.chunks))) if wish.part == "Chunks" else ""),
-        "Range": ("--range", wish.lower.strip(), wish.upper.strip()),
+        "Chunks": ("--chunk", ",".join(map(str, numbers(request.chunks))) if request.part == "Chunks" else ""),
+        "Range": ("--range", request.lower.strip(), request.upper.strip()),
         "Keys": ("--keys", keys_file),
     }
-    return ["--table", wish.table, *parts.get(wish.part, ())]
+    return ["--table", request.table, *parts.get(request.part, ())]
 
 
 def pace(reads: Sequence[Read], table: str) -> float | None:
-    """Rows a second that all readers together read of a table, by its last reads; None when none are known."""
+    """Rows per second of all readers together, by a table's last reads; None without any."""
     own = [read for read in reads if read.table == table and read.rows]
     seconds = sum((read.ended - read.started).total_seconds() for read in own)
     if not seconds:
@@ -74,10 +81,10 @@ def pace(reads: Sequence[Read], table: str) -> float | None:
     return sum(read.rows for read in own) / seconds * len({read.reader for read in own})
 
 
-def expected_s(reached: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> float | None:
-    """Seconds that the reading will take by the pace of the last copy; None when that is not known of every table."""
+def expected_s(affected: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> float | None:
+    """The expected seconds, by the speed of the last copy; None if that is unknown for a table."""
     total = 0.0
-    for one in reached:
+    for one in affected:
         rate = pace(reads, one["table"])
         if one["way"] == "refused" or one["rows"] == 0:
             continue
@@ -87,8 +94,8 @@ def expected_s(reached: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> f
     return total
 
 
-def reach_rows(reached: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
-    """A line a table."""
+def affected_rows(affected: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """One row per table."""
     return [
         {
             "Table": one["table"],
@@ -97,7 +104,7 @@ def reach_rows(reached: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
             "Size of the mirror": words.size(one["of_bytes"]),
             "How": ": ".join(part for part in (one["way"], one["why"]) if part),
         }
-        for one in reached
+        for one in affected
     ]
 
 
@@ -110,26 +117,26 @@ def _rows(one: Mapping[str, Any]) -> str:
     return f"{one['rows']:,}{asked}"
 
 
-def sentence(reached: Sequence[Mapping[str, Any]], seconds: float | None) -> str:
-    """The blast radius in a line."""
-    able = [one for one in reached if one["way"] != "refused"]
+def sentence(affected: Sequence[Mapping[str, Any]], seconds: float | None) -> str:
+    """The affected tables and rows, and the expected time, as a sentence."""
+    able = [one for one in affected if one["way"] != "refused"]
     if not able:
-        return "Nothing can be read again in this way."
+        return "None of this can be redumped."
     known = sum(one["rows"] if one["rows"] is not None else one["of_rows"] for one in able)
     most = "at most " if any(one["rows"] is None for one in able) else ""
-    told = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"
+    rows = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"
     about = "less than a second" if seconds is not None and seconds < 1 else f"about {words.duration(seconds)}"
-    took = f", {about} of reading by the pace of the last copy" if seconds is not None else ""
-    return f"{told}{took}. The log does not wait for it."
+    took = f", {about} of reading at the speed of the last copy" if seconds is not None else ""
+    return f"{rows}{took}. The binlog is read meanwhile."
 
 
-def ranges(reached: Sequence[Mapping[str, Any]], key: str) -> list[str]:
-    """The ranges that are read again, in words."""
-    return [words.span(lower, upper, key or "key") for one in reached for lower, upper in one["ranges"]]
+def ranges(affected: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """The ranges that are redumped, in words."""
+    return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one["ranges"]]
 
 
 def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
-    """A line a command, newest first."""
+    """One row per command, newest first."""
     return [
         {
             "Asked": one.asked,
@@ -149,14 +156,14 @@ def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
 
 
 def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float | None]:
-    """(colour, sentence, share) of a command; the share is None when nobody knows how much it is."""
+    """(colour, sentence, share) of a command; the share is None if the number of rows is unknown."""
     colour = _TONES[one.state]
     so_far = f"{words.plural(one.parts, 'part')}, {words.plural(one.rows, 'row')}, {words.plural(one.ghosts, 'ghost')}"
     what = one.what or one.id
     if one.state == "refused":
         return colour, f"{what} was refused: {one.message}", None
     if one.state == "done":
-        lost = f"; {words.plural(one.missing, 'key')} not there" if one.missing else ""
-        return colour, f"{what} read again in {words.duration(one.duration_s)}: {so_far}{lost}", 1.0
+        lost = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
+        return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{lost}", 1.0
     share = min(one.rows / expected_rows, 0.99) if expected_rows else None
-    return colour, f"{what} is being read again: {so_far} so far", share
+    return colour, f"{what}: redump running, {so_far} so far", share

@@ -1,4 +1,4 @@
-"""A spec as TOML: the file that the command line takes."""
+"""A spec as TOML, the file that the command line takes."""
 
 import tomllib
 from collections.abc import Mapping, MutableMapping
@@ -8,18 +8,18 @@ import tomlkit
 from tomlkit.items import Array, InlineTable, Table
 
 _ORDER = ("name", "source", "snapshot", "throttle", "sink", "spark")
-"""Sections in the order in which one reads them; all others follow as they are."""
+"""The order of the first sections; all others follow as they are."""
 _LONG = 100
-"""A list longer than this has a line for each part."""
+"""A longer list is written with one line per element."""
 
 
 def toml(values: Mapping[str, Any], written: str = "") -> str:
-    """The TOML of nested dictionaries of texts, numbers, truths and lists; `tomllib` reads the same back.
+    """The TOML of nested dictionaries of strings, numbers, booleans and lists; `tomllib` reads the same values back.
 
-    written: TOML that somebody wrote. Its comments, order and layout are kept; its values become these.
+    written: TOML by hand. Its comments, order and layout are kept; its values are replaced.
     """
     text = _edited(values, written)
-    # No layout that a hand can think of may change a value: rather the comments go.
+    # If the layout by hand would change a value, the comments are dropped.
     return text if tomllib.loads(text) == values else _edited(values, "")
 
 
@@ -30,7 +30,7 @@ def _edited(values: Mapping[str, Any], written: str) -> str:
 
 
 def _update(kept: MutableMapping[str, Any], values: Mapping[str, Any]) -> None:
-    """What is equal already is not touched: a comment belongs to its value."""
+    """Equal values are not touched, because a comment belongs to its value."""
     for name in [name for name in kept if name not in values]:
         del kept[name]
     for name, value in sorted(values.items(), key=lambda item: isinstance(item[1], Mapping)):
@@ -51,7 +51,7 @@ def _update_list(kept: Array, values: list[Any]) -> None:
         if kept[at] not in values:
             del kept[at]
     kept.extend(value for value in values if value not in kept)
-    if not _same(kept, values):  # they stand in another order, or twice
+    if not _same(kept, values):  # another order, or duplicates
         kept.clear()
         kept.extend(values)
 
@@ -70,5 +70,5 @@ def _list(values: list[Any]) -> Array:
 
 
 def _same(kept: Any, value: Any) -> bool:
-    """Also in type: 1, 1.0 and true are equal to Python."""
+    """Equal in value and type. To Python, 1, 1.0 and True are equal."""
     return repr(kept.unwrap() if hasattr(kept, "unwrap") else kept) == repr(value)

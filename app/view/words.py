@@ -1,4 +1,4 @@
-"""Numbers, times and names as text. What is not known is `—`, never 0."""
+"""Numbers, times and names as text. An unknown value is `—`, never 0."""
 
 import re
 from datetime import datetime
@@ -11,7 +11,7 @@ _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def escape(text: str) -> str:
-    """Text from outside for a Markdown element: everything in it is shown as it is."""
+    """Escape text for a Markdown element, so that all of it is shown literally."""
     return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 
@@ -50,7 +50,7 @@ def duration(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """`79.1%`. All but all is not 100%."""
+    """`79.1%`. Anything below 1 is less than 100%."""
     if share is None:
         return NOTHING
     return "100%" if share >= 1 else f"{min(share * 100, 99.9):.1f}%"
@@ -62,12 +62,12 @@ def rate(value: float | None, unit: str) -> str:
 
 
 def time_of_day(at: datetime | None) -> str:
-    """`15:30:17 UTC`, in the zone that is shown."""
+    """`15:30:17 UTC`, in the chosen time zone."""
     return NOTHING if at is None else f"{zone.local(at):%H:%M:%S %Z}"
 
 
 def date_time(at: datetime | None) -> str:
-    """`2026-01-31 15:30:17 UTC`, in the zone that is shown."""
+    """`2026-01-31 15:30:17 UTC`, in the chosen time zone."""
     return NOTHING if at is None else f"{zone.local(at):%Y-%m-%d %H:%M:%S %Z}"
 
 

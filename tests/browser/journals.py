@@ -1,7 +1,7 @@
-"""Realistic journals without an engine: a small model of a run that writes through `engine.events.Journal`.
+"""Realistic journals without a runner: a small model of a run that writes through `engine.events.Journal`.
 
-`Simulation` keeps its own time, so ten minutes of a run are written in milliseconds (`advance`) and a run can go on in real
-time under the console (`play`). Used by the browser tests and by the tests of `engine.history`.
+`Simulation` has its own clock, so ten minutes of a run are written in milliseconds (`advance`), and a run can continue in real time
+under the console (`play`). The browser tests and the tests of `engine.history` use it.
 """
 
 import json
@@ -37,28 +37,27 @@ path = "lake"
 
 
 _CLOCK = threading.Lock()
-"""Held while the clock is turned back for a line, so that two simulations do not mix up their times."""
+"""Held while the engine's clock is patched for a line, so that simulations do not mix up their times."""
 
 
 def real_now() -> datetime:
-    """The present, whatever a simulation does to the engine's clock meanwhile."""
+    """The current time, even while a simulation patches the engine's clock."""
     return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
 class SimulatedTable:
-    """A table of the model. `factor` None: no integer key.
-
-    `estimated_chunks`: it is cut while it is copied, and this is what the statistics say; one chunk in `split_each` turns out
-    to be twice as large as planned and becomes two.
-    """
+    """A table of the model."""
 
     name: str
     rows: int
     chunks: int
     factor: float | None = 1.0
+    """The distribution factor; None without an integer key."""
     estimated_chunks: int | None = None
+    """If set, the table is split while it is copied, and this is the estimate from statistics."""
     split_each: int = 0
+    """If set, one chunk in this many is twice as large as planned and is split."""
 
     @property
     def step(self) -> int:
@@ -67,12 +66,12 @@ class SimulatedTable:
 
 
 CUT_AHEAD = 8
-"""A table that is cut while it is copied has at most so many chunks that no reader has taken."""
+"""The most chunks of a table to plan ahead of the readers."""
 Bounds = tuple[str | None, str | None]
 
 
 def _bounds(table: SimulatedTable, number: int) -> Bounds:
-    """What the walk finds as its chunk `number`; open at the table's ends."""
+    """The bounds of a chunk; open at the ends of the table."""
     lower = None if number == 0 else str(1 + table.step * number)
     return lower, None if number == table.chunks - 1 else str(1 + table.step * (number + 1))
 
@@ -86,7 +85,7 @@ class _Reader:
 
 
 class Simulation:
-    """One run of a pipeline whose directory is `root`."""
+    """One run of a pipeline in the directory `root`."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class Simulation:
         self._opening()
 
     def write(self, event: str, **fields: Any) -> None:
-        """One journal line at the model's time."""
+        """Write a journal line at the model's time."""
         with _CLOCK, patch.object(clock, "utc_now", lambda: self.now):
             self.journal.write(event, **fields)
 
@@ -183,7 +182,7 @@ class Simulation:
         )
 
     def _walk(self, table: SimulatedTable) -> None:
-        """Cut on, as far as the walk may be ahead of the readers."""
+        """Plan more chunks, up to `CUT_AHEAD` ahead of the readers."""
         waiting = sum(t is table for t, _ in self.pending)
         begin, walked = self.walked[table.name], self.bounds[table.name]
         end = min(begin + CUT_AHEAD - waiting, table.chunks)
@@ -192,11 +191,11 @@ class Simulation:
         self.walked[table.name] = end
         first = len(walked)
         walked += [_bounds(table, n) for n in range(begin, end)]
-        self._tell(table, range(first, len(walked)), complete=end == table.chunks)
+        self._announce(table, range(first, len(walked)), complete=end == table.chunks)
         self.pending += [(table, number) for number in range(first, len(walked))]
 
     def _split(self, table: SimulatedTable, number: int) -> None:
-        """The rest of a chunk that is larger than planned becomes a chunk of its own; halves are not split."""
+        """Split the rest off a chunk that is larger than planned. Halves are not split again."""
         known = self.bounds[table.name]
         lower, upper = known[number]
         if upper is None or int(upper) - int(lower or 1) < table.step:
@@ -204,15 +203,15 @@ class Simulation:
         middle = str(int(lower or 1) + table.step // 2)
         known[number] = (lower, middle)
         known.append((middle, upper))
-        self._tell(table, (number, len(known) - 1), complete=False)
+        self._announce(table, (number, len(known) - 1), complete=False)
         self.pending.append((table, len(known) - 1))
 
-    def _tell(self, table: SimulatedTable, numbers: Iterable[int], *, complete: bool) -> None:
+    def _announce(self, table: SimulatedTable, numbers: Iterable[int], *, complete: bool) -> None:
         chunks = [[number, *self.bounds[table.name][number]] for number in numbers]
         self.write("chunk.planned", table=table.name, chunks=chunks, complete=complete)
 
     def advance(self, seconds: float, step_s: float = 0.5) -> "Simulation":
-        """Let the model live for a while."""
+        """Run the model for a while."""
         end = self.now + timedelta(seconds=seconds)
         while self.now < end:
             self.now = min(self.now + timedelta(seconds=step_s), end)
@@ -305,10 +304,10 @@ class Simulation:
                 statement=None,
                 reason=None,
             )
-        # Like the engine: what the epoch's end has reached is committed with it, the rest waits for a later one.
-        reached = [chunk for chunk in self.unpublished if chunk[2] <= (self.file, self.position)]
-        self.unpublished = [chunk for chunk in self.unpublished if chunk not in reached]
-        self.committed |= {(name, number) for name, number, _ in reached}
+        # As in the engine, an epoch commits the chunks whose high watermark is not after its end; the others wait.
+        publishable = [chunk for chunk in self.unpublished if chunk[2] <= (self.file, self.position)]
+        self.unpublished = [chunk for chunk in self.unpublished if chunk not in publishable]
+        self.committed |= {(name, number) for name, number, _ in publishable}
         self.write(
             "epoch.committed",
             epoch=self.epoch,
@@ -319,7 +318,7 @@ class Simulation:
             tables={self.tables[0].name: changes},
             transactions=changes // 2,
             bytes=changes * 64,
-            chunks=len(reached),
+            chunks=len(publishable),
             timings={"read": 0.12, "commit": 0.03},
             reader=f"db-tools-1:{self.readers[0].pid}",
             events={"GTID": changes // 2, "TABLE_MAP": changes // 2, "WRITE_ROWS": changes // 2, "XID": changes // 2},
@@ -353,7 +352,7 @@ class Simulation:
         )
 
     def command(self, verb: str, identity: str = "c0ffee", actor: str = "dba", reason: str = "") -> "Simulation":
-        """A pause, resume or stop: accepted, obeyed and done."""
+        """A pause, resume or stop: accepted, carried out and done."""
         self.write("command.accepted", id=identity, verb=verb, actor=actor, reason=reason)
         self.state = {"pause": "paused", "resume": "running", "stop": "stopping"}[verb]
         if verb == "pause":
@@ -364,7 +363,7 @@ class Simulation:
         return self.end() if verb == "stop" else self
 
     def _answer(self) -> None:
-        """Obey what waits in the inbox, as the runner would."""
+        """Carry out the commands in the inbox, as the runner would."""
         for path in sorted(self.directory.inbox.glob("*.json")):
             asked = json.loads(path.read_text(encoding="utf-8"))
             path.unlink()
@@ -396,7 +395,7 @@ class Simulation:
 
     @contextmanager
     def play(self) -> Iterator["Simulation"]:
-        """Go on in real time, heartbeat included, for as long as the block lasts."""
+        """Continue in real time, with heartbeats, while the block lasts."""
         done = threading.Event()
 
         def live() -> None:

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.decode.charsets import CHARSETS, east_asian, single, to_utf8
-from engine.decode.charsets import code_tables as tables
+from engine.decode.charsets import CHARSETS, code_tables, east_asian, single, to_utf8
 from tests.servers import Server
 
 BATCH = 2048
@@ -72,7 +71,7 @@ def _asked(charset: str) -> list[bytes]:
     if charset in single.CHARSETS:
         return ones
     if charset in east_asian.CHARSETS:
-        this = tables.SETS[charset]
+        this = code_tables.SETS[charset]
         codes = ones + [code for code in twos if not (this.kana and code[0] in KANA)]
         return codes + ([b"\x8f" + code for code in twos if code[1] > 0x8D] if this.prefixed else [])
     characters = [_encoded(charset, n) for n in range(0, 0x10000, 11)]
@@ -91,7 +90,7 @@ def _held(server: Server, charset: str) -> set[bytes]:
     if charset in single.CHARSETS:
         return {bytes([a]) for a in range(128 if charset == "ascii" and not mariadb else 256)}
     if charset in east_asian.CHARSETS:
-        only_mysql = {b"\x8e\xa0"} if mariadb and tables.SETS[charset].prefixed else set()
+        only_mysql = {b"\x8e\xa0"} if mariadb and code_tables.SETS[charset].prefixed else set()
         return _east_asian_text(charset) - only_mysql
     held = {_encoded(charset, n) for n in range(0x10000)}
     if charset == "ucs2" or (charset not in ("utf16", "utf16le") and mariadb):
@@ -108,14 +107,14 @@ def _surrogates(charset: str) -> set[bytes]:
 
 def _east_asian_text(charset: str) -> set[bytes]:
     """Codes of one to three bytes that we take for a character."""
-    this, pairs = tables.SETS[charset], tables.pairs(charset)
+    this, pairs = code_tables.SETS[charset], code_tables.pairs(charset)
     ones = {bytes([a]) for a in (*range(128), *(KANA if this.kana else ()))}
     first = np.arange(0x10000) >> 8
-    known = ((pairs <= 0x10FFFF) | (pairs == tables.TWICE)) & (first >= 0x80)
+    known = ((pairs <= 0x10FFFF) | (pairs == code_tables.TWICE)) & (first >= 0x80)
     if this.kana:
         known &= (first < KANA.start) | (first >= KANA.stop)
     twos = {int(code).to_bytes(2, "big") for code in np.flatnonzero(known)}
-    behind = np.flatnonzero(tables.prefixed(charset) <= 0x10FFFF) if this.prefixed else ()
+    behind = np.flatnonzero(code_tables.prefixed(charset) <= 0x10FFFF) if this.prefixed else ()
     return ones | twos | {b"\x8f" + int(code).to_bytes(2, "big") for code in behind}
 
 

@@ -13,7 +13,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.parts import access
-from app.view.access import OPERATOR, VIEWER
+from app.view.roles import OPERATOR, VIEWER
 from engine.directory import Directory, read_runner
 from engine.settings import Source
 from engine.source.connect import Endpoint, describe, open_connection

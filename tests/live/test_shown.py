@@ -29,8 +29,7 @@ from app.view import compare
 from app.view.past import past
 from engine import clock
 from engine.directory import Directory, read_runner
-from engine.history import History, runs
-from engine.history import chunk_queries as chunks
+from engine.history import History, chunk_queries, runs
 from tests.live.compare import lake_table
 from tests.live.conftest import PipelineFactory
 from tests.live.pipeline import Pipeline
@@ -215,7 +214,7 @@ def check_strip(screen: Screen, server: Server, pipeline: Pipeline, pid: int) ->
     assert screen.find(r"lag (\S+ \S+) · (\S+ \S+)\n") == ("0 s", "0 B")
     if server.flavor == "mysql":
         keeps_s = float(server.execute("SELECT @@binlog_expire_logs_seconds")[0][0])
-        lasts(screen.find(r"runway (.*)\n")[0], keeps_s)
+        lasts(screen.find(r"retention left (.*)\n")[0], keeps_s)
     else:
         assert "the source purges by no known age" in screen.text
     line = r"Copy: (\S+)/\S+ rows, (\d+)/(\d+) chunks (\S+); Changes: (\S+); Lag: 0s 0B; (\S+); State: (\w+); ETA: (.*)"
@@ -424,7 +423,7 @@ def check_compared(pipeline: Pipeline) -> None:
     index.refresh([Directory(pipeline.home)])
     cursor, own = index.cursor(), reads(pipeline)
     lines = past(runs.runs(cursor), runs.run_totals(cursor), {"shop"}, clock.utc_now())
-    measured = compare.measures(lines, {line.run: chunks.reads(cursor, "shop", line.run) for line in lines})
+    measured = compare.measures(lines, {line.run: chunk_queries.reads(cursor, "shop", line.run) for line in lines})
     ((_, told),) = {tuple(row)[1]: {one[""]: one[tuple(row)[1]] for one in measured} for row in measured}.items()
     says(told["Rows"], sum(read["rows"] for read in own))
     assert (told["Chunks"], told["Readers"]) == (str(len(own)), str(len({read["reader"] for read in own})))

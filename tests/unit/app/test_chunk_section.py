@@ -1,4 +1,4 @@
-"""The part of the live page that shows the chunk map."""
+"""The section with the chunk map."""
 
 from typing import Any
 
@@ -6,13 +6,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.parts import home
-from engine.history import chunk_queries as chunks
-from engine.history import table_queries as tables
+from engine.history import chunk_queries, table_queries
 from tests.unit.app.support import plan
 
 
 def page() -> None:
-    """The chunks of the pipeline."""
+    """The section as a page."""
     from app.parts import chunk_section
 
     chunk_section.show("shop")
@@ -22,9 +21,9 @@ def page() -> None:
 def test_the_map_of_a_finished_table_is_never_empty(
     monkeypatch: pytest.MonkeyPatch, window: tuple[int, int], shown: str
 ) -> None:
-    """A tile that was opened while the table had more chunks gives way to the whole map, and to the browser's memory of it."""
-    states = [chunks.ChunkState(number, "published", 9, 0) for number in range(10)]
-    answers: dict[Any, Any] = {tables.plans: [plan(10)], chunks.chunk_states: states}
+    """A tile that was opened while the table had more chunks is closed, and the whole map is shown."""
+    states = [chunk_queries.ChunkState(number, "published", 9, 0) for number in range(10)]
+    answers: dict[Any, Any] = {table_queries.plans: [plan(10)], chunk_queries.chunk_states: states}
     monkeypatch.setattr(home, "ask", lambda what, *_: answers[what])
     live = AppTest.from_function(page)
     live.session_state[str(("open tile", "shop", "d.t"))] = window

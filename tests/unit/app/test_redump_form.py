@@ -1,80 +1,80 @@
-"""Reading again from the console: the form as words, what it reaches, how it goes."""
+"""The redump form: its arguments, the affected rows, and the progress."""
 
 import pytest
 
 from app.view import redump_form
-from app.view.redump_form import Wish
+from app.view.redump_form import Request
 from engine.history.redumps import Redumped
 from tests.unit.app.support import NOW, read
 
 
-def reached(way: str = "beside the log", rows: int | None = 50, keys: int = 0) -> dict[str, object]:
-    """One table as the engine tells it."""
-    told = {"table": "d.t", "way": way, "why": "", "of_rows": 1000, "of_bytes": 2000, "rows": rows}
-    return {**told, "ranges": [["1", "5"]], "keys": keys}
+def affected(way: str = "beside the log", rows: int | None = 50, keys: int = 0) -> dict[str, object]:
+    """One table of the dry run."""
+    found = {"table": "d.t", "way": way, "why": "", "of_rows": 1000, "of_bytes": 2000, "rows": rows}
+    return {**found, "ranges": [["1", "5"]], "keys": keys}
 
 
-def test_chunks_are_named_as_people_write_them() -> None:
-    """Numbers, ranges with either dash, each once, in their order; anything else is said."""
+def test_chunk_numbers_are_parsed() -> None:
+    """Numbers and ranges with either dash, each once, in order; anything else is an error."""
     assert redump_form.numbers("7, 3-5,4–6") == [7, 3, 4, 5, 6]
     for wrong in ("", "a", "5-3", "1-99999", "1;2"):
-        with pytest.raises(ValueError, match=r"number of a chunk|range of chunks"):
+        with pytest.raises(ValueError, match=r"chunk number|range of chunks"):
             redump_form.numbers(wrong)
 
 
 @pytest.mark.parametrize(
-    ("wish", "words"),
+    ("form", "words"),
     [
-        (Wish("Everything"), ["--all"]),
-        (Wish("Table", "d.t"), ["--table", "d.t"]),
-        (Wish("Chunks", "d.t", chunks="3, 7-8"), ["--table", "d.t", "--chunk", "3,7,8"]),
-        (Wish("Range", "d.t", lower=" 5 "), ["--table", "d.t", "--range", "5", ""]),
-        (Wish("Keys", "d.t", keys="1\n2"), ["--table", "d.t", "--keys", "keys.txt"]),
+        (Request("Everything"), ["--all"]),
+        (Request("Table", "d.t"), ["--table", "d.t"]),
+        (Request("Chunks", "d.t", chunks="3, 7-8"), ["--table", "d.t", "--chunk", "3,7,8"]),
+        (Request("Range", "d.t", lower=" 5 "), ["--table", "d.t", "--range", "5", ""]),
+        (Request("Keys", "d.t", keys="1\n2"), ["--table", "d.t", "--keys", "keys.txt"]),
     ],
 )
-def test_a_form_is_the_words_of_the_command_line(wish: Wish, words: list[str]) -> None:
-    """What the page asks is what anybody can ask."""
-    assert redump_form.missing(wish) == ""
-    assert redump_form.arguments(wish, "keys.txt") == words
+def test_the_form_gives_the_arguments_of_the_command_line(form: Request, words: list[str]) -> None:
+    """The page can do nothing else than the command."""
+    assert redump_form.missing(form) == ""
+    assert redump_form.arguments(form, "keys.txt") == words
 
 
-def test_what_a_form_lacks_is_said() -> None:
-    """Nothing is sent that means something else than was meant."""
-    assert "Name chunks" in redump_form.missing(Wish("Chunks", "d.t"))
-    assert "no number" in redump_form.missing(Wish("Chunks", "d.t", chunks="x"))
-    assert "whole table" in redump_form.missing(Wish("Range", "d.t", lower=" "))
-    assert "Paste keys" in redump_form.missing(Wish("Keys", "d.t", keys="\n"))
+def test_an_incomplete_form_is_not_sent() -> None:
+    """It might mean something else than the operator intended."""
+    assert "Enter chunk numbers" in redump_form.missing(Request("Chunks", "d.t"))
+    assert "not a chunk number" in redump_form.missing(Request("Chunks", "d.t", chunks="x"))
+    assert "whole table" in redump_form.missing(Request("Range", "d.t", lower=" "))
+    assert "Enter keys" in redump_form.missing(Request("Keys", "d.t", keys="\n"))
 
 
-def test_the_blast_radius_is_in_numbers() -> None:
-    """Rows, and seconds by the pace of the last copy; what nobody knows is not shown as known."""
+def test_the_affected_rows_are_counted() -> None:
+    """Rows, and seconds at the speed of the last copy; unknown values stay unknown."""
     reads = [read(20, 10, 1000, reader="a"), read(20, 10, 1000, reader="b")]
     assert redump_form.pace(reads, "d.t") == 200
-    assert redump_form.expected_s([reached()], reads) == 0.25
-    assert redump_form.expected_s([reached()], []) is None
-    assert redump_form.expected_s([reached(rows=None)], reads) is None
-    assert redump_form.sentence([reached()], 0.25) == (
-        "1 table, 50 rows of the mirror, less than a second of reading by the pace of the last copy. The log does not wait for it."
+    assert redump_form.expected_s([affected()], reads) == 0.25
+    assert redump_form.expected_s([affected()], []) is None
+    assert redump_form.expected_s([affected(rows=None)], reads) is None
+    assert redump_form.sentence([affected()], 0.25) == (
+        "1 table, 50 rows of the mirror, less than a second of reading at the speed of the last copy. The binlog is read meanwhile."
     )
-    assert "at most 1,000 rows" in redump_form.sentence([reached(rows=None)], None)
-    assert redump_form.sentence([reached("refused")], 1.0) == "Nothing can be read again in this way."
-    (line,) = redump_form.reach_rows([reached(rows=3, keys=5)])
+    assert "at most 1,000 rows" in redump_form.sentence([affected(rows=None)], None)
+    assert redump_form.sentence([affected("refused")], 1.0) == "None of this can be redumped."
+    (line,) = redump_form.affected_rows([affected(rows=3, keys=5)])
     assert line["Rows read again"] == "3 of 5 keys"
-    assert redump_form.ranges([reached()], "id") == ["1 ≤ id < 5"]
+    assert redump_form.ranges([affected()], "id") == ["1 ≤ id < 5"]
 
 
-def test_a_command_is_followed_to_its_end() -> None:
-    """Parts, rows and ghosts so far; the share only where somebody knows how much it is; keys that were not there."""
+def test_a_redump_is_shown_until_it_is_done() -> None:
+    """Parts, rows and ghosts so far, the share if the number of rows is known, and missing keys."""
     one = Redumped("c1", NOW, "3 keys of d.t", "me", None, "under way", None, 2, 50, 1, None, None)
     assert redump_form.progress(one, 100) == (
         "blue",
-        "3 keys of d.t is being read again: 2 parts, 50 rows, 1 ghost so far",
+        "3 keys of d.t: redump running, 2 parts, 50 rows, 1 ghost so far",
         0.5,
     )
     assert redump_form.progress(one, None)[2] is None
-    assert redump_form.progress(one, 10)[2] == 0.99, "what grew meanwhile is not done"
+    assert redump_form.progress(one, 10)[2] == 0.99, "the table has grown meanwhile"
     done = Redumped("c1", NOW, "3 keys of d.t", "me", None, "done", None, 2, 50, 1, 2, 1.5)
-    assert redump_form.progress(done, 100)[1].endswith("2 parts, 50 rows, 1 ghost; 2 keys not there")
+    assert redump_form.progress(done, 100)[1].endswith("2 parts, 50 rows, 1 ghost; 2 keys not found")
     refused = Redumped("c1", NOW, None, None, None, "refused", "It has no key.", 0, 0, 0, None, None)
     assert redump_form.progress(refused, None)[:2] == ("orange", "c1 was refused: It has no key.")
     assert [line["State"] for line in redump_form.past_rows([one, done, refused])] == ["under way", "done", "refused"]

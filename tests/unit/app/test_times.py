@@ -1,4 +1,4 @@
-"""The choice of the zone, as a browser keeps it."""
+"""The choice of the time zone, which the browser keeps."""
 
 import pytest
 import streamlit as st
@@ -6,7 +6,7 @@ from streamlit.testing.v1 import AppTest
 
 
 def page() -> None:
-    """A page that says in what zone it is drawn."""
+    """A page that shows its time zone."""
     import streamlit as st
 
     from app.parts import times
@@ -17,14 +17,14 @@ def page() -> None:
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, timezone: str | None, **cookies: str) -> AppTest:
-    """The page in a browser that begins a session with these cookies."""
+    """The page in a new session of a browser with these cookies."""
     monkeypatch.setattr(type(st.context), "cookies", cookies)
     monkeypatch.setattr(type(st.context), "timezone", timezone)
     return AppTest.from_function(page).run(timeout=30)
 
 
 def test_a_reload_shows_times_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new session of the same browser begins with what was chosen in the last one."""
+    """A new session of the same browser starts with the last choice."""
     first = opened(monkeypatch, "Europe/Berlin")
     assert first.text[0].value == "UTC"
     first.segmented_control(key="times").set_value("Local").run(timeout=30)
@@ -38,10 +38,8 @@ def test_a_reload_shows_times_as_before(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(("timezone", "cookie"), [(None, "Local"), ("Nowhere/At all", "Local"), ("Europe/Berlin", "?")])
-def test_a_choice_that_cannot_be_kept_to_is_utc(
-    monkeypatch: pytest.MonkeyPatch, timezone: str | None, cookie: str
-) -> None:
-    """Whatever the cookie says; and where there is no choice, none is written over the last one."""
+def test_an_impossible_choice_becomes_utc(monkeypatch: pytest.MonkeyPatch, timezone: str | None, cookie: str) -> None:
+    """Whatever the cookie is. If there is no choice, the cookie is not overwritten."""
     shown = opened(monkeypatch, timezone, tidemark_times=cookie)
     assert (shown.text[0].value, shown.segmented_control(key="times").value) == ("UTC", "UTC")
     assert bool(shown.get("bidi_component")) == (timezone == "Europe/Berlin")

@@ -158,7 +158,7 @@ def test_every_module_says_what_it_is_for() -> None:
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 
 
-@pytest.mark.parametrize("folder", ["engine"])
+@pytest.mark.parametrize("folder", ["engine", "app"])
 def test_no_module_name_stands_twice(folder: str) -> None:
     """A name leads to one file."""
     names = Counter(path.stem for path in files(folder) if not path.stem.startswith("__"))

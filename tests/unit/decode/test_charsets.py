@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.charsets import CHARSETS, columns, east_asian, single, to_utf8
-from engine.decode.charsets import code_tables as tables
+from engine.decode.charsets import CHARSETS, code_tables, columns, east_asian, single, to_utf8
 
 REFUSED = (UnicodeDecodeError, pa.ArrowInvalid)
 UNICODE = {"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "ucs2": "utf-16-be"}
@@ -231,13 +230,13 @@ def _codes(charset: str) -> tuple[bytes, ...]:
     if charset in single.CHARSETS:
         return tuple(bytes([a]) for a in range(256))
     if charset in east_asian.CHARSETS:
-        return tuple(_east_asian_codes(tables.SETS[charset]))
+        return tuple(_east_asian_codes(code_tables.SETS[charset]))
     astral = [0x10000, 0x1F600, 0x10FFFF] if charset not in ("ucs2", "utf8mb3", "utf8") else []
     points = [*range(0xD800), *range(0xE000, 0x10000), *astral * 1000]
     return tuple(chr(point).encode(UNICODE.get(charset, "utf-8")) for point in points)
 
 
-def _east_asian_codes(this: tables.Set) -> Iterator[bytes]:
+def _east_asian_codes(this: code_tables.Set) -> Iterator[bytes]:
     yield from (bytes([a]) for a in (*range(128), *(range(0xA1, 0xE0) if this.kana else ())))
     yield from (bytes([a, b]) for first, second in this.areas for a in first for b in second)
     if this.prefixed:
@@ -265,7 +264,7 @@ def _naive(raw: bytes, charset: str) -> str:
 
 
 def _naive_east_asian(raw: bytes, charset: str) -> str:
-    this, at, text = tables.SETS[charset], 0, ""
+    this, at, text = code_tables.SETS[charset], 0, ""
     while at < len(raw):
         width = 1
         if this.prefixed and raw[at] == 0x8F:

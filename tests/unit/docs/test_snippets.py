@@ -14,7 +14,7 @@ import pytest
 import sqlglot
 from pydantic import BaseModel
 
-from app.view.access import OPERATOR, VIEWER, role_of
+from app.view.roles import OPERATOR, VIEWER, role_of
 from engine.run.runner import UNTIL
 from engine.run.state_machines import MACHINES
 from engine.settings import Spec, Throttle, parse, throttled

@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.history import History
-from engine.history import chunk_queries as chunks
-from engine.history import table_queries as tables
+from engine.history import History, chunk_queries, table_queries
 from engine.history.chunk_queries import PLAN
 from tests.browser.journals import SimulatedTable, Simulation
 from tests.depth import depth
@@ -29,19 +27,19 @@ def indexed(*runs: Simulation) -> History:
     return index
 
 
-def progress(*runs: Simulation, table: str = "shop.orders") -> tables.Progress:
+def progress(*runs: Simulation, table: str = "shop.orders") -> table_queries.Progress:
     """How far a table is."""
-    return next(one for one in tables.progress(indexed(*runs).cursor(), "shop") if one.table == table)
+    return next(one for one in table_queries.progress(indexed(*runs).cursor(), "shop") if one.table == table)
 
 
-def plan(*runs: Simulation) -> tables.Plan:
+def plan(*runs: Simulation) -> table_queries.Plan:
     """The newest plan of the table that is being cut."""
-    return next(one for one in tables.plans(indexed(*runs).cursor(), "shop") if one.table == "shop.orders")
+    return next(one for one in table_queries.plans(indexed(*runs).cursor(), "shop") if one.table == "shop.orders")
 
 
 def states(*runs: Simulation) -> dict[int, str]:
     """Each known chunk with its state."""
-    return {one.chunk: one.state for one in chunks.chunk_states(indexed(*runs).cursor(), "shop", "shop.orders")}
+    return {one.chunk: one.state for one in chunk_queries.chunk_states(indexed(*runs).cursor(), "shop", "shop.orders")}
 
 
 def planned(
@@ -109,8 +107,8 @@ def test_a_table_that_is_listed_whole_is_complete_at_once(tmp_path: Path) -> Non
     assert (found.chunks, found.expected_chunks, found.complete, found.copied) == (4, 4, True, False)
     odd = progress(run, table="shop.odd")
     assert (odd.planned, odd.expected_chunks) == (False, 0)
-    assert tables.expected(4, 9, complete=True) == 4
-    assert tables.expected(4, None, complete=False) == 4
+    assert table_queries.expected(4, 9, complete=True) == 4
+    assert table_queries.expected(4, None, complete=False) == 4
 
 
 def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
@@ -122,7 +120,7 @@ def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
     assert states(empty) == {0: "waiting", 1: "waiting", 2: "waiting"}
     finished(empty, 0, None, "50")
     assert states(empty) == {0: "finished", 1: "waiting", 2: "waiting"}
-    found = chunks.chunk(indexed(empty).cursor(), "shop", "shop.orders", 0)
+    found = chunk_queries.chunk(indexed(empty).cursor(), "shop", "shop.orders", 0)
     assert found is not None
     assert (found.lower, found.upper, found.rows) == (None, "50", 10)
     assert progress(empty).rows == 10
@@ -151,7 +149,7 @@ def test_a_run_that_resumes_cuts_on(empty: Simulation, tmp_path: Path) -> None:
     assert len(bounds) > 40
     assert (found.state, found.complete, found.chunks, found.published) == ("streaming", True, len(bounds), len(bounds))
     for number in (6, len(bounds) - 1):
-        chunk = chunks.chunk(indexed(empty, later).cursor(), "shop", "shop.orders", number)
+        chunk = chunk_queries.chunk(indexed(empty, later).cursor(), "shop", "shop.orders", number)
         assert chunk is not None
         assert (chunk.lower, chunk.upper) == bounds[number]
 
@@ -197,5 +195,5 @@ def test_any_history_of_plans_and_cuts_ends_with_the_newest_bounds(
         f"{PLAN} SELECT chunk, lower, upper FROM plan", {"pipeline": "shop", "table": None}
     ).fetchall()
     assert {number: (lower, upper) for number, lower, upper in told} == known
-    (found,) = tables.plans(cursor, "shop")
+    (found,) = table_queries.plans(cursor, "shop")
     assert (found.chunks, found.complete) == (len(known), complete)

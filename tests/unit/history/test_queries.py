@@ -7,10 +7,7 @@ import pytest
 
 from engine.directory import Directory
 from engine.events import Journal
-from engine.history import History, runs, series
-from engine.history import chunk_queries as chunks
-from engine.history import event_queries as log
-from engine.history import table_queries as tables
+from engine.history import History, chunk_queries, event_queries, runs, series, table_queries
 from engine.history.fetch import Cursor
 from tests.browser.journals import SimulatedTable, Simulation
 
@@ -34,7 +31,7 @@ def half(tmp_path: Path) -> Simulation:
 
 def test_progress_counts_each_chunk_once(half: Simulation) -> None:
     """Waiting, reading, failed, finished and published add up to the plan."""
-    found = {one.table: one for one in tables.progress(indexed(half), "shop")}
+    found = {one.table: one for one in table_queries.progress(indexed(half), "shop")}
     orders = found["shop.orders"]
     assert orders.chunks == 40
     assert orders.waiting + orders.reading + orders.failed + orders.finished + orders.published == 40
@@ -48,17 +45,17 @@ def test_a_dead_runs_unpublished_chunks_are_waiting_again(half: Simulation, tmp_
     """Only what an epoch committed survives a crash; its rows are counted, the others' are not."""
     half.advance(0.5)
     assert half.unpublished
-    states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
+    states = chunk_queries.chunk_states(indexed(half), "shop", "shop.orders")
     before = {s.chunk for s in states if s.state == "published"}
     assert before == {number for _, number in half.committed}
     assert {s.chunk for s in states if s.state == "finished"} == {number for _, number, _ in half.unpublished}
     start = half.now + timedelta(seconds=9)
     later = Simulation(half.directory.root, [ORDERS, COUNTRIES], run="second", start=start, resume=half)
-    states = chunks.chunk_states(indexed(half, later), "shop", "shop.orders")
+    states = chunk_queries.chunk_states(indexed(half, later), "shop", "shop.orders")
     assert {s.chunk for s in states if s.state == "published"} == before
     assert {s.state for s in states if s.chunk not in before} == {"waiting"}
     later.advance(60)
-    assert {s.state for s in chunks.chunk_states(indexed(half, later), "shop", "shop.orders")} == {"published"}
+    assert {s.state for s in chunk_queries.chunk_states(indexed(half, later), "shop", "shop.orders")} == {"published"}
 
 
 def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None:
@@ -71,7 +68,7 @@ def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None
     journal.write("run.started", pipeline="shop", host="h", pid=1, version="0", until=None, spec={})
     journal.write("table.resumed", table="shop.orders", chunks=[[number, number] for number in sorted(lost)])
     journal.close()
-    states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
+    states = chunk_queries.chunk_states(indexed(half), "shop", "shop.orders")
     committed = {number for table, number in half.committed if table == "shop.orders"}
     assert {s.chunk for s in states if s.state == "published"} == committed | lost
 
@@ -82,7 +79,7 @@ def test_results_of_an_old_plan_do_not_fill_a_new_one(half: Simulation, table: S
     half.advance(60)
     assert half.phase == "streaming"
     again = Simulation(half.directory.root, [table], run="second", start=half.now + timedelta(seconds=9))
-    states = chunks.chunk_states(indexed(half, again), "shop", "shop.orders")
+    states = chunk_queries.chunk_states(indexed(half, again), "shop", "shop.orders")
     assert len(states) == table.chunks
     assert {s.state for s in states} == {"waiting"}
 
@@ -95,7 +92,7 @@ def test_a_lost_last_line_does_not_leave_chunks_behind(half: Simulation) -> None
     journal.write_text("".join(lines[: last + 1]))
     start = half.now + timedelta(seconds=9)
     again = Simulation(half.directory.root, [ORDERS, COUNTRIES], run="second", start=start, resume=half).advance(4)
-    (found,) = (one for one in tables.progress(indexed(half, again), "shop") if one.table == "shop.orders")
+    (found,) = (one for one in table_queries.progress(indexed(half, again), "shop") if one.table == "shop.orders")
     assert (found.state, found.published) == ("streaming", 40)
 
 
@@ -104,14 +101,14 @@ def test_a_stopped_table_keeps_its_reason(half: Simulation) -> None:
     half.write("table.state", table="shop.countries", state="stopped", reason="no such column")
     half.now += timedelta(seconds=1)
     half.write("table.state", table="shop.countries", state="stopped", reason=None)
-    found = {one.table: one.reason for one in tables.progress(indexed(half), "shop")}
+    found = {one.table: one.reason for one in table_queries.progress(indexed(half), "shop")}
     assert found == {"shop.orders": None, "shop.countries": "no such column"}
 
 
 def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
     """It is shown as what it is, and its chunks are awaited no more."""
     half.write("table.state", table="shop.orders", state="removed", reason=None)
-    found = {one.table: one for one in tables.progress(indexed(half), "shop")}
+    found = {one.table: one for one in table_queries.progress(indexed(half), "shop")}
     orders = found["shop.orders"]
     assert (orders.state, orders.chunks, orders.expected_chunks, orders.copied) == ("removed", 0, 0, True)
     assert not orders.planned
@@ -123,7 +120,7 @@ def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path:
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
     def state() -> str:
-        return chunks.chunk_states(indexed(run), "shop", "shop.orders")[0].state
+        return chunk_queries.chunk_states(indexed(run), "shop", "shop.orders")[0].state
 
     assert state() == "waiting"
     run.write("chunk.assigned", table="shop.orders", chunks=[0], group="g")
@@ -133,7 +130,7 @@ def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path:
         "chunk.failed", table="shop.orders", chunks=[0], group="g", error="E", message="lost", attempt=2, retry_in_s=4
     )
     assert state() == "failed"
-    found = chunks.chunk(indexed(run), "shop", "shop.orders", 0)
+    found = chunk_queries.chunk(indexed(run), "shop", "shop.orders", 0)
     assert found is not None
     assert (found.error, found.retry_in_s, found.rows) == ("E: lost", 4.0, None)
     run.now += timedelta(seconds=1)
@@ -146,7 +143,7 @@ def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path:
 
 def test_one_chunk_is_told_whole(half: Simulation) -> None:
     """Range, times, watermarks, backfill, file and epoch of a published chunk."""
-    found = chunks.chunk(indexed(half), "shop", "shop.orders", 1)
+    found = chunk_queries.chunk(indexed(half), "shop", "shop.orders", 1)
     assert found is not None
     assert (found.state, found.lower, found.upper, found.attempt) == ("published", "10001", "20001", 0)
     assert found.epoch is not None
@@ -154,25 +151,25 @@ def test_one_chunk_is_told_whole(half: Simulation) -> None:
     assert found.started >= START
     assert found.low is not None
     assert found.backfill_changes == (found.backfill_deleted or 0) + (found.backfill_upserted or 0)
-    assert chunks.chunk(indexed(half), "shop", "shop.orders", 99) is None
+    assert chunk_queries.chunk(indexed(half), "shop", "shop.orders", 99) is None
 
 
 def test_reads_are_in_order_and_windows_widest_first(half: Simulation) -> None:
     """Lanes need time order, windows need width order."""
     cursor = indexed(half)
-    read = chunks.reads(cursor, "shop")
+    read = chunk_queries.reads(cursor, "shop")
     assert [one.started for one in read] == sorted(one.started for one in read)
-    assert len(chunks.reads(cursor, "shop", limit=3)) == 3
-    gaps = [one.gap_bytes or 0 for one in chunks.windows(cursor, "shop", limit=10)]
+    assert len(chunk_queries.reads(cursor, "shop", limit=3)) == 3
+    gaps = [one.gap_bytes or 0 for one in chunk_queries.windows(cursor, "shop", limit=10)]
     assert gaps == sorted(gaps, reverse=True)
-    assert chunks.windows(cursor, "shop", table="shop.countries") == []
+    assert chunk_queries.windows(cursor, "shop", table="shop.countries") == []
 
 
 def test_reads_since_a_time_are_those_that_ended_then_or_later(half: Simulation) -> None:
     """A chart asks for no more than it shows."""
     cursor = indexed(half)
-    ends = sorted(read.ended for read in chunks.reads(cursor, "shop"))
-    later = chunks.reads(cursor, "shop", since=ends[5])
+    ends = sorted(read.ended for read in chunk_queries.reads(cursor, "shop"))
+    later = chunk_queries.reads(cursor, "shop", since=ends[5])
     assert sorted(read.ended for read in later) == [end for end in ends if end >= ends[5]]
     assert 0 < len(later) < len(ends)
 
@@ -220,9 +217,9 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
     """What the console sent is found again in the journal."""
     half.command("pause", "c0ffee000001")
     cursor = indexed(half)
-    found = log.answers(cursor, "shop", ["c0ffee000001", "unknown"])
+    found = event_queries.answers(cursor, "shop", ["c0ffee000001", "unknown"])
     assert [one.event for one in found] == ["command.accepted", "command.done"]
-    assert log.answers(cursor, "shop", []) == []
+    assert event_queries.answers(cursor, "shop", []) == []
     marks = series.marks(cursor, "shop", START)
     assert [mark.label for mark in marks if mark.event == "run.state"] == ["running", "paused"]
 
@@ -230,9 +227,9 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
 def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
     """Newest first; text is looked for in the whole line, whatever its case."""
     cursor = indexed(half)
-    found = log.events(cursor, "shop", ["table.planned", "table.state"], text="COUNTRIES")
+    found = event_queries.events(cursor, "shop", ["table.planned", "table.state"], text="COUNTRIES")
     assert {one.table for one in found} == {"shop.countries"}
-    assert len(log.events(cursor, "shop", ["epoch.committed"], limit=2)) == 2
+    assert len(event_queries.events(cursor, "shop", ["epoch.committed"], limit=2)) == 2
 
 
 def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
@@ -247,7 +244,7 @@ def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Pa
         tell("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
 
     def mended() -> list[bool]:
-        return [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
+        return [one.mended for one in event_queries.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
 
     tell("chunk.finished", chunk=0, rows=1)
     fail([0])
@@ -269,7 +266,7 @@ def test_an_error_that_is_tried_again_is_over_when_that_time_has_passed(tmp_path
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
     def mended() -> list[bool]:
-        return [one.mended for one in log.events(indexed(run), "shop", ["error"])]
+        return [one.mended for one in event_queries.events(indexed(run), "shop", ["error"])]
 
     run.write("error", message="away", retry_in_s=4)
     run.write("error", message="purged", retry_in_s=None)

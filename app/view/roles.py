@@ -1,4 +1,4 @@
-"""Who may do what: on this machine alone everybody, elsewhere those who have logged in and are named."""
+"""Roles. A console that listens on loopback only needs no login; any other one needs a login and configured roles."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -7,25 +7,25 @@ from typing import Any
 OPERATOR, VIEWER, STRANGER = "operator", "viewer", ""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 CLAIMS = ("email", "preferred_username", "sub")
-"""By which a person is named, the first that the provider tells."""
+"""The claims that name a person, in order of preference."""
 
 
 EVERYBODY = "TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR"
-"""The variable that says in plain words what a console without a login means. Only `1` says it."""
+"""The environment variable that opens a console without a login to everybody. Only the value `1` counts."""
 
 
 def closed(address: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether a console without a login shows nothing: it listens on more than this machine, and nobody said that it should."""
+    """Whether a console without a login shows nothing: it listens on more than loopback, and `EVERYBODY` does not allow that."""
     return open_to_others(address) and environment.get(EVERYBODY) != "1"
 
 
 def open_to_others(address: str | None) -> bool:
-    """Whether the console listens on more than this machine. address: Streamlit's `server.address`; None listens everywhere."""
+    """Whether the console listens on more than loopback. address: Streamlit's `server.address`; None means every interface."""
     return address not in LOOPBACK
 
 
 def name_of(claims: Mapping[str, Any]) -> str:
-    """What a person is called in the journal. An address that its provider did not verify names nobody."""
+    """A person's name, as the journal records it. An e-mail address that the provider has not verified does not count."""
     for claim in CLAIMS:
         value = claims.get(claim)
         if isinstance(value, str) and value and not (claim == "email" and claims.get("email_verified") is False):

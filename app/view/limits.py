@@ -1,4 +1,4 @@
-"""How fast tables are read and why not faster: what the spec says, what operators have set, what a form changes."""
+"""The throttle: the limits of the spec and of the operators, and the changes that a form makes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,21 +9,25 @@ from app.view import words
 UNITS = {"max_rows_per_s": "rows/s", "max_bytes_per_s": "MB/s", "readers": "readers"}
 _MB = 1_000_000
 _RATE = "at most "
-"""How the runner begins when it waits for nothing but its rate."""
+"""The beginning of the runner's reason when it only waits for the rate limit."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """What holds now. settings: of the throttle, the spec's with what is set. own: those that are not the spec's."""
+    """The limits and pauses in force."""
 
     settings: Mapping[str, Any]
+    """The spec's [throttle], overridden by the operators' settings."""
     own: tuple[str, ...]
+    """The names of the settings that operators have made."""
     snapshot: bool
+    """Whether the whole snapshot is paused."""
     tables: tuple[str, ...]
+    """The tables that are paused."""
 
 
 def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None) -> Pace:
-    """The spec's [throttle] under what `controls.json` holds."""
+    """The spec's [throttle], overridden by `controls.json`."""
     controls = controls or {}
     changed = dict(controls.get("throttle") or {})
     return Pace(
@@ -31,53 +35,52 @@ def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None) -> Pace
     )
 
 
-def lines(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
-    """What a person must know of it, a sentence each; none when tables are read as fast as can be.
+def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
+    """One sentence per limit or pause that slows the snapshot; none if nothing does.
 
-    copying: tables are being read. Under a rate each group of chunks waits for a moment: that is said of all the time, as a line
-    that came and went would move the page under the hand.
+    copying: tables are being read. With a rate limit, each group of chunks waits for a moment. The notice stays all the time, since
+    a line that appears and disappears moves the page.
     """
     most = (
         rate(pace.settings)
         if copying and not pace.snapshot and (not waiting_for or waiting_for.startswith(_RATE))
         else ""
     )
-    if most:
-        found = [f"Tables are read no faster than {most}"]
-    else:
-        found = [f"Reading of tables waits: {waiting_for}"] if waiting_for else []
+    found = [f"Tables are read no faster than {most}"] if most else []
+    if waiting_for and not most:
+        found.append(f"The snapshot waits: {waiting_for}")
     if pace.snapshot and not waiting_for:
-        found.append("The reading of tables is paused; the log goes on")
+        found.append("The snapshot is paused; the binlog is still read")
     if pace.tables:
-        found.append(f"Paused: {', '.join(pace.tables)}; the log goes on")
+        found.append(f"Paused: {', '.join(pace.tables)}; the binlog is still read")
     return found
 
 
-def limits(pace: Pace) -> str:
-    """Every limit that holds, in words."""
-    told = [most] if (most := rate(pace.settings)) else []
+def described(pace: Pace) -> str:
+    """All limits in words."""
+    parts = [most] if (most := rate(pace.settings)) else []
     if pace.settings.get("readers"):
-        told.append(words.plural(pace.settings["readers"], "reader"))
+        parts.append(words.plural(pace.settings["readers"], "reader"))
     for name, title in (("hours", "hours (UTC)"), ("replicas", "replicas")):
         if pace.settings.get(name):
-            told.append(f"{title} {', '.join(pace.settings[name])}")
+            parts.append(f"{title} {', '.join(pace.settings[name])}")
     for name, verb in (("max_load", "waits above"), ("critical_load", "pauses above")):
-        told += [f"{verb} {variable} {limit:g}" for variable, limit in (pace.settings.get(name) or {}).items()]
-    return "; ".join(told) or "no limit"
+        parts += [f"{verb} {variable} {limit:g}" for variable, limit in (pace.settings.get(name) or {}).items()]
+    return "; ".join(parts) or "no limit"
 
 
 def rate(settings: Mapping[str, Any]) -> str:
-    """The limits of rows and bytes in words; empty without one."""
-    told = []
+    """The rate limits in words; empty without one."""
+    parts = []
     if settings.get("max_rows_per_s"):
-        told.append(f"{settings['max_rows_per_s']:,} rows/s")
+        parts.append(f"{settings['max_rows_per_s']:,} rows/s")
     if settings.get("max_bytes_per_s"):
-        told.append(f"{words.size(settings['max_bytes_per_s'])}/s of files")
-    return "; ".join(told)
+        parts.append(f"{words.size(settings['max_bytes_per_s'])}/s of files")
+    return "; ".join(parts)
 
 
 def changes(pace: Pace, rows_s: int, mb_s: float, readers: int, hours: str) -> dict[str, Any]:
-    """What a form changes, as the command `throttle` takes it; empty when it changes nothing."""
+    """The settings that a form changes, as arguments of the command `throttle`."""
     wanted = {
         "max_rows_per_s": rows_s,
         "max_bytes_per_s": round(mb_s * _MB),
@@ -91,12 +94,12 @@ def changes(pace: Pace, rows_s: int, mb_s: float, readers: int, hours: str) -> d
 
 
 def megabytes(pace: Pace) -> float:
-    """The limit of bytes, as a form shows it."""
+    """The byte rate for the form."""
     return round(float(pace.settings.get("max_bytes_per_s", 0)) / _MB, 3)
 
 
 def pauses(pace: Pace, chosen: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Tables to pause and to resume, so that those chosen are paused."""
+    """The tables to pause and to resume, so that exactly the chosen ones are paused."""
     before, after = set(pace.tables), set(chosen)
     return sorted(after - before), sorted(before - after)
 

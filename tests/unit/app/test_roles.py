@@ -1,18 +1,18 @@
-"""Who may do what."""
+"""Roles."""
 
-from app.view.access import EVERYBODY, OPERATOR, STRANGER, VIEWER, closed, name_of, open_to_others, role_of
+from app.view.roles import EVERYBODY, OPERATOR, STRANGER, VIEWER, closed, name_of, open_to_others, role_of
 
 ROLES = {"operators": ["Ada@example.com", "ops-*"], "viewers": "*@example.com"}
 
 
-def test_only_loopback_is_this_machine() -> None:
-    """None is everywhere, as Streamlit has it."""
+def test_only_loopback_is_closed_to_others() -> None:
+    """For Streamlit, None means every interface."""
     assert not any(map(open_to_others, ("127.0.0.1", "::1", "localhost")))
     assert all(map(open_to_others, (None, "", "0.0.0.0", "192.0.2.1")))  # noqa: S104 - what is asked about
 
 
-def test_a_role_is_of_those_who_are_named() -> None:
-    """The higher of two; the case of an address does not matter; nobody without a name has one."""
+def test_a_role_is_granted_by_name() -> None:
+    """The higher of two roles counts; case does not matter; without a name there is no role."""
     assert role_of("ada@EXAMPLE.com", ROLES) == OPERATOR
     assert role_of("ops-7", ROLES) == OPERATOR
     assert role_of("bob@example.com", ROLES) == VIEWER
@@ -21,16 +21,16 @@ def test_a_role_is_of_those_who_are_named() -> None:
     assert role_of("ada@example.com", {}) == STRANGER
 
 
-def test_an_address_that_was_not_verified_names_nobody() -> None:
-    """Anybody can type any address into some providers."""
+def test_an_unverified_address_does_not_count() -> None:
+    """With some providers, users can enter any address."""
     assert name_of({"email": "ada@example.com", "email_verified": True, "sub": "1"}) == "ada@example.com"
     assert name_of({"email": "ada@example.com", "sub": "1"}) == "ada@example.com"
     assert name_of({"email": "ada@example.com", "email_verified": False, "sub": "1"}) == "1"
     assert name_of({}) == ""
 
 
-def test_without_a_login_the_door_is_closed_to_others() -> None:
-    """In a container too, unless one flag says in plain words what that means; nothing but 1 says it."""
+def test_without_a_login_only_loopback_is_open() -> None:
+    """Also in a container, unless one variable has the value 1."""
     everywhere = "0.0.0.0"  # noqa: S104 - what is asked about
     assert not closed("127.0.0.1", {})
     assert closed(everywhere, {})

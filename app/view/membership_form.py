@@ -1,4 +1,4 @@
-"""Tables that a pipeline may be given, and those that may be taken from it, while it runs."""
+"""Membership: the tables that can be added to a running pipeline, and those that can be removed."""
 
 from collections.abc import Collection, Mapping, Sequence
 
@@ -7,16 +7,16 @@ from app.view.picking import ICONS, Badge
 from engine.history.table_queries import Progress
 from engine.source.survey import Surveyed
 
-KEEP, DROP = "Keep it as it is then", "Delete mirror and change log"
+KEEP, DROP = "Keep mirror and change log", "Delete mirror and change log"
 
 
 def captured(found: Sequence[Progress]) -> list[str]:
-    """Those that the pipeline has now, stopped ones too."""
+    """The tables that the pipeline captures, including stopped ones."""
     return [one.table for one in found if one.state not in (None, "removed")]
 
 
 def offered(seen: Sequence[Surveyed], has: Collection[str]) -> dict[str, Surveyed]:
-    """What the source has and the pipeline has not, by full name."""
+    """The tables of the source that the pipeline does not capture, by full name."""
     return {one.table.full_name: one for one in seen if one.table.full_name not in has}
 
 
@@ -27,6 +27,6 @@ def label(one: Surveyed) -> str:
 
 
 def faults(chosen: Sequence[Surveyed], risks: Mapping[str, Sequence[Badge]]) -> list[tuple[str, Badge]]:
-    """What speaks against those that are chosen, the worst first."""
+    """The risks of the chosen tables, worst first."""
     found = [(one.table.full_name, badge) for one in chosen for badge in risks.get(one.table.full_name, ())]
     return sorted(found, key=lambda pair: list(ICONS).index(pair[1].tone))
