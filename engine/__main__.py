@@ -19,6 +19,7 @@ from engine import __version__
 from engine.directory import Directory, directory_of, find_runner, send_command
 from engine.errors import PreflightError, SpecError, TidemarkError
 from engine.redaction import redact
+from engine.sentences import parked
 from engine.settings import Spec, load
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -239,9 +240,8 @@ def _print_chunks(tables: list[dict[str, Any]]) -> None:
             chunks = ", ".join(map(str, t["reading"]["chunks"]))
             out.print(f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s", markup=False)
         for p in t["parked"]:
-            place = f"{t['table']} chunk {p['chunk']} [{p['lower'] or '…'}, {p['upper'] or '…'})"
-            text = f"{place} is parked after {p['attempts']} attempts: {p['message']} {p['hint']}"
-            out.print(text, style="red", markup=False)
+            place = f"[{p['lower'] or '…'}, {p['upper'] or '…'})"
+            out.print(f"{parked(p, t['table'])} {p['hint']} Its range: {place}", style="red", markup=False)
 
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:

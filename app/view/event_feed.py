@@ -9,6 +9,7 @@ from typing import Any
 from app.view import words
 from app.view.health import EXIT_CODES
 from engine.history.event_queries import Event
+from engine.sentences import describe, failure, named_chunks, numbers_of
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
@@ -99,9 +100,9 @@ def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
 def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
     finished = [fields for event, fields in group if event.event == "chunk.finished"]
-    numbers = sorted({n for _, fields in group for n in _numbers(fields)})
+    numbers = sorted({n for _, fields in group for n in numbers_of(fields)})
     rows = sum(fields.get("rows") or 0 for fields in finished)
-    text = f"{_named(numbers)} "
+    text = f"{named_chunks(numbers)} "
     text += f"read: {words.count(rows)} rows" if finished else "given to a reader"
     missing = len(numbers) - len(finished)
     if finished and missing:
@@ -114,7 +115,7 @@ def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
     named = [number for _, fields in group for number in _cut_numbers(fields)]
     numbers = sorted(set(named))
-    text = f"Planned {_named(numbers).lower()}" if numbers else "Planned no chunk"
+    text = f"Planned {named_chunks(numbers).lower()}" if numbers else "Planned no chunk"
     if splits := len(named) - len(numbers):
         text += f"; split {words.plural(splits, 'chunk')} larger than planned"
     text += "; all chunks are planned" if any(fields.get("complete") is True for _, fields in group) else ""
@@ -140,38 +141,12 @@ def _redump(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
 _GROUPS = {"command": _command, "group": _chunks, "cut": _cut, "redump": _redump}
 
 
-def _numbers(body: Mapping[str, Any]) -> list[int]:
-    chunks = body.get("chunks")
-    return [n for n in chunks if isinstance(n, int)] if isinstance(chunks, list) else [int(body.get("chunk") or 0)]
-
-
-def _counted(ranges: object) -> int:
-    """The total length of closed ranges."""
-    return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
-
-
-def _named(numbers: Sequence[int]) -> str:
-    """`Chunk 3`, `Chunks 3, 7–9`."""
-    return f"Chunk{'s' if len(numbers) > 1 else ''} {_ranges(numbers)}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """`3–5, 9`."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][1] + 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in parts)
-
-
 def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
     kind = _KIND_OF.get(event.event, "Run")
     text, tone = _sentence(event.event, body)
     if event.mended:
         since = "retried since" if event.event == "error" else "read since, or planned again"
-        text, tone = f"{_failed(event.event, body)} – {since}", "gray"
+        text, tone = f"{failure(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")
     return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
 
@@ -183,97 +158,16 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         repeats = f" (repeated {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
         return f"Alert: {body.get('message')}{repeats} {body.get('hint') or ''}".rstrip(), "red"
     if event == "chunk.parked":
-        return f"{_failed(event, body)} {body.get('hint') or ''}".rstrip(), "red"
+        return f"{failure(event, body)} {body.get('hint') or ''}".rstrip(), "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)
-        return f"Run ended: {body.get('outcome') or words.NOTHING}" + (
-            f", {EXIT_CODES.get(code or 0)}" if bad else ""
-        ), ("red" if bad else "gray")
-    return _PLAIN.get(event, lambda _: event)(body), "gray"
+        return describe(event, body) + (f", {EXIT_CODES.get(code or 0)}" if bad else ""), "red" if bad else "gray"
+    return describe(event, body), "gray"
 
 
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
-    retry, text = body.get("retry_in_s"), _failed(event, body)
-    attempt = f"attempt {body['attempt']}, " if body.get("attempt") else ""
-    if retry is not None:
-        return f"{text} – {attempt}next in {words.duration(retry)}", "orange"
-    return " ".join(part for part in (text, str(body.get("detail") or ""), str(body.get("hint") or "")) if part), "red"
-
-
-def _failed(event: str, body: Mapping[str, Any]) -> str:
-    """What failed, and the error message."""
-    message = body.get("message") or body.get("error") or "failed"
-    if event == "chunk.parked":
-        tries = words.plural(body.get("attempts") or 0, "attempt")
-        return f"Chunk {body.get('chunk')} was parked after {tries}: {message}"
-    return f"{_named(_numbers(body))}: {message}" if event == "chunk.failed" else str(message)
-
-
-def _connected(body: Mapping[str, Any]) -> str:
-    source, spark = body.get("source"), body.get("spark")
-    server, cluster = "the source", ""
-    if isinstance(source, dict):
-        server = f"{source.get('flavor')} {source.get('version')}, low watermarks: {source.get('watermark_class')}"
-    if isinstance(spark, dict):
-        cluster = f"; Spark {spark.get('version')} on {spark.get('master')}, {spark.get('slots')} slots"
-    return f"Connected to {server}{cluster}"
-
-
-def _controls(body: Mapping[str, Any]) -> str:
-    tables, limits = body.get("tables"), body.get("throttle")
-    parts = ["the snapshot is paused"] if body.get("snapshot") else []
-    parts += [f"paused tables: {', '.join(map(str, tables))}"] if isinstance(tables, list) and tables else []
-    parts += [f"{name} {value}" for name, value in limits.items()] if isinstance(limits, dict) else []
-    return "; ".join(parts) or "no pauses or limits beyond the spec"
-
-
-def _values_of(columns: Any) -> str:
-    known = columns if isinstance(columns, dict) else {}
-    return ", ".join(f"{words.plural(count, 'value')} of {column}" for column, count in known.items())
-
-
-def _planned(body: Mapping[str, Any]) -> str:
-    """How many chunks; an empty list means that the table is split while it is copied."""
-    if body.get("chunks"):
-        return words.plural(len(body["chunks"]), "chunk")
-    about = body.get("estimated_chunks")
-    return f"about {words.plural(about, 'chunk')}" if isinstance(about, int) else "chunks while the table is read"
-
-
-def _reason(body: Mapping[str, Any]) -> str:
-    return f" – {body['reason']}" if body.get("reason") else ""
-
-
-_PLAIN: dict[str, Any] = {
-    "run.started": lambda b: f"Run {b.get('run')} started on {b.get('host')}, pid {b.get('pid')}",
-    "run.connected": _connected,
-    "run.state": lambda b: f"Run is {b.get('state')}{_reason(b)}",
-    "run.controls": lambda b: f"Set: {_controls(b)}",
-    "table.resumed": lambda b: f"Found {words.plural(_counted(b.get('chunks')), 'committed chunk')}",
-    "table.planned": lambda b: f"Planned {_planned(b)}: {str(b.get('reason')).removeprefix('one chunk: ')}",
-    "redump.chunk": lambda b: f"Redumped {words.count(b.get('rows'))} rows",
-    "table.nulled": lambda b: f"Dates that do not exist became NULL: {_values_of(b.get('columns'))}",
-    "table.state": lambda b: f"Table is {b.get('state')}{_reason(b)}",
-    "epoch.committed": lambda b: (
-        f"Epoch {b.get('epoch')}: {words.plural(b.get('changes') or 0, 'change')} to {b.get('to_position')}"
-    ),
-    "sink.applied": lambda b: (
-        f"{str(b.get('sink') or 'Sink').capitalize()} {b.get('kind')} through epoch {b.get('through_epoch')}: "
-        f"{words.count(b.get('rows'))} rows"
-    ),
-    "chunk.unparked": lambda b: f"Chunk {b.get('chunk')} is no longer parked{_reason(b)}",
-    "disk.freed": lambda b: f"The disk has space again, after {words.plural(b.get('attempts') or 0, 'failure')}",
-    "helper.recovered": lambda b: f"{b.get('helper')} works again, after {words.plural(b.get('errors') or 0, 'error')}",
-    "alert.cleared": lambda b: f"Alert cleared: {b.get('message')}",
-    "source.event": lambda b: (
-        f"{str(b.get('kind') or 'event').capitalize()} at {b.get('position')}"
-        + (f": {b['statement']}" if b.get("statement") else "")
-    ),
-    "source.away": lambda b: f"The source is unreachable – {b.get('message') or ''}",
-    "source.back": lambda b: f"The source is reachable again after {words.duration(b.get('seconds'))}",
-    "source.failover": lambda b: (
-        f"Failover by GTID from {b.get('from_identity')} at {b.get('from_position')} to {b.get('to_identity')} at "
-        f"{b.get('to_position')}"
-    ),
-}
+    if body.get("retry_in_s") is not None:
+        return describe(event, body), "orange"
+    parts = (failure(event, body), str(body.get("detail") or ""), str(body.get("hint") or ""))
+    return " ".join(part for part in parts if part), "red"

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine import clock
+from engine.sentences import parked
 from engine.settings import Alerts as Settings
 
 Line = Mapping[str, Any]
@@ -182,10 +183,7 @@ class Alerts:
     def _parked(self, line: Line) -> Iterator[Notice]:
         name = ("chunk_parked", line["table"])
         if name not in self.standing:
-            message = (
-                f"Chunk {line['chunk']} of {line['table']} is parked after {line['attempts']} attempts: {line['message']} "
-                "The rest goes on without it."
-            )
+            message = f"{parked(line, line['table'])} The rest goes on without it."
             hint = f"{line['hint']} Then: python -m engine resume SPEC --table {line['table']}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
 
@@ -202,7 +200,7 @@ class Alerts:
         if name in self.standing or seconds < min(self._settings.for_s, _AWAY_S):
             return
         until = f"gives up at {line['gives_up_at'][:16]}Z" if line["gives_up_at"] else "waits without end"
-        message = f"The source is away: {line['message']} The run waits for it, and {until}."
+        message = f"The source is unreachable: {line['message']} The run waits for it, and {until}."
         hint = "Look at the source and at the way to it. Nothing is lost as long as its binlog is kept."
         yield self._raise(Alert(*name, round(seconds, 1), None, message, hint, line["since"], line["ts"]))
 

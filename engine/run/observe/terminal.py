@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from engine.sentences import describe
 
 Event = dict[str, Any]
 
@@ -29,11 +32,6 @@ def _chunk(e: Event) -> str:
     )
 
 
-def _chunk_failed(e: Event) -> str:
-    again = f"again in {e['retry_in_s']:.0f} s" if e["retry_in_s"] else "not tried again"
-    return f"{e['table']} chunks {e['chunks']} failed (attempt {e['attempt']}, {again}): {e['message']}"
-
-
 def _epoch(e: Event) -> str | None:
     if not e["changes"] and not e["chunks"]:
         return None
@@ -44,40 +42,37 @@ def _applied(e: Event) -> str | None:
     return f"{e['table']}: merged {e['rows']:,} keys in {e['duration_s']:.1f} s" if e["kind"] == "merge" else None
 
 
-def _error(e: Event) -> str:
-    again = f" Trying again in {e['retry_in_s']:.0f} s (attempt {e['attempt']})." if e["retry_in_s"] else ""
-    return f"{e['message']}{again}"
+def _of_table(kind: str) -> Callable[[Event], str]:
+    """The sentence of an event, behind the table's name."""
+
+    def shown(event: Event) -> str:
+        text = describe(kind, event)
+        return f"{event['table']}: {text[0].lower()}{text[1:]}"
+
+    return shown
 
 
-def _away(e: Event) -> str:
-    since, until = e["since"][11:19], f", gives up at {e['gives_up_at'][:19]}Z" if e["gives_up_at"] else ""
-    return f"the source is away since {since}Z (attempt {e['attempt']}, next in {e['retry_in_s']:.0f} s{until}): {e['message']}"
-
-
+_PLAIN = (
+    "run.state",
+    "error",
+    "source.away",
+    "source.back",
+    "source.failover",
+    "disk.freed",
+    "helper.recovered",
+    "command.refused",
+)
 _LINES: dict[str, Callable[[Event], str | None]] = {
     "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'it is stopped'})",
     "run.connected": _connected,
-    "run.state": lambda e: f"{e['state']}" + (f" ({e['reason']})" if e["reason"] else ""),
     "run.ended": lambda e: f"run ended: {e['outcome']}",
-    "error": _error,
     "table.planned": _planned,
     "table.state": lambda e: f"{e['table']}: {e['state']}" + (f": {e['reason']}" if e["reason"] else ""),
     "chunk.finished": _chunk,
-    "chunk.failed": _chunk_failed,
-    "chunk.parked": lambda e: (
-        f"{e['table']} chunk {e['chunk']} is parked after {e['attempts']} attempts: {e['message']}"
-    ),
-    "chunk.unparked": lambda e: f"{e['table']} chunk {e['chunk']} is parked no more: {e['reason']}",
     "epoch.committed": _epoch,
     "sink.applied": _applied,
-    "source.away": _away,
-    "source.back": lambda e: f"the source is back after {e['seconds']:,.0f} s",
-    "source.failover": lambda e: (
-        f"the source is {e['to_identity']} now: {e['from_position']} of {e['from_identity']} is {e['to_position']} there"
-    ),
-    "disk.freed": lambda e: f"there is room on the disk again, after {e['duration_s']:.0f} s",
-    "helper.recovered": lambda e: f"{e['helper']} works again, after {e['errors']} errors",
-    "command.refused": lambda e: f"refused {e['verb']}: {e['message']}",
+    **{kind: partial(describe, kind) for kind in _PLAIN},
+    **{kind: _of_table(kind) for kind in ("chunk.failed", "chunk.parked", "chunk.unparked")},
 }
 
 

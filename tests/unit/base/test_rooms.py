@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 BASE = {"errors", "events", "settings", "directory", "clock", "layout", "linefile", "redaction", "formats", "processes"}
-BASE |= {"durable", "globs", "startup", "tail"}
+BASE |= {"durable", "globs", "sentences", "startup", "tail", "wording"}
 ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
     "decode": set(),

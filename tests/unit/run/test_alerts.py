@@ -182,7 +182,7 @@ def test_a_parked_chunk_is_told_once_a_table_until_none_is_left() -> None:
     ((event, alert),) = alerts.hear(parked(0, 3))
     assert event == "alert.raised"
     assert alert.message == (
-        "Chunk 3 of d.t is parked after 8 attempts: It was interrupted. The rest goes on without it."
+        "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. The rest goes on without it."
     )
     assert alert.hint == "Mend it. Then: python -m engine resume SPEC --table d.t"
     assert told(alerts, parked(1, 4), unparked(2, 1)) == []

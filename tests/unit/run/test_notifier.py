@@ -93,7 +93,7 @@ def test_a_webhook_that_is_down_is_said_once(
     (error,) = [e for e in events(tmp_path) if e["event"] == "error"]
     assert error["error"] == "WebhookError"
     assert "s3cret" not in json.dumps(error) + capsys.readouterr().err
-    assert str(shown(error)).endswith("Trying again in 1 s (attempt 1).")
+    assert str(shown(error)).endswith(" – attempt 1, next in 1.0 s")
     assert str(shown({**error, "retry_in_s": None})).endswith("refused.")
 
 

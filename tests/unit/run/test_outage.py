@@ -169,12 +169,12 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
     at, _, alert = told[0]
     assert at == "2026-01-31T06:00:31.000000Z"
     assert alert.message.startswith(
-        "The source is away: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"
+        "The source is unreachable: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"
     )
     assert line(waiting.events("source.away")[1]) == (
-        "the source is away since 06:00:00Z (attempt 2, next in 2 s, gives up at 2026-01-31T12:00:00Z): Connecting failed."
+        "The source is unreachable since 06:00:00Z – attempt 2, next in 2.0 s, gives up at 2026-01-31T12:00Z: Connecting failed."
     )
-    assert str(line(waiting.events("source.back")[0])).startswith("the source is back after 3,")
+    assert str(line(waiting.events("source.back")[0])).startswith("The source is reachable again after ")
 
 
 class Control:
