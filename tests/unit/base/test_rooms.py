@@ -143,11 +143,11 @@ def test_decoders_and_rules_touch_no_socket() -> None:
 
 @pytest.mark.parametrize("folder", ["engine", "app", "tests"])
 def test_no_file_is_too_long(folder: str) -> None:
-    """600 lines at the very most."""
+    """500 lines at the very most."""
     long = {
         str(p.relative_to(ROOT)): n
         for p in files(folder)
-        if (n := len(p.read_text(encoding="utf-8").splitlines())) > 600
+        if (n := len(p.read_text(encoding="utf-8").splitlines())) > 500
     }
     assert not long
 
