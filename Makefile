@@ -15,7 +15,7 @@ setup: ## Install what demo, test and bench need (as root, or tell which command
 	@.ci/setup
 
 demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
-	@$(PYTHON) -m tests.demo
+	@$(PYTHON) -m tests.tools.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
 	$(PYTHON) -m pytest tests/browser --durations 10
@@ -33,7 +33,7 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a
 	$(PYTHON) -m pytest tests/unit -n 2
 
 bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication
-	@$(PYTHON) -m tests.bench
+	@$(PYTHON) -m tests.tools.bench
 
 format: $(READY) ## Format and repair what can be repaired automatically
 	$(PYTHON) -m ruff format .

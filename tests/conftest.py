@@ -10,11 +10,11 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.mounts import Small, mounted
-from tests.receiver import Receiver
 from tests.servers import FLAVORS, Pool, Server, start
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
+from tests.support.mounts import Small, mounted
+from tests.support.receiver import Receiver
 
 ServerFactory = Callable[..., Server]
 DatabaseFactory = Callable[..., str]

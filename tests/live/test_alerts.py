@@ -9,10 +9,10 @@ from typing import Any
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from engine.run.state_machines import CHUNK, START, TABLE
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.receiver import Receiver
+from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
+from tests.support.receiver import Receiver
 
 ROWS = 3000
 SETTINGS = """

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.live.altered import ALTERATIONS, Writer, alter, alterations, create
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import statements
-from tests.live.pipeline import Pipeline
+from tests.live.support.altered import ALTERATIONS, Writer, alter, alterations, create
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.every_type import statements
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 600, 100

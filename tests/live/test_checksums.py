@@ -10,10 +10,10 @@ from engine.capture.binlog.binlog_reader import read_range
 from engine.errors import BinlogDamagedError
 from engine.source.heads import read_head
 from engine.source.positions import Position
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.damaging import Damaging
-from tests.live.source import COMPRESSED, Source, prepared
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.damaging import Damaging
+from tests.live.support.source import COMPRESSED, Source, prepared
 from tests.servers import Server
 
 MARKER = b"the marked row"

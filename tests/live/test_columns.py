@@ -12,9 +12,9 @@ from engine.errors import DecodeError
 from engine.source.catalog import captured_tables, passed_over
 from engine.source.connect import open_connection
 from engine.source.preflight import refused
-from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
-from tests.live.compare import source_table
-from tests.live.every_type import session, statements
+from tests.live.support.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
+from tests.live.support.compare import source_table
+from tests.live.support.every_type import session, statements
 from tests.servers import Server
 
 ServerFactory = Callable[..., Server]

@@ -6,9 +6,9 @@ from subprocess import Popen
 from typing import Any
 
 from engine.directory import Directory, send_command
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 
 ROWS = 500

@@ -12,12 +12,12 @@ import pytest
 
 from engine.directory import Directory, send_command
 from engine.run.observe.status import status
-from tests.depth import depth
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.depth import depth
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
+from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.servers import Server
 
 SNAPSHOT = pa.table({"id": [1, 2, 3], "v": ["a", "b", None]}).replace_schema_metadata({"key": '["id"]'})

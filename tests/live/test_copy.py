@@ -9,14 +9,14 @@ from itertools import product
 
 import pytest
 
-from tests.depth import depth
-from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.sessions import SESSIONS, Session, session_of
-from tests.live.workload import Workload
+from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.sessions import SESSIONS, Session, session_of
+from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, Server
+from tests.support.depth import depth
 
 LEAST_PER_SECOND = 500
 

@@ -20,15 +20,15 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.depth import SOAK, depth
-from tests.live.compare import assert_equal, lake_table, source_table
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import ROOT, Pipeline
-from tests.mounts import Small, mounted
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import ROOT, Pipeline
 from tests.powercut.cut import PowerCut, compiled
 from tests.servers import FLAVORS, PASSWORD, Server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
+from tests.support.depth import SOAK, depth
+from tests.support.mounts import Small, mounted
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
 SEEDS = depth(5, 100)

@@ -10,11 +10,11 @@ from engine.directory import Directory, read_runner
 from engine.history import History
 from engine.history.runs import journalled
 from tests.browser.journals import SimulatedTable, Simulation
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.mounts import Small, mounted
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.mounts import Small, mounted
 
 MB = 1 << 20
 

@@ -28,16 +28,16 @@ from deltalake import DeltaTable
 from engine import clock
 from engine.directory import Directory, send_command
 from engine.explore.queries import answer, published_tables
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.not_run import NOT_RUN
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.written import ServerFactory
-from tests.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.not_run import NOT_RUN
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.written import ServerFactory
 from tests.servers import PASSWORD, Server
 from tests.servers.hosts import Hosts
 from tests.servers.server import free_port
+from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
 
 ROWS = 1000
 TIMEOUT_S = 120.0

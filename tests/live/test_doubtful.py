@@ -1,7 +1,7 @@
 """Rows of the log that cannot be known: the table is resnapshotted without a hand, and the others stream on."""
 
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
 
 

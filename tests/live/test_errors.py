@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import statements
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.every_type import statements
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server, create_user
 
 _CASES = [

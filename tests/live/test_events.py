@@ -17,7 +17,7 @@ from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
 from engine.source.positions import Position, binlog_files
-from tests.live.source import COMPRESSED, Rows, Source, numbers, prepared
+from tests.live.support.source import COMPRESSED, Rows, Source, numbers, prepared
 from tests.servers import Server
 
 

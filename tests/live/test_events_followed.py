@@ -9,9 +9,9 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.live.background import Background
-from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.live.conftest import PipelineFactory
+from tests.live.support.background import Background
+from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.servers import Server
 
 ROWS = 2000

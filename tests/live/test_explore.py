@@ -17,11 +17,11 @@ from engine.explore.queries import (
     merged_seq,
     published_tables,
 )
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.workload import Workload
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
 from tests.servers import Server
 
 ROWS = 3000

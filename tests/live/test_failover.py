@@ -9,10 +9,10 @@ from pathlib import Path
 import pymysql
 from deltalake import DeltaTable
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 from tests.servers.replica import await_executed, executed, promote, replicate
 

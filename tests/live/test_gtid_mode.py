@@ -12,10 +12,10 @@ from engine.errors import SourceLostError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
 from engine.source.watermarks import Candidate, Watermarks, server_time_s
-from tests.live.background import Background
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import PASSWORD, USER, Server
 
 DOWN, UP = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"), ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")

@@ -5,10 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, KeyedWriter, create, kinds
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create, kinds
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 2000, 150

@@ -10,11 +10,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from engine.directory import Directory, send_command
 from engine.run.observe.status import status
-from tests.live.altered import CREATE, Writer
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.source import numbers
+from tests.live.support.altered import CREATE, Writer
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.source import numbers
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 1000, 200

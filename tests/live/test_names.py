@@ -4,9 +4,9 @@ from collections.abc import Callable
 from contextlib import closing
 from urllib.parse import quote as percent_encoded
 
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import session
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.every_type import session
 from tests.servers import Server
 
 DatabaseFactory = Callable[..., str]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pymysql
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import USER, Server
 
 ROWS, CHUNK_ROWS, CHUNKS = 3000, 100, 30

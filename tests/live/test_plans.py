@@ -26,11 +26,11 @@ from engine.source.catalog import captured_tables, read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, watermark_class
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, create, kinds
-from tests.live.seed import seed_table
-from tests.live.workload import Workload
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.keyed import KEYED, create, kinds
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
 
 ROWS, CHUNK_ROWS = 1000, 60

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DatabaseFactory
-from tests.depth import depth
-from tests.live.compare import assert_equal, source_table
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import Pipeline
 from tests.live.test_disaster import log_faults
 from tests.powercut.cut import PowerCut
 from tests.servers import Pool
+from tests.support.depth import depth
 
 NAMES, ROWS, WRITTEN = ("falling", "ranked"), 600, 700
 SEEDS: list[int | None] = [None, *range(depth(0, 30))]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pymysql.converters import escape_item
 
 from engine.decode.schema import Column
-from tests.depth import SOAK, depth
-from tests.live.both_ways import assert_both_ways
-from tests.live.every_type import session
+from tests.live.support.both_ways import assert_both_ways
+from tests.live.support.every_type import session
 from tests.servers import Pool, Server
-from tests.unit.values import MAKERS
+from tests.support.depth import SOAK, depth
+from tests.unit.support.values import MAKERS
 
 _numbers = count()
 _MARIADB_ONLY = {"uuid", "inet4", "inet6"}

@@ -9,10 +9,10 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
-from tests.live.altered import Writer
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.altered import Writer
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 3000, 300

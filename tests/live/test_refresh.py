@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from tests.depth import depth
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.depth import depth
 
 ROWS, WRITTEN, CHUNK_ROWS = 3000, 2000, 300
 NAMES = ("general", "bin", "falling", "tenant")

@@ -19,7 +19,7 @@ from engine.settings import Source
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.preflight import Context, _tls
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import ROOT, Pipeline
+from tests.live.support.pipeline import ROOT, Pipeline
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.users import GRANTS, create_user
 

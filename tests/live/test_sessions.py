@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DatabaseFactory
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.sessions import spark_settings
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.sessions import spark_settings
 from tests.servers import Pool, Server
 from tests.servers.spark import Cluster, ConnectServer
 

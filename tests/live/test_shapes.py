@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pymysql
 import pytest
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, lake_table, log_faults, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.traffic import CONFLICTS
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, lake_table, log_faults, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.traffic import CONFLICTS
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 1500, 100

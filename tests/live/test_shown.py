@@ -30,12 +30,12 @@ from app.view.past import past
 from engine import clock
 from engine.directory import Directory, read_runner
 from engine.history import History, chunks, runs
-from tests.live.compare import lake_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.shown import Screen, lasts, says
-from tests.live.workload import Workload
+from tests.live.support.compare import lake_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.shown import Screen, lasts, says
+from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
 
 BUSY, QUIET, ROWS_PER_S = 7_000, 4_500, 2_000

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import USER, Server, create_user
 from tests.servers.users import GRANTS
 

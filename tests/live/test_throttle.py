@@ -6,10 +6,10 @@ from contextlib import ExitStack, closing
 from subprocess import Popen
 from typing import Any
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import USER, Server
 from tests.servers.replica import go_on, hold, replicate
 

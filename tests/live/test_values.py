@@ -11,10 +11,10 @@ from engine.capture.binlog.binlog_reader import read_range
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
-from tests.live.both_ways import assert_both_ways, selected
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import create, insert, kinds
+from tests.live.support.both_ways import assert_both_ways, selected
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.every_type import create, insert, kinds
 from tests.servers import PASSWORD, USER, Server
 
 _COLUMNS = 40

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from engine.destination.rows import rows_of
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
 
 ROWS = 400

@@ -17,8 +17,8 @@ from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, Watermarks, server_time_s, watermark_class
-from tests.depth import depth
 from tests.servers import PASSWORD, USER, Server, create_user
+from tests.support.depth import depth
 
 CHECKS = depth(5_000, 50_000)
 WRITERS = 2

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from tests.conftest import ServerFactory
-from tests.live.compare import source_table
-from tests.live.seed import seed_table
-from tests.live.workload import Workload, WorkloadError
+from tests.live.support.compare import source_table
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload, WorkloadError
 from tests.servers import Server
 
 KINDS = {"insert", "update", "update hot", "delete", "move far", "move onto", "swap", "reinsert", "many rows"}

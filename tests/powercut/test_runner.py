@@ -4,9 +4,9 @@ import time
 from pathlib import Path
 
 from tests.conftest import DatabaseFactory
-from tests.live.compare import assert_equal, source_table
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
 from tests.powercut.cut import PowerCut
 from tests.servers import Pool
 

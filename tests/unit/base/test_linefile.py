@@ -8,7 +8,7 @@ import pytest
 from engine import linefile
 from engine.events import Journal
 from engine.linefile import LineFile
-from tests.mounts import Small
+from tests.support.mounts import Small
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.binary_json_text import double_text
 from engine.errors import DecodeError
-from tests.depth import depth
+from tests.support.depth import depth
 
 
 class _TooLargeError(Exception):

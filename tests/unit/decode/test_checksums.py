@@ -12,7 +12,7 @@ from engine.decode.checksums import RESIDUE, STEER, first_damaged
 from engine.decode.events import Kind
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import BinlogDamagedError, SourceLostError
-from tests.unit.wire import Binlog, laid_out
+from tests.unit.support.wire import Binlog, laid_out
 
 
 def log_of(bodies: list[bytes], *, checksum: bool = True) -> Binlog:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.decode.framing import MAX_PAYLOAD, PADDING, grown, packet_starts, packet_starts_plainly
-from tests.unit.wire import packets
+from tests.unit.support.wire import packets
 
 
 def naive(data: bytes, at: int = 0) -> tuple[list[int], int]:

@@ -18,10 +18,10 @@ from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_ta
 from engine.decode.schema import Column, Table
 from engine.decode.types.base import Mapped, slices
 from engine.errors import DecodeError, SourceLostError, TableStoppedError
-from tests.depth import depth
-from tests.unit.cells import announced
-from tests.unit.values import MAKERS, expected, tables
-from tests.unit.wire import Binlog, laid_out, table_map
+from tests.support.depth import depth
+from tests.unit.support.cells import announced
+from tests.unit.support.values import MAKERS, expected, tables
+from tests.unit.support.wire import Binlog, laid_out, table_map
 
 KINDS = {"insert": [INSERT], "delete": [DELETE], "update": [BEFORE, AFTER]}
 Event = tuple[str, int, list[list[Any]]]

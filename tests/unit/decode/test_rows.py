@@ -18,10 +18,10 @@ from engine.decode.rows import check_types, decode_rows
 from engine.decode.schema import Column, Index, Table, arrow_schema, table_from_dict
 from engine.decode.types import TYPES, fault
 from engine.errors import DecodeError, TableStoppedError
-from tests.depth import depth
-from tests.unit.cells import lenenc, protocol_code
-from tests.unit.values import LATIN1_CHARACTERS, MAKERS, expected, tables
-from tests.unit.wire import TRAILER, laid_out, row_payload
+from tests.support.depth import depth
+from tests.unit.support.cells import lenenc, protocol_code
+from tests.unit.support.values import LATIN1_CHARACTERS, MAKERS, expected, tables
+from tests.unit.support.wire import TRAILER, laid_out, row_payload
 
 
 def decoded(columns: tuple[Column, ...], payloads: list[bytes]) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from engine.decode.events import Kind, read_headers, read_query, read_rotate, re
 from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError
-from tests.unit.wire import Binlog, laid_out, table_map
+from tests.unit.support.wire import Binlog, laid_out, table_map
 
 TABLE = Table("shop", "orders", (Column("id", "int"),), ("id",))
 

@@ -14,8 +14,8 @@ from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.decode.unfold import STATEMENTS, Unfolded, unfolded
 from engine.errors import SourceLostError
-from tests.unit.cells import lenenc
-from tests.unit.wire import Binlog, laid_out, rows_body
+from tests.unit.support.cells import lenenc
+from tests.unit.support.wire import Binlog, laid_out, rows_body
 
 ITEMS = Table("shop", "items", (Column("id", "bigint"),), ("id",))
 

@@ -18,8 +18,8 @@ from app.view.access import OPERATOR, VIEWER, role_of
 from engine.run.runner import UNTIL
 from engine.run.state_machines import MACHINES
 from engine.settings import Spec, Throttle, parse, throttled
-from tests.live.not_run import NOT_RUN
-from tests.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
+from tests.live.support.not_run import NOT_RUN
+from tests.support.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
 
 BASE = {"name": "base", "source": {"host": "h", "user": "u", "tables": ["d.*"]}, "sink": {"path": "lake"}}
 """What a part of a spec is added to."""
@@ -198,7 +198,7 @@ def _path(name: str) -> bool:
 def _option(name: str) -> bool:
     """Of our command line, or of the benchmark's."""
     ours = any(name in option.opts for command in verbs().values() for option in command.params)
-    return ours or f'"{name}"' in (ROOT / "tests" / "bench" / "__main__.py").read_text(encoding="utf-8")
+    return ours or f'"{name}"' in (ROOT / "tests" / "tools" / "bench" / "__main__.py").read_text(encoding="utf-8")
 
 
 def _setting(section: str, key: str) -> bool:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.history import History, chunks, tables
 from engine.history.chunks import PLAN
 from tests.browser.journals import SimulatedTable, Simulation
-from tests.depth import depth
+from tests.support.depth import depth
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 WALKED = SimulatedTable("shop.orders", 400_000, 40, None, estimated_chunks=50, split_each=7)

@@ -16,7 +16,7 @@ from engine.history.fetch import Cursor
 from engine.history.runs import journalled, runs
 from engine.history.schema import TABLES
 from tests.browser.journals import SimulatedTable, Simulation
-from tests.depth import depth
+from tests.support.depth import depth
 
 
 def contents(index: History) -> dict[str, list[tuple[object, ...]]]:

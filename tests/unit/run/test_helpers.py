@@ -26,7 +26,7 @@ from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
-from tests.mounts import Small
+from tests.support.mounts import Small
 
 ENDPOINT = Endpoint("127.0.0.1", 1, "u", "p")
 DEEP = "[" * 100_000
