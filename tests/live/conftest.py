@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.live.support.known_positions import ServerFactory, Written
 from tests.live.support.pipeline import Pipeline
-from tests.live.support.written import ServerFactory, Written
 from tests.servers import Server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts

@@ -30,7 +30,7 @@ def _counts(**tables: int) -> dict[tuple[str, ...], int]:
     return {(state,): tables.get(state, 0) for state in ("copying", "streaming", "stopped", "removed")}
 
 
-def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
+def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
 ) -> None:
     """Nothing is sent by a healthy run; what the metrics say agrees with what was done."""
@@ -76,7 +76,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
     pipeline.wait_for(lambda: len(receiver.got) == 2, runner)
     assert _scrape(port)["tidemark_alerts"] == {}
     pipeline.finish(runner)
-    assert _told(receiver.got) == [("alert.raised", "table_stopped", a), ("alert.cleared", "table_stopped", a)]
+    assert _notices(receiver.got) == [("alert.raised", "table_stopped", a), ("alert.cleared", "table_stopped", a)]
     lines = [json.loads(line) for line in pipeline.output.splitlines() if line.startswith("{")]
     assert lines == receiver.got
     for name in ("a", "b"):
@@ -87,10 +87,10 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
         failed = pipeline.command("run", "--until", "caught-up")
     assert failed.returncode == 2
     assert f"127.0.0.1:{port}" in failed.stderr
-    assert _told(receiver.got[2:]) == [("alert.raised", "run_failed", None)]
+    assert _notices(receiver.got[2:]) == [("alert.raised", "run_failed", None)]
     assert receiver.got[2]["value"] == 2
     pipeline.run("caught-up")
-    assert _told(receiver.got[3:]) == [("alert.cleared", "run_failed", None)]
+    assert _notices(receiver.got[3:]) == [("alert.cleared", "run_failed", None)]
     assert pipeline.status()["alerts"] == []
 
 
@@ -108,7 +108,7 @@ def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
         more="[alerts]\nfor_s = 1\nrunway_s = 1e12\nwebhook_env = 'TIDEMARK_TEST_WEBHOOK'\n",
         environment={"TIDEMARK_TEST_WEBHOOK": "http://127.0.0.1:9/s3cret"},
     )
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     for name in ("a", "b"):
         server.execute(f"ALTER TABLE `{database}`.{name} ADD COLUMN w INT NOT NULL DEFAULT 7")
     pipeline.wait_for(lambda: len(pipeline.status()["alerts"]) >= 2, runner)
@@ -190,5 +190,5 @@ def _check_states(events: Iterable[dict[str, Any]]) -> None:
     assert set(chunks.values()) == {"finished"}
 
 
-def _told(messages: Iterable[dict[str, Any]]) -> list[tuple[str, str, str | None]]:
+def _notices(messages: Iterable[dict[str, Any]]) -> list[tuple[str, str, str | None]]:
     return [(message["event"], message["kind"], message["table"]) for message in messages]

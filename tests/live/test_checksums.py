@@ -12,7 +12,7 @@ from engine.source.heads import read_head
 from engine.source.positions import Position
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.damaging import Damaging
+from tests.live.support.damaging_proxy import DamagingProxy
 from tests.live.support.source import COMPRESSED, Source, prepared
 from tests.servers import Server
 
@@ -53,7 +53,7 @@ def test_damage_on_the_way_is_read_again(source: Source) -> None:
     """Once damaged, once asked for again: the same changes, none missing and none twice, in the middle of a transaction."""
     begin, end = written(source)
     _, expected = keys(source, begin, end, source.server.port)
-    with Damaging(source.server, MARKER, times=1) as network:
+    with DamagingProxy(source.server, MARKER, times=1) as network:
         binlog_range, found = keys(source, begin, end, network.port)
         assert network.damaged == 1
     assert found == expected
@@ -63,7 +63,7 @@ def test_damage_on_the_way_is_read_again(source: Source) -> None:
 def test_damage_that_stays_is_named(source: Source) -> None:
     """Twice damaged at the same place: the file and the offset of the event."""
     begin, end = written(source)
-    with Damaging(source.server, MARKER, times=9) as network:
+    with DamagingProxy(source.server, MARKER, times=9) as network:
         with pytest.raises(BinlogDamagedError, match=rf"{begin.file}:\d+ is damaged: its checksum"):
             keys(source, begin, end, network.port)
         assert network.damaged == 2
@@ -74,7 +74,7 @@ def test_a_damaged_head_is_read_again(source: Source) -> None:
     place = source.at()
     version = source.server.execute("SELECT VERSION()")[0][0].encode()
     expected = read_head(source.endpoint, place.file, 6000)
-    with Damaging(source.server, version.ljust(50, b"\0"), times=1) as network:
+    with DamagingProxy(source.server, version.ljust(50, b"\0"), times=1) as network:
         assert read_head(replace(source.endpoint, port=network.port), place.file, 6000) == expected
         assert network.damaged == 1
 
@@ -88,10 +88,13 @@ def test_compressed_content_is_read_again(flavor: str, private_server: ServerFac
     source.run(f"INSERT INTO i VALUES (1, REPEAT('{MARKER.decode()}', 200))")
     end = source.at()
     frame = b"\x28\xb5\x2f\xfd" if flavor == "mysql" else b"\x78\x9c"
-    with Damaging(server, frame, times=1) as network:
+    with DamagingProxy(server, frame, times=1) as network:
         binlog_range, found = keys(source, begin, end, network.port)
         assert (found, network.damaged, binlog_range.statistics.damaged) == ([1], 1, 1)
-    with Damaging(server, frame, times=9) as network, pytest.raises(BinlogDamagedError, match="cannot be unpacked"):
+    with (
+        DamagingProxy(server, frame, times=9) as network,
+        pytest.raises(BinlogDamagedError, match="cannot be unpacked"),
+    ):
         keys(source, begin, end, network.port)
 
 
@@ -118,9 +121,9 @@ def test_a_damaged_file_ends_the_run(source: Source, new_pipeline: PipelineFacto
     file.write_bytes(data[:at] + b"T" + data[at + 1 :])
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 4, result.stdout + result.stderr
-    told = " ".join(result.stderr.split())
-    assert f"event at {file.name}:" in told
-    assert "read again from the server and came damaged again" in told
+    message = " ".join(result.stderr.split())
+    assert f"event at {file.name}:" in message
+    assert "read again from the server and came damaged again" in message
     file.write_bytes(data)
     pipeline.run("caught-up")
     assert_equal(source_table(server, "d", "i"), pipeline.mirror("i"), ["id"])

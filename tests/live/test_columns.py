@@ -12,7 +12,7 @@ from engine.errors import DecodeError
 from engine.source.catalog import captured_tables, passed_over
 from engine.source.connect import open_connection
 from engine.source.preflight import refused
-from tests.live.support.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
+from tests.live.support.both_decoders import assert_both_decoders, endpoint_of, logged, position_of, selected, table_of
 from tests.live.support.compare import source_table
 from tests.live.support.every_type import session, statements
 from tests.servers import Server
@@ -30,7 +30,7 @@ def test_generated_and_invisible_columns_arrive(server: Server, database: str) -
     )
     fill = [f"INSERT INTO `{database}`.t (id, a, h, z) VALUES ({n}, {n}, {n}, 'z')" for n in range(5)]
     fill.append(f"INSERT INTO `{database}`.t (id, a) VALUES (9, NULL)")
-    table = assert_both_ways(server, database, "t", statements(server, *fill))
+    table = assert_both_decoders(server, database, "t", statements(server, *fill))
     assert [column.name for column in table.columns] == ["id", "a", "s", "v", "h", "z"]
 
 
@@ -68,7 +68,7 @@ def test_4096_columns(server: Server, database: str) -> None:
         + ")"
         for row in range(4)
     ]
-    table = assert_both_ways(server, database, "t", statements(server, *fill))
+    table = assert_both_decoders(server, database, "t", statements(server, *fill))
     assert len(table.columns) == count
     assert not table.transactional
 
@@ -182,7 +182,7 @@ def test_dates_that_do_not_exist(server: Server, database: str) -> None:
         CREATE TABLE `{database}`.t (id INT PRIMARY KEY, d DATE, t0 DATETIME, t6 DATETIME(6), ts TIMESTAMP(3) NULL)""")
     zero = "'0000-00-00 00:00:00'"
     fill = [f"INSERT INTO `{database}`.t VALUES ({n}, {d}, {d}, {d}, {zero})" for n, d in enumerate(DATES)]
-    table = assert_both_ways(server, database, "t", statements(server, *fill), null_dates=True)
+    table = assert_both_decoders(server, database, "t", statements(server, *fill), null_dates=True)
     assert all(column.null_dates and column.nullable for column in table.columns[1:])
     begin = position_of(server)
     statements(server, *fill)()

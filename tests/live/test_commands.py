@@ -57,8 +57,8 @@ def test_a_killed_runner_leaves_no_command_unanswered(
     assert answers[paused] == answers[stopped] == ["accepted", "refused"]
     assert [answers[identity] for identity in lost] == [["refused"]]
     assert all(answers[identity][-1] == "done" for identity in (first, *kept)), answers
-    told = {e["id"]: e["message"] for e in pipeline.events("command.refused")}
-    assert all("before this run began" in message for message in told.values())
+    refusals = {e["id"]: e["message"] for e in pipeline.events("command.refused")}
+    assert all("before this run began" in message for message in refusals.values())
     assert not list(home.inbox.glob("*.json"))
     assert pipeline.status()["controls"] == {"throttle": {}, "snapshot": False, "tables": []}
 

@@ -101,7 +101,7 @@ def test_commands_at_random_end_equal_and_answered(
         create(server, database, name, ROWS)
     tables = [f"{database}.{name}" for name in NAMES]
     pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, tables=tables, poll=0.2, merge=0.5)
-    runner, chance = pipeline.follow(), Chance(seed, database)
+    runner, chance = pipeline.start_streaming(), Chance(seed, database)
     sent: dict[str, Command] = {}
     for _ in range(-(-SEQUENCES // A_ROUND)):
         with KeyedWriter(server, database, [*NAMES, GUEST], WRITTEN, 200.0) as writer:
@@ -160,11 +160,11 @@ def _check_answers(pipeline: Pipeline, sent: dict[str, Command]) -> None:
     twice = {one: found for one, found in answers.items() if len(found) != 1}
     assert not twice, twice
     for identity, (answer,) in answers.items():
-        told = f"{sent[identity]} was answered {json.dumps(answer)}"
+        context = f"{sent[identity]} was answered {json.dumps(answer)}"
         if answer["event"] == "command.refused":
-            assert answer["message"], told
+            assert answer["message"], context
         elif sent[identity][0] == "redump" and (result := answer["result"]):
-            assert result["ghosts"] == 0, told
+            assert result["ghosts"] == 0, context
     done = {verb for identity, (verb, _) in sent.items() if answers[identity][0]["event"] == "command.done"}
     assert done == {"pause", "resume", "throttle", "redump", "add-table", "remove-table"}
     assert not pipeline.events("error", "chunk.failed")

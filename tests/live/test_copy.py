@@ -55,7 +55,7 @@ def test_a_million_rows_under_load_stay_equal(
     )
     pipeline = new_pipeline(server, database, chunk_rows=20_000, spark=session.settings)
     with Workload(server, database, "orders", seed=1, rate=700) as load, session.losing_one(pipeline):
-        runner = pipeline.follow()
+        runner = pipeline.start_streaming()
         time.sleep(30)
         counts = load.stop()
     pipeline.finish(runner)
@@ -145,7 +145,7 @@ def test_pause_resume_and_stop_by_command(server: Server, database: str, new_pip
     """Commands are answered in the journal; while paused nothing is committed; afterwards everything is there."""
     seed_table(server, database, "orders", 20_000)
     pipeline = new_pipeline(server, database, chunk_rows=5_000)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     assert pipeline.command("pause", "--reason", "test").returncode == 0
     pipeline.wait_for(lambda: len(pipeline.events("command.done")) == 1, runner)
     assert pipeline.status()["state"] == "paused"

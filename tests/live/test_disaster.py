@@ -61,10 +61,10 @@ class World:
         known = len(self.pipeline.events("table.state"))
         runner = self.pipeline.start(environment=environment)
 
-        def follows() -> bool:
+        def streams() -> bool:
             return any(e["state"] == "streaming" for e in self.pipeline.events("table.state")[known:])
 
-        self.pipeline.wait_for(follows, runner)
+        self.pipeline.wait_for(streams, runner)
         return runner
 
     def kill(self, runner: "Popen[bytes]") -> None:

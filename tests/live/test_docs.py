@@ -30,10 +30,10 @@ from engine.directory import Directory, send_command
 from engine.explore.queries import answer, published_tables
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.known_positions import ServerFactory
 from tests.live.support.not_run import NOT_RUN
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
-from tests.live.support.written import ServerFactory
 from tests.servers import PASSWORD, Server
 from tests.servers.hosts import Hosts
 from tests.servers.server import free_port
@@ -145,9 +145,9 @@ class Reader:
         sent = words and words[0] in ("pause", "resume", "throttle", "redump", "add-table", "remove-table", "stop")
         sent = sent and "--dry-run" not in words
         result = self._hosts.command([*words, "--json"] if sent else words, os.environ, TIMEOUT_S)
-        told = result.stdout + result.stderr
-        assert result.returncode == 0 or not words, f"{words}: {told}"
-        assert told.strip()
+        output = result.stdout + result.stderr
+        assert result.returncode == 0 or not words, f"{words}: {output}"
+        assert output.strip()
         if sent:
             identity = json.loads(result.stdout)["id"]
             assert self.runner
@@ -209,13 +209,13 @@ def test_the_pages_are_true(
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
     reader = Reader(Stand(server, tmp_path), new_pipeline(server, "shop"), hosts, monkeypatch)
     try:
-        _follow(reader)
+        _run_pages(reader)
     finally:
         reader.close()
     assert_equal(source_table(server, "shop", "orders"), reader.pipeline.mirror("orders"))
 
 
-def _follow(reader: Reader) -> None:
+def _run_pages(reader: Reader) -> None:
     """All pages, to an end at which the mirror has everything."""
     _prepare(reader)
     for command in commands(QUICK_START):

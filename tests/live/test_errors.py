@@ -57,9 +57,9 @@ def test_one_clear_error(
     assert result.returncode == code, result.stderr
     assert says in result.stderr.replace("\n", " ")
     assert "Traceback" not in result.stderr
-    told = json.loads(pipeline.command("check", "--json").stdout)
-    assert told["exit_code"] == code
-    assert set(told) == {"error", "message", "detail", "hint", "exit_code"}
+    report = json.loads(pipeline.command("check", "--json").stdout)
+    assert report["exit_code"] == code
+    assert set(report) == {"error", "message", "detail", "hint", "exit_code"}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_reset_while_running_ends_with_4(
     for number in range(50):
         server.execute("INSERT INTO d.t VALUES (%s)", (number,))
     pipeline = new_pipeline(server, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     server.execute("RESET MASTER" if flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS")
     assert runner.wait(timeout=60) == 4
     assert pipeline.status()["state"] == "failed"
@@ -175,7 +175,7 @@ def test_a_restart_of_the_server_is_waited_for(
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
     server.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
     pipeline = new_pipeline(server, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     server.kill()
     pipeline.wait_for(lambda: pipeline.events("source.away"), runner)
     server.restart()
@@ -237,7 +237,7 @@ def test_a_server_that_takes_over_the_address_is_recognised(
     """When a server of another history answers at the same address in mid-run, not one change of it is taken for theirs."""
     server, other = _with_a_table(private_server(flavor)), _with_a_table(private_server(flavor))
     pipeline = new_pipeline(server, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     server.stop()
     other.stop()
     other.port = server.port

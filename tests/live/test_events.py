@@ -125,7 +125,7 @@ def test_xa_transactions_count_where_they_are_committed(
         assert rows["i"] == states[n + 1], XA[n]
 
 
-def test_a_change_of_an_xa_transaction_is_told_with_its_commit(source: Source) -> None:
+def test_the_changes_of_an_xa_transaction_come_with_its_commit(source: Source) -> None:
     """Position, time and GTID are those of XA COMMIT."""
     source.run("XA START 'x'", "INSERT INTO i VALUES (1, 'a'), (2, 'b')", "XA END 'x'", "XA PREPARE 'x'")
     begin = source.at()
@@ -184,7 +184,7 @@ MIXED: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("case", MIXED)
 @pytest.mark.parametrize("compressed", [False, True])
-def test_transactions_over_two_engines_are_followed(
+def test_transactions_over_two_engines_are_read(
     case: str, compressed: bool, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
     """Rows of InnoDB come and go with the transaction, those of MyISAM stay."""
@@ -242,7 +242,7 @@ def test_a_prepared_transaction_survives_a_server_that_is_killed(
 
 
 @pytest.mark.parametrize("ending", ["ROLLBACK", "ROLLBACK TO s", "COMMIT", "XA"])
-def test_a_giant_transaction_is_followed_however_it_ends(
+def test_a_giant_transaction_is_read_however_it_ends(
     ending: str, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
     """Many times larger than what is kept back: its end is known before its rows are given."""
@@ -303,7 +303,7 @@ def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server
         list(found)
 
 
-def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: Path) -> None:
+def test_a_load_that_is_logged_as_a_statement_is_reported(source: Source, tmp_path: Path) -> None:
     """Its file's blocks are passed over, its statement is not."""
     begin = source.at()
     lines = tmp_path / "lines"

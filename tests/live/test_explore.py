@@ -27,13 +27,13 @@ from tests.servers import Server
 ROWS = 3000
 
 
-def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
+def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
     """At three instants between writes, with rows read again meanwhile, each compared with what the source had then."""
     seed_table(server, database, "orders", ROWS)
     pipeline = new_pipeline(server, database, chunk_rows=500, poll=0.3, merge=2.0)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     were = []
     for seed in (1, 2, 3):
         with Workload(server, database, "orders", seed, rate=300) as load:
@@ -46,7 +46,7 @@ def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
         if seed == 2:
             ids = sorted(were[-1][1]["id"].to_pylist())
             pipeline.wait_for(partial(_merged, pipeline, ids), runner)
-            _check_reach(pipeline, ids)
+            _check_preview(pipeline, ids)
             assert pipeline.command("redump", "--table", f"{database}.orders").returncode == 0
             pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
     pipeline.finish(runner)
@@ -72,8 +72,8 @@ def _check_history(pipeline: Pipeline, rows: Any) -> None:
     log = lake_table(pipeline.changes("orders"))
     changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
     key = next(value for value in changed if value in set(rows["id"].to_pylist()))
-    told = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
-    *changes, now = told
+    rows = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
+    *changes, now = rows
     assert now["_tm_kind"] == "mirror"
     assert [c["_tm_seq"] for c in changes] == sorted(s for k, s in zip(*_columns(log), strict=True) if k == key)
     assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (
@@ -85,19 +85,19 @@ def _columns(log: Any) -> tuple[list[int], list[int]]:
     return log["id"].to_pylist(), log["_tm_seq"].to_pylist()
 
 
-def _check_reach(pipeline: Pipeline, ids: list[int]) -> None:
+def _check_preview(pipeline: Pipeline, ids: list[int]) -> None:
     """Rows are counted where they are, and nothing is sent. ids: of the mirror's rows."""
     name = f"{pipeline.database}.orders"
 
-    def reach(*words: str) -> dict[str, Any]:
-        told = pipeline.command("redump", "--table", name, *words, "--dry-run", "--json")
-        assert told.returncode == 0, told.stderr
-        (one,) = json.loads(told.stdout)["tables"]
+    def preview(*words: str) -> dict[str, Any]:
+        result = pipeline.command("redump", "--table", name, *words, "--dry-run", "--json")
+        assert result.returncode == 0, result.stderr
+        (one,) = json.loads(result.stdout)["tables"]
         found: dict[str, Any] = one
         return found
 
-    assert (reach()["rows"], reach()["way"]) == (len(ids), "beside the log")
-    assert reach("--range", "100", "201")["rows"] == sum(100 <= n < 201 for n in ids)
-    assert reach("--keys", f"{ids[0]},{ids[-1]},99999999")["rows"] == 2
-    assert reach("--chunk", "0")["ranges"][0][0] is None
+    assert (preview()["rows"], preview()["way"]) == (len(ids), "beside the log")
+    assert preview("--range", "100", "201")["rows"] == sum(100 <= n < 201 for n in ids)
+    assert preview("--keys", f"{ids[0]},{ids[-1]},99999999")["rows"] == 2
+    assert preview("--chunk", "0")["ranges"][0][0] is None
     assert not pipeline.events("command.accepted"), "a dry run sends nothing"

@@ -48,7 +48,7 @@ def _no_change_twice(pipeline: Pipeline) -> None:
         assert not twice, twice[:3]
 
 
-def test_a_promoted_replica_is_followed(
+def test_failover_to_a_promoted_replica(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
     """The source is killed under writes, its replica promoted and written to: the pipeline goes on there and ends equal."""
@@ -80,8 +80,8 @@ def test_a_promoted_replica_is_followed(
     text = pipeline.spec.read_text()
     pipeline.spec.write_text(text.replace(f"port = {first.port}", f"port = {second.port}"))
     pipeline.run("caught-up")
-    (told,) = pipeline.events("source.failover")
-    assert told["gtids"] == published["gtids"]
+    (event,) = pipeline.events("source.failover")
+    assert event["gtids"] == published["gtids"]
     assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
     _no_change_twice(pipeline)
     before = pipeline.epochs()[-1]["to"]
@@ -94,7 +94,7 @@ def test_a_promoted_replica_is_followed(
     assert len(pipeline.events("source.failover")) == 1
 
 
-def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
+def test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
     """What a proxy or a moved address does: another server answers in mid-run, and the same run goes on there."""
@@ -105,7 +105,7 @@ def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
     first.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
     first.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
     pipeline = new_pipeline(first, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     await_executed(second, executed(first))
     first.stop()
     promote(second)

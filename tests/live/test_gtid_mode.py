@@ -98,9 +98,9 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
         for step in DOWN:
             set_mode(source, step)
             time.sleep(0.3)
-        told = await_end(pipeline, runner)
+        message = await_end(pipeline, runner)
         # By a watermark, or by the server, which sends no transaction with a GTID once the mode is OFF.
-        assert "gtid_mode was lowered to" in told or "Set gtid_mode = OFF_PERMISSIVE" in told
+        assert "gtid_mode was lowered to" in message or "Set gtid_mode = OFF_PERMISSIVE" in message
         refused = pipeline.command("run")
         assert refused.returncode == 4, refused.stdout
         assert "Set gtid_mode = OFF_PERMISSIVE" in " ".join(refused.stderr.split())
@@ -121,10 +121,10 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
     assert_equal(source_table(source, "d", "t"), pipeline.mirror("t"), ["id"])
 
 
-def test_anonymous_transactions_end_a_run_that_only_follows(source: Server, new_pipeline: PipelineFactory) -> None:
+def test_anonymous_transactions_end_a_run_that_only_streams(source: Server, new_pipeline: PipelineFactory) -> None:
     """Nothing is copied any more, so that no watermark is taken: the log itself tells it. The ledger forgets its GTIDs."""
     pipeline = new_pipeline(source, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     source.execute("INSERT INTO d.t VALUES (200000, 1)")
     pipeline.wait_for(lambda: pipeline.epochs()[-1]["to"]["gtids"] is not None, runner)
     set_mode(source, *DOWN[:2])
@@ -169,7 +169,7 @@ def test_a_mode_that_is_on_again_too_early_says_what_to_do(source: Server, new_p
     assert_equal(source_table(source, "d", "t"), pipeline.mirror("t"), ["id"])
 
 
-def test_no_other_server_is_followed_behind_anonymous_transactions(
+def test_no_failover_behind_anonymous_transactions(
     source: Server, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
     """It has executed every GTID that the ledger knew, and not the published transaction without one: refused by name."""

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from engine.directory import Directory, send_command
 from engine.run.observe.status import status
 from tests.live.conftest import PipelineFactory
-from tests.live.support.altered import CREATE, Writer
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline
+from tests.live.support.schema_changes import CREATE, Writer
 from tests.live.support.source import numbers
 from tests.servers import Server
 
@@ -32,7 +32,7 @@ def _send(pipeline: Pipeline, verb: str, *tables: str, **arguments: Any) -> None
     send_command(Directory(pipeline.home), verb, arguments={"tables": list(tables), **arguments} if tables else {})
 
 
-def _told(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
+def _tables(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
     """State and destination of each table in `status`."""
     return {t["table"]: (t["state"], t["destination"]) for t in status(Directory(pipeline.home), "shop")["tables"]}
 
@@ -79,7 +79,7 @@ def test_tables_join_and_leave_while_the_others_stream_on(
     _fill(server, "d.a", "d.b", "d.c", "x.o")
     server.execute("CREATE TABLE x.keyless (v INT)")
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, tables=["d.a", "d.b"])
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     with Writer(server, "d", ("a", "b", "c"), ROWS) as writer:
         _await(pipeline, runner, "d.b")
         _answered(pipeline, runner, "pause")
@@ -93,7 +93,7 @@ def test_tables_join_and_leave_while_the_others_stream_on(
         _refusals(server, pipeline, runner)
 
         assert _answered(pipeline, runner, "remove-table", "d.c")["event"] == "command.done"
-        assert _told(pipeline)["d.c"] == ("removed", "kept")
+        assert _tables(pipeline)["d.c"] == ("removed", "kept")
         _streams_on(server, pipeline, runner)
         left = _version(pipeline, "c")
         assert _answered(pipeline, runner, "add-table", "d.c", "x.o")["event"] == "command.done"
@@ -132,7 +132,7 @@ def _gone(pipeline: Pipeline, table: str) -> None:
     """Dropped, and nothing is left."""
     assert not pipeline.mirror(table).exists()
     assert not pipeline.changes(table).exists()
-    assert _told(pipeline)[f"d.{table}"] == ("removed", "dropped")
+    assert _tables(pipeline)[f"d.{table}"] == ("removed", "dropped")
 
 
 def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
@@ -154,7 +154,7 @@ def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
         assert answer["event"] == "command.refused"
         assert why in answer["message"], answer
     assert not pipeline.mirror("fine").exists()
-    assert set(_told(pipeline)) == {"d.a", "d.b", "d.c"}
+    assert set(_tables(pipeline)) == {"d.a", "d.b", "d.c"}
     server.execute("DROP TABLE d.taken, d.odd, d.fine")
     answers = [_answered(pipeline, runner, f"{verb}-table", "x.keyless") for verb in ("add", "remove", "add")]
     assert [answer["event"] for answer in answers] == ["command.done", "command.done", "command.refused"]
@@ -187,7 +187,7 @@ def test_tables_that_begin_to_match_are_added(
     _fill(server, "d.a", "x.moved")
     settings = {"tables": ["d.*", "!d.not_*"], "source": 'new_tables = "add"'}
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, **settings)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     _fill(server, "d.made", "d.not_this")
     server.execute("RENAME TABLE x.moved TO d.moved")
     server.execute("CREATE TABLE d.keyless (v INT)")
@@ -208,10 +208,10 @@ def test_tables_that_begin_to_match_are_added(
     for name in ("late", "moved"):
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     expected = dict.fromkeys(("d.a", "d.late", "d.moved"), ("streaming", None))
-    assert _told(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
+    assert _tables(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
 
 
-def test_a_pipeline_that_copies_nothing_follows_what_is_added(
+def test_a_pipeline_that_copies_nothing_streams_an_added_table(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
     """From then on; when it was removed and kept, anew."""
@@ -219,7 +219,7 @@ def test_a_pipeline_that_copies_nothing_follows_what_is_added(
     server.execute("CREATE DATABASE d")
     _fill(server, "d.a", "d.b")
     pipeline = new_pipeline(server, "d", poll=0.3, merge=0.5, tables=["d.a"], source='startup = "latest"')
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
     server.execute("INSERT INTO d.b (id, v) VALUES (-1, 1)")
     pipeline.wait_for(lambda: _ids(pipeline) == [-1], runner)

@@ -68,10 +68,10 @@ def test_a_chunk_that_fails_is_parked_and_the_rest_goes_on(
     with Watchdog(server) as watchdog:
         ended = pipeline.command("run", "--until", "caught-up")
         assert ended.returncode == 1
-        told = pipeline.events("run.ended")[-1]["error"]
-        assert told["error"] == "ChunksParkedError"
-        assert all(f"d.slow chunk {n} [{n * 100}, {n * 100 + 100})" in told["message"] for n in (FIRST, SECOND))
-        _check_told(pipeline)
+        error = pipeline.events("run.ended")[-1]["error"]
+        assert error["error"] == "ChunksParkedError"
+        assert all(f"d.slow chunk {n} [{n * 100}, {n * 100 + 100})" in error["message"] for n in (FIRST, SECOND))
+        _check_reports(pipeline)
 
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.events("chunk.parked")) == 4, runner)
@@ -103,7 +103,7 @@ def _states(pipeline: Pipeline) -> list[tuple[str, str]]:
     return [(e["table"], e["state"]) for e in pipeline.events("table.state")]
 
 
-def _check_told(pipeline: Pipeline) -> None:
+def _check_reports(pipeline: Pipeline) -> None:
     """Journal, status and alert name chunk, range, error and attempts; nobody else is blamed."""
     assert {tuple(e["chunks"]) for e in pipeline.events("chunk.failed")} == {(FIRST,), (SECOND,)}
     for number, parked in zip(

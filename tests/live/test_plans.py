@@ -284,7 +284,7 @@ def _questions(connection: Connection) -> int:
     return int(query(connection, "SHOW SESSION STATUS LIKE 'Questions'")[0]["Value"])
 
 
-def test_a_hundred_million_rows_by_statistics_are_cut_one_chunk_at_a_time(private_server: Any, flavor: str) -> None:
+def test_a_hundred_million_rows_by_statistics_are_split_one_chunk_at_a_time(private_server: Any, flavor: str) -> None:
     """The plan holds no list of chunks, and the first chunk of the walk costs one chunk's range of the index."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")

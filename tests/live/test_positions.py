@@ -18,7 +18,7 @@ from engine.source.connect import explain
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files
 from engine.source.replication import open_dump
-from tests.live.support.written import FIRST_ID, Place, ServerFactory, Written
+from tests.live.support.known_positions import FIRST_ID, Place, ServerFactory, Written
 from tests.servers import Server
 from tests.servers.replica import await_executed, executed, promote, replicate
 

@@ -76,7 +76,7 @@ def test_no_canary_comes_out(
     pipeline = _pipeline(server, database, new_pipeline, tmp_path)
     spec = pipeline.spec.read_text()
     pipeline.spec.write_text(f'mask_salt_file = "salt"\n{spec}')
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     try:
         server.execute(f"DROP TABLE {database}.gone")
         pipeline.wait_for(lambda: any(e["error"] == "WebhookError" for e in pipeline.events("error")), runner)
@@ -135,9 +135,9 @@ def _check_console(pipeline: Pipeline, home: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TIDEMARK_HOME", str(home))
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    told = [*ENVIRONMENT.values(), *CONF.values(), SALT, *WITHIN]
+    secrets = [*ENVIRONMENT.values(), *CONF.values(), SALT, *WITHIN]
     directory = Directory(pipeline.home)
-    directory.log.write_text("".join(f"somebody wrote {secret} here\n" for secret in told))
+    directory.log.write_text("".join(f"somebody wrote {secret} here\n" for secret in secrets))
     screens = sorted((ROOT / "app" / "screens").glob("[a-z]*.py"))
     for role in ROLES:
         monkeypatch.setattr(access, "role", lambda role=role: role)

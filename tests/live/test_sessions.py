@@ -97,7 +97,7 @@ def test_a_worker_that_joins_gets_work(
     seed_table(mysql, database, "orders", 300_000, binlog=False)
     with Cluster(workers=1) as cluster:
         pipeline = new_pipeline(mysql, database, chunk_rows=5_000, spark=spark_settings(cluster.master))
-        runner = pipeline.follow()
+        runner = pipeline.start_streaming()
         assert pipeline.events("run.connected")[0]["spark"]["slots"] == 1
         assert len({event["pid"] for event in pipeline.events("chunk.finished")}) == 1
         cluster.add_worker()

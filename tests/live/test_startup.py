@@ -20,7 +20,7 @@ from engine.settings import parse
 from engine.source.connect import describe
 from engine.source.heads import read_head
 from engine.source.positions import Position, position_from_dict
-from tests.live.support.written import FIRST_ID, ServerFactory, Written
+from tests.live.support.known_positions import FIRST_ID, ServerFactory, Written
 from tests.servers import USER
 
 

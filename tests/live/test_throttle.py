@@ -57,7 +57,7 @@ def test_tables_are_paused_limited_and_held_back(
     assert pipeline.command("throttle", "max_rows=200").returncode == 2
     runner = pipeline.start()
     pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
-    _told(pipeline, runner, "pause", "--table", "d.b")
+    _send(pipeline, runner, "pause", "--table", "d.b")
     pipeline.wait_for(lambda: _chunks(pipeline, "a") >= 4, runner)
     pipeline.wait_for(lambda: pipeline.status()["waiting_for"] == "at most 200 rows/s", runner)
     runner.kill()
@@ -67,7 +67,7 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline.wait_for(lambda: any(t["state"] == "running" for t in pipeline.events("run.state")), runner)
     assert pipeline.status()["controls"]["tables"] == ["d.b"]
     assert _chunks(pipeline, "b") <= 3
-    _told(pipeline, runner, "throttle", "--reset")
+    _send(pipeline, runner, "throttle", "--reset")
     pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
     before = _chunks(pipeline, "b")
     time.sleep(2)
@@ -75,10 +75,10 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline.wait_for(lambda: pipeline.status()["waiting_for"] == "paused by command", runner)
 
     with ExitStack() as load:
-        _told(pipeline, runner, "throttle", "max_load.Threads_running=8", "max_rows_per_s=100000")
+        _send(pipeline, runner, "throttle", "max_load.Threads_running=8", "max_rows_per_s=100000")
         load.enter_context(Sleepers(server))
         time.sleep(2.5)
-        _told(pipeline, runner, "resume", "--table", "d.b")
+        _send(pipeline, runner, "resume", "--table", "d.b")
         pipeline.wait_for(lambda: "Threads_running is" in (pipeline.status()["waiting_for"] or ""), runner)
         held = _chunks(pipeline, "b")
         server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 5 = %s", (0,))
@@ -87,11 +87,11 @@ def test_tables_are_paused_limited_and_held_back(
         assert _chunks(pipeline, "b") - held <= 1, "the log goes on, the reading of tables does not"
     pipeline.wait_for(lambda: _states(pipeline)["d.b"] == "streaming", runner)
 
-    _told(pipeline, runner, "throttle", "critical_load.Threads_running=8")
+    _send(pipeline, runner, "throttle", "critical_load.Threads_running=8")
     with Sleepers(server):
         pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "paused", runner)
     assert "critical load: Threads_running is" in pipeline.events("run.state")[-1]["reason"]
-    _told(pipeline, runner, "resume")
+    _send(pipeline, runner, "resume")
     pipeline.finish(runner)
     for name in ("a", "b"):
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
@@ -122,7 +122,7 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
     assert held < ROWS // CHUNK_ROWS
     hold(replica)
     go_on(replica)
-    _told(pipeline, runner, "throttle", "max_rows_per_s=100000")
+    _send(pipeline, runner, "throttle", "max_rows_per_s=100000")
     pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
     pipeline.finish(runner)
     assert_equal(source_table(server, "d", "a"), pipeline.mirror("a"))
@@ -141,7 +141,7 @@ def _states(pipeline: Pipeline) -> dict[str, Any]:
     return {"d.b": "", "d.a": ""} | {e["table"]: e["state"] for e in pipeline.events("table.state")}
 
 
-def _told(pipeline: Pipeline, runner: "Popen[bytes]", *words: str) -> None:
+def _send(pipeline: Pipeline, runner: "Popen[bytes]", *words: str) -> None:
     """Send a command and wait until it is done."""
     done = len(pipeline.events("command.done"))
     sent = pipeline.command(*words)

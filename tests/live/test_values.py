@@ -12,7 +12,7 @@ from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
 from tests.live.conftest import PipelineFactory
-from tests.live.support.both_ways import assert_both_ways, selected
+from tests.live.support.both_decoders import assert_both_decoders, selected
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.every_type import create, insert, kinds
 from tests.servers import PASSWORD, USER, Server
@@ -33,7 +33,7 @@ def test_both_decoders_agree_with_the_server(
     for n in range(0, len(every), _COLUMNS):
         chosen = every[n : n + _COLUMNS]
         rows = create(server, database, f"t{n}", chosen)
-        assert_both_ways(server, database, f"t{n}", partial(insert, server, database, f"t{n}", chosen, 0, rows))
+        assert_both_decoders(server, database, f"t{n}", partial(insert, server, database, f"t{n}", chosen, 0, rows))
 
 
 @pytest.mark.parametrize("tls", ["off", "preferred", "required", "verify"])

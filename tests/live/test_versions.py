@@ -34,7 +34,7 @@ def test_no_version_shows_half_of_a_transaction(server: Server, database: str, n
     server.execute(f"INSERT INTO `{database}`.t VALUES {values}")
     pipeline = new_pipeline(server, database, chunk_rows=100, poll=0.1, merge=0.1)
     for _ in range(2):
-        runner = pipeline.follow()
+        runner = pipeline.start_streaming()
         _swap(server, database, 4.0)
         runner.kill()
         runner.wait()

@@ -125,7 +125,7 @@ def test_ours_lose_none(
     database = new_database(server)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     held: list[Watermarks] = []
-    follower: list[_Follower] = []
+    readers: list[_BinlogReader] = []
 
     def low(connection: Any) -> Position:
         if not held:
@@ -133,8 +133,8 @@ def test_ours_lose_none(
             assert watermark_class(connection, described) == kind
             held.append(Watermarks(connection, described, kind, 1.0))
             if kind == "gtid":
-                follower.append(_Follower(endpoint, connection))
-        for each in follower:
+                readers.append(_BinlogReader(endpoint, connection))
+        for each in readers:
             each.offer(connection, held[0])
         return held[0].low()
 
@@ -145,7 +145,7 @@ def test_ours_lose_none(
         assert _lost(server, database, low, release, CHECKS) == 0
 
 
-class _Follower:
+class _BinlogReader:
     """Knows the GTID set at the binlog's end as the engine does: by decoding the binlog on from the last end it knew."""
 
     def __init__(self, endpoint: Endpoint, connection: Any) -> None:

@@ -161,10 +161,10 @@ def replay(root: Path, record: Path, shadow: Path, seed: int | None = None) -> L
     tree = _scan(root)
     present = {(folder, name): inode for folder, entries in tree.items() for name, inode in entries.items()}
     lines = record.read_text(encoding="ascii").splitlines() if record.exists() else []
-    told = read_record(lines, present)
+    events = read_record(lines, present)
     chance = None if seed is None else random.Random(seed)
-    wanted = dict(told.before)
-    for change in kept_changes(told.changes, chance):
+    wanted = dict(events.before)
+    for change in kept_changes(events.changes, chance):
         wanted |= {(change.folder, name): inode for name, inode in change.entries.items()}
     for (folder, name), inode in wanted.items():
         entries = tree.setdefault(folder, {})
@@ -173,9 +173,9 @@ def replay(root: Path, record: Path, shadow: Path, seed: int | None = None) -> L
             entries[name] = inode
     sources = dict(_sources(root)) | {int(kept.name): kept for kept in shadow.iterdir()}
     there = _files(root)
-    shortened = dict(_shorten(told, sources, chance, root))
+    shortened = dict(_shorten(events, sources, chance, root))
     new = root.with_name(f"{root.name}.replayed")
-    _build(new, root.stat().st_ino, tree, told.folders, sources, set())
+    _build(new, root.stat().st_ino, tree, events.folders, sources, set())
     shutil.copystat(root, new)
     shutil.rmtree(root)
     new.rename(root)
@@ -207,15 +207,15 @@ def _sources(root: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _shorten(
-    told: Record, sources: dict[int, Path], chance: random.Random | None, root: Path
+    events: Record, sources: dict[int, Path], chance: random.Random | None, root: Path
 ) -> Iterator[tuple[str, tuple[int, int]]]:
     """Take the bytes that were not synced from the files; by their paths, how many were left and how many there were."""
-    for inode, writes in sorted(told.writes.items()):
+    for inode, writes in sorted(events.writes.items()):
         path = sources.get(inode)
         if path is None or not stat.S_ISREG(path.lstat().st_mode) or not writes:
             continue
         size = path.stat().st_size
-        safe = min(size, told.sizes.get(inode, size), *(offset for _, offset in writes))
+        safe = min(size, events.sizes.get(inode, size), *(offset for _, offset in writes))
         how = chance.choice(("all", "part", "zeros", "none")) if chance else "none"
         if how == "all" or (size == safe and how != "none"):
             continue

@@ -20,7 +20,7 @@ def test_a_runner_is_recorded_and_killed(servers: Pool, new_database: DatabaseFa
     root.mkdir()
     power = PowerCut(root)
     pipeline = Pipeline(server, database, root, chunk_rows=500, environment=power.environment)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     readers = {event["pid"] for event in pipeline.events("chunk.finished")}
     assert readers
     assert {runner.pid, *readers} <= {process.pid for process in power.running()}

@@ -32,14 +32,14 @@ class Driver:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-driver-"))
-        told, self.uses = self._folder / "gateway", 0
+        info_file, self.uses = self._folder / "gateway", 0
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         environment |= {
             "SPARK_HOME": str(HOME),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_CONNECT_MODE": "0",
             "PYSPARK_PYTHON": sys.executable,
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_file),
         }
         settings = ("spark.driver.memory=1g", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}")
         self._log = self._folder / "driver.log"
@@ -56,17 +56,17 @@ class Driver:
                 env=environment,
                 start_new_session=True,
             )
-        self.environment = self._gateway(told)
+        self.environment = self._gateway(info_file)
 
-    def _gateway(self, told: Path) -> dict[str, str]:
+    def _gateway(self, info_file: Path) -> dict[str, str]:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not told.exists():
+        while not info_file.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 log = self._log.read_text(errors="replace")[-3000:]
                 self.close()
                 raise ServerFailedError(f"Spark's driver does not answer:\n{log}")
             time.sleep(0.05)
-        port, length = struct.unpack_from("!ii", content := told.read_bytes())
+        port, length = struct.unpack_from("!ii", content := info_file.read_bytes())
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
 
     def clear(self) -> bool:

@@ -42,7 +42,7 @@ def test_defaults_are_what_tidemark_needs(server: Server) -> None:
         assert server.execute("SELECT LOCAL IS NOT NULL FROM performance_schema.log_status") == ((1,),)
 
 
-def test_tidemark_may_read_and_follow_and_nothing_else(server: Server, database: str) -> None:
+def test_tidemark_may_read_tables_and_the_binlog_and_nothing_else(server: Server, database: str) -> None:
     """The user ``tidemark`` reads tables and binlog positions; a write is refused."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"INSERT INTO `{database}`.t VALUES (1)")

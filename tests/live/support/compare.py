@@ -117,8 +117,8 @@ def log_faults(snapshot: pa.Table, changes: str | Path | pa.Table, key: Iterable
                 ELSE coalesce(before_kind, '-D') IN ('-U', '-D') OR before IS DISTINCT FROM image END
             ORDER BY _tm_seq LIMIT {SHOWN}""").fetchall()
         repeated = db.sql(f"SELECT _tm_seq FROM log GROUP BY 1 HAVING count(*) > 1 LIMIT {SHOWN}").fetchall()
-    told = [f"key {row[:-3]}: {row[-2]} at _tm_seq {row[-3]} comes after {row[-1] or 'nothing'}" for row in faults]
-    return told + [f"_tm_seq {seq} occurs more than once" for (seq,) in repeated]
+    faulty = [f"key {row[:-3]}: {row[-2]} at _tm_seq {row[-3]} comes after {row[-1] or 'nothing'}" for row in faults]
+    return faulty + [f"_tm_seq {seq} occurs more than once" for (seq,) in repeated]
 
 
 def key_of(table: pa.Table) -> list[str]:
@@ -211,23 +211,23 @@ def _differences(source: pa.Table, copy: pa.Table, key: list[str]) -> str:
     by_key = ", ".join(_quoted(key))
     others = [name for name in source.column_names if name not in key]
     with closing(_duckdb(source=source, copy=copy)) as db:
-        told = [f"source {source.num_rows} rows, mirror {copy.num_rows} rows"]
+        lines = [f"source {source.num_rows} rows, mirror {copy.num_rows} rows"]
         for label, one, other in (
             ("missing in the mirror", "source", "copy"),
             ("only in the mirror", "copy", "source"),
         ):
             keys = db.sql(f"SELECT {by_key} FROM {one} ANTI JOIN {other} USING ({by_key}) ORDER BY ALL")
-            told += _told(label, keys)
+            lines += _listed(label, keys)
         twice = db.sql(f"SELECT {by_key} FROM copy GROUP BY ALL HAVING count(*) > 1 ORDER BY ALL")
-        told += _told("twice in the mirror", twice)
+        lines += _listed("twice in the mirror", twice)
         for name in _quoted(others):
             differ = db.sql(f"""SELECT {by_key}, source.{name}, copy.{name} FROM source JOIN copy USING ({by_key})
                 WHERE source.{name} IS DISTINCT FROM copy.{name} ORDER BY ALL""")
-            told += _told(f"{name} differs (key, source, mirror)", differ)
-    return "the mirror is not the source: " + "\n  ".join(told)
+            lines += _listed(f"{name} differs (key, source, mirror)", differ)
+    return "the mirror is not the source: " + "\n  ".join(lines)
 
 
-def _told(label: str, found: "duckdb.DuckDBPyRelation") -> list[str]:
+def _listed(label: str, found: "duckdb.DuckDBPyRelation") -> list[str]:
     table = found.to_arrow_table()  # DuckDB's own fetchall wants pytz for a TIMESTAMP
     if not table.num_rows:
         return []

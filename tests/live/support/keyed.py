@@ -22,7 +22,7 @@ from tests.live.support.traffic import CONFLICTS
 from tests.servers import Server
 
 Key = tuple[Any, ...]
-_LANES, _A_PACKET = 2, 8
+_CLIENTS, _A_PACKET = 2, 8
 
 
 @dataclass(frozen=True)
@@ -174,11 +174,11 @@ class KeyedWriter:
         there = (server.host, server.port, database)
         self._names, spawn = names, get_context("spawn")
         self._stopping, self._failures = spawn.Event(), spawn.Queue()
-        self._counts = [spawn.Array("L", len(names)) for _ in range(_LANES)]
-        self._lanes = [
+        self._counts = [spawn.Array("L", len(names)) for _ in range(_CLIENTS)]
+        self._clients = [
             spawn.Process(
                 target=_write,
-                args=(there, names, rows, rate / _LANES, number, counts, self._stopping, self._failures),
+                args=(there, names, rows, rate / _CLIENTS, number, counts, self._stopping, self._failures),
                 daemon=True,
             )
             for number, counts in enumerate(self._counts)
@@ -195,8 +195,8 @@ class KeyedWriter:
         return sum(self.committed.values())
 
     def __enter__(self) -> Self:
-        for lane in self._lanes:
-            lane.start()
+        for client in self._clients:
+            client.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -205,10 +205,12 @@ class KeyedWriter:
     def stop(self) -> None:
         """End it; raises what failed first."""
         self._stopping.set()
-        for lane in self._lanes:
-            lane.join()
+        for client in self._clients:
+            client.join()
         with suppress(Empty):
-            raise AssertionError(self._failures.get(block=any(lane.exitcode for lane in self._lanes), timeout=5.0))
+            raise AssertionError(
+                self._failures.get(block=any(client.exitcode for client in self._clients), timeout=5.0)
+            )
 
 
 def _write(
@@ -223,13 +225,13 @@ def _write(
 ) -> None:
     """One process's random transactions on random tables, `rate` a second of them."""
     try:
-        _Lane(there, names, rows, random.Random(number)).run(rate, counts, stopping)
+        _Client(there, names, rows, random.Random(number)).run(rate, counts, stopping)
     except BaseException as error:
         failures.put(repr(error))
         raise
 
 
-class _Lane:
+class _Client:
     """One connection that writes."""
 
     def __init__(self, there: tuple[str, int, str], names: list[str], rows: int, chance: random.Random) -> None:

@@ -161,7 +161,7 @@ class Pipeline:
         if driver and self._drivers:
             self._drivers.back(driver)
 
-    def follow(self) -> "subprocess.Popen[bytes]":
+    def start_streaming(self) -> "subprocess.Popen[bytes]":
         """Start a runner and wait until it has copied and follows the log."""
         runner = self.start()
         self.wait_for(lambda: any(e["state"] == "streaming" for e in self.events("table.state")), runner)

@@ -37,11 +37,11 @@ class Traffic:
     connections: int
 
 
-class Lane:
+class Client:
     """One connection's stream of transactions, with its own counts."""
 
     def __init__(self, traffic: Traffic, number: int, stopping: threading.Event) -> None:
-        """Lane `number` of the traffic."""
+        """Client `number` of the traffic."""
         self.traffic, self.number, self.stopping = traffic, number, stopping
         self.counts: Counter[str] = Counter()
 
@@ -102,28 +102,28 @@ class Lane:
 
 
 def main() -> None:
-    """Run the lanes of the traffic that standard input describes."""
+    """Run the clients of the traffic that standard input describes."""
     traffic = Traffic(**json.loads(sys.stdin.readline()))
     stopping = threading.Event()
-    lanes = [Lane(traffic, number, stopping) for number in range(traffic.connections)]
+    clients = [Client(traffic, number, stopping) for number in range(traffic.connections)]
     failures: list[str] = []
 
-    def run(lane: Lane) -> None:
+    def run(client: Client) -> None:
         try:
-            lane.run()
+            client.run()
         except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told and raises it
             failures.append(repr(error))
             stopping.set()
 
-    threads = [threading.Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
+    threads = [threading.Thread(target=run, args=(client,), daemon=True) for client in clients]
     for thread in threads:
         thread.start()
     threading.Thread(target=_stop_with_parent, args=(stopping,), daemon=True).start()
     while not stopping.wait(REPORT_S):
-        _report(lanes, failures)
+        _report(clients, failures)
     for thread in threads:
         thread.join()
-    _report(lanes, failures)
+    _report(clients, failures)
 
 
 def _stop_with_parent(stopping: threading.Event) -> None:
@@ -131,8 +131,8 @@ def _stop_with_parent(stopping: threading.Event) -> None:
     stopping.set()
 
 
-def _report(lanes: list[Lane], failures: list[str]) -> None:
-    counts = sum((Counter(lane.counts) for lane in lanes), Counter[str]())
+def _report(clients: list[Client], failures: list[str]) -> None:
+    counts = sum((Counter(client.counts) for client in clients), Counter[str]())
     with suppress(BrokenPipeError):
         print(json.dumps({"counts": counts, "failures": failures}), flush=True)
 

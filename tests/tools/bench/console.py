@@ -91,7 +91,7 @@ def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
         yield at, "table.state", {"table": name, "state": "streaming"}
 
 
-def following(at: datetime, until: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
+def streaming(at: datetime, until: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
     """Lags and epochs."""
     epoch = 2
     while at < until:
@@ -119,7 +119,7 @@ def journals(home: Path) -> Path:
         first = [(started, "run.started", {"pipeline": "big", "host": "h", "pid": 1, "version": "0", "spec": {"n": n}})]
         first.append((started, "run.state", {"state": "running", "reason": ""}))
         events = [*first, *(copy(started) if n == RUNS - 1 else ())]
-        events += following(events[-1][0], started + length)
+        events += streaming(events[-1][0], started + length)
         with path.open("w") as file:
             for seq, (at, event, fields) in enumerate(events, 1):
                 file.write(json.dumps({"run": run, "seq": seq, "ts": text(at), "event": event, **fields}) + "\n")

@@ -93,8 +93,8 @@ def bench_load(server: Server, pipeline: Pipeline, ways: Modes, rounds: int, sha
                 measured[mode] = _measure(pipeline, home, clients)
             if _copied(pipeline):  # the last round is not one
                 break
-            for mode, told in measured.items():
-                for name, values in told.items():
+            for mode, result in measured.items():
+                for name, values in result.items():
                     figures[mode][name] += values
     runner.kill()
     assert figures["paused"]["rows"], "the table was copied in the first round: give it more --rows"
@@ -154,14 +154,16 @@ def _print(flavor: str, figures: dict[str, Any]) -> None:
         f"{flavor}, {rounds} rounds: {asked:,.0f} transactions a second asked for, of {alone:,.0f} that the server did alone"
     )
     usual = mean(figures["paused"]["transactions"])
-    for mode, told in figures.items():
-        if not told["rows"]:
+    for mode, result in figures.items():
+        if not result["rows"]:
             continue
-        done, waited = mean(told["transactions"]), [reason for reason in told["waited"] if reason]
-        reasons = f", waiting in {len(waited) / len(told['waited']):.0%} of the time: {', '.join(sorted(set(waited)))}"
+        done, waited = mean(result["transactions"]), [reason for reason in result["waited"] if reason]
+        reasons = (
+            f", waiting in {len(waited) / len(result['waited']):.0%} of the time: {', '.join(sorted(set(waited)))}"
+        )
         print(
             f"  copy {mode:<28} {done:>8,.0f} transactions/s ({done / usual:.3f} of paused; each round "
-            f"{min(told['transactions']):,.0f}–{max(told['transactions']):,.0f}), {mean(told['rows']):>9,.0f} rows/s"
+            f"{min(result['transactions']):,.0f}–{max(result['transactions']):,.0f}), {mean(result['rows']):>9,.0f} rows/s"
             + (reasons if waited else "")
         )
 

@@ -84,9 +84,9 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
 def test_the_parents_journals_are_read(parents: Directory) -> None:
     """By the history and by whoever looks for chunks."""
     history = History(None)
-    told = history.refresh([parents])
-    assert told.malformed == 0
-    assert not told.unreadable
+    result = history.refresh([parents])
+    assert result.malformed == 0
+    assert not result.unreadable
     assert len(runs.runs(history.cursor(), "shop")) == 2
     history.close()
     state = Ledger(parents.ledger).state
@@ -183,8 +183,8 @@ def test_a_newer_journal_is_passed_over_by_name(parents: Directory) -> None:
     line = {"run": path.stem, "seq": 1, "ts": "2027-01-01T00:00:00.000000Z", "event": "run.started", **fields}
     path.write_text(json.dumps(line) + "\n")
     history = History(None)
-    told = history.refresh([parents])
-    assert "version 7 of the format 'journal'" in told.unreadable[0]
+    result = history.refresh([parents])
+    assert "version 7 of the format 'journal'" in result.unreadable[0]
     assert len(runs.runs(history.cursor(), "shop")) == 2
     history.close()
     state = Ledger(parents.ledger).state

@@ -53,11 +53,11 @@ def test_what_memory_does_not_hold_is_counted_and_said(
     journal.write("run.state", state="paused", reason="")
     journal.flush()
     events = [json.loads(line) for line in _lines(journal.path)]
-    told = [event for event in events if event["event"] == "error"]
-    assert [event["error"] for event in told] == ["JournalError"]
+    errors = [event for event in events if event["event"] == "error"]
+    assert [event["error"] for event in errors] == ["JournalError"]
     lost = 61 - sum(event["event"] == "run.state" for event in events)
     assert lost > 0
-    assert f"{lost} events were lost" in told[0]["message"]
+    assert f"{lost} events were lost" in errors[0]["message"]
 
 
 def test_a_torn_line_is_ended_before_the_next(tmp_path: Path) -> None:

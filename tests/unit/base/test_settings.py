@@ -105,14 +105,14 @@ def test_each_fault_has_its_sentence(old: str, new: str, said: str) -> None:
         "gtid:b4ecf2b5-e602-11f1-a4fc-02fc00000001:1-3:b:1:my_tag:1-2, 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7",
     ],
 )
-def test_starts_at_a_place_follow_without_a_copy(startup: str) -> None:
+def test_starts_at_a_position_stream_without_a_copy(startup: str) -> None:
     """Of both servers."""
     source = parse(GOOD.replace("[snapshot]", f'startup = "{startup}"\n[snapshot]'), SPEC).source
     assert source.startup == startup
     assert not source.copies
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     """One look, not one per try."""
     with pytest.raises(SpecError) as raised:
         parse(GOOD.replace("chunk_rows", "rows").replace('host = "127.0.0.1"', "port = 0"), SPEC)

@@ -122,7 +122,7 @@ def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "away", "own", "told"),
+    ("error", "away", "own", "expected"),
     [
         (TransientError("interrupted"), None, True, "TransientError"),
         (PreflightError("denied"), None, True, "PreflightError"),
@@ -134,7 +134,12 @@ def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> Non
     ],
 )
 def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
-    readers: Readers, monkeypatch: pytest.MonkeyPatch, error: Exception, away: Exception | None, own: bool, told: str
+    readers: Readers,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    away: Exception | None,
+    own: bool,
+    expected: str,
 ) -> None:
     """Whatever it is, it is reported; another server at the source's address comes before all else."""
 
@@ -146,7 +151,7 @@ def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
     monkeypatch.setattr(tasks, "open_connection", connect)
     readers.errors["b", 1] = error
     last = list(group(*MIXED).run())[-1]
-    assert (last["table"], last["chunk"], last["own"], last["failure"]["error"]) == ("d.b", 1, own, told)
+    assert (last["table"], last["chunk"], last["own"], last["failure"]["error"]) == ("d.b", 1, own, expected)
 
 
 def test_a_table_without_identity_is_read_in_its_own_way(readers: Readers) -> None:

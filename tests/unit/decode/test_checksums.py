@@ -23,7 +23,7 @@ def log_of(bodies: list[bytes], *, checksum: bool = True) -> Binlog:
     return log
 
 
-def followed(log: Binlog, payloads: list[bytes], position: StreamPosition | None = None) -> list[EventBatch]:
+def batches_of(log: Binlog, payloads: list[bytes], position: StreamPosition | None = None) -> list[EventBatch]:
     """The runs of a stream that comes in one block."""
     return list((position or StreamPosition(log.file, 4)).runs(*laid_out(payloads)))
 
@@ -102,18 +102,18 @@ def test_a_file_that_is_being_written_opens_like_one_that_is_closed() -> None:
     """The in-use flag of its description is no part of the checksum."""
     log = log_of([b"abc"])
     log.payloads[1] = flipped(log.payloads[1], 17 * 8)
-    assert sum(len(run.headers) for run in followed(log, log.payloads)) == 3
+    assert sum(len(run.headers) for run in batches_of(log, log.payloads)) == 3
 
 
 def test_without_checksums_only_sizes_are_compared() -> None:
     """`binlog_checksum=NONE`: a changed byte passes, another size does not; the description has a checksum all the same."""
     log = log_of([b"abc", b"def"], checksum=False)
     body = [*log.payloads[:3], flipped(log.payloads[3], 20 * 8)]
-    assert sum(len(run.headers) for run in followed(log, body)) == 4
+    assert sum(len(run.headers) for run in batches_of(log, body)) == 4
     with pytest.raises(BinlogDamagedError, match="its size"):
-        followed(log, [*log.payloads[:3], flipped(log.payloads[3], 9 * 8)])
+        batches_of(log, [*log.payloads[:3], flipped(log.payloads[3], 9 * 8)])
     with pytest.raises(BinlogDamagedError, match="checksum"):
-        followed(log, [log.payloads[0], flipped(log.payloads[1], 30 * 8)])
+        batches_of(log, [log.payloads[0], flipped(log.payloads[1], 30 * 8)])
 
 
 def test_a_description_that_the_server_changed_passes_in_a_file_without_checksums() -> None:
@@ -121,13 +121,15 @@ def test_a_description_that_the_server_changed_passes_in_a_file_without_checksum
     plain, summed = (log_of([b"abc"], checksum=checksum) for checksum in (False, True))
     changed = bytearray(plain.payloads[1])
     changed[14:18] = bytes(4)
-    assert sum(len(run.headers) for run in followed(plain, [plain.payloads[0], bytes(changed), plain.payloads[2]])) == 3
+    assert (
+        sum(len(run.headers) for run in batches_of(plain, [plain.payloads[0], bytes(changed), plain.payloads[2]])) == 3
+    )
     event = bytearray(summed.payloads[1][1:-4])
     event[13:17] = bytes(4)
     whole = b"\0" + event + zlib.crc32(event).to_bytes(4, "little")
-    assert sum(len(run.headers) for run in followed(summed, [summed.payloads[0], whole, summed.payloads[2]])) == 3
+    assert sum(len(run.headers) for run in batches_of(summed, [summed.payloads[0], whole, summed.payloads[2]])) == 3
     with pytest.raises(BinlogDamagedError):
-        followed(summed, [summed.payloads[0], flipped(whole, (len(event) - 1) * 8), summed.payloads[2]])
+        batches_of(summed, [summed.payloads[0], flipped(whole, (len(event) - 1) * 8), summed.payloads[2]])
 
 
 def test_a_file_with_checksums_may_follow_one_without() -> None:
@@ -138,7 +140,7 @@ def test_a_file_with_checksums_may_follow_one_without() -> None:
     second.commit()
     payloads = [*first.payloads, *second.payloads]
     position = StreamPosition("bin.000009", 4)
-    assert sum(len(run.headers) for run in followed(first, payloads, position)) == len(payloads)
+    assert sum(len(run.headers) for run in batches_of(first, payloads, position)) == len(payloads)
     assert (position.file, position.offset) == ("bin.000010", second.position)
 
 
@@ -146,5 +148,5 @@ def test_a_rotation_to_a_stranger_is_refused() -> None:
     """One without a right checksum must name the file that was asked for."""
     log = Binlog("bin.000001", checksum=False)
     with pytest.raises(BinlogDamagedError):
-        followed(log, log.payloads, StreamPosition("other.000001", 4))
-    assert np.all([run.file == "bin.000001" for run in followed(log, log.payloads)])
+        batches_of(log, log.payloads, StreamPosition("other.000001", 4))
+    assert np.all([run.file == "bin.000001" for run in batches_of(log, log.payloads)])

@@ -41,10 +41,10 @@ CONTENTS: dict[str, Callable[[int, random.Random], bytes]] = {
 }
 
 
-def filled(shape: str, count: int, seed: int, cut: int) -> tuple[np.ndarray, int, bytes]:
+def filled(content: str, count: int, seed: int, cut: int) -> tuple[np.ndarray, int, bytes]:
     """A buffer of packets that ends `cut` bytes early, with hostile bytes behind."""
     rng = random.Random(seed)
-    data = packets([CONTENTS[shape](n, rng) for n in range(count)], rng.randrange(256))
+    data = packets([CONTENTS[content](n, rng) for n in range(count)], rng.randrange(256))
     data = data[: max(0, len(data) - cut)]
     return np.frombuffer(data + b"\1\0\0\0" * (PADDING // 4), np.uint8).copy(), len(data), data
 
@@ -58,16 +58,16 @@ def filled(shape: str, count: int, seed: int, cut: int) -> tuple[np.ndarray, int
 @example("chains", 6000, 1, 2)
 @example("empty", 9000, 2, 0)
 @example("changing", 9000, 3, 1)
-def test_lanes_find_the_boundaries_that_the_plain_loop_finds(shape: str, count: int, seed: int, cut: int) -> None:
+def test_lanes_find_the_boundaries_that_the_plain_loop_finds(content: str, count: int, seed: int, cut: int) -> None:
     """Whatever payloads look like, wherever the buffer ends: the same starts and the same end, three times."""
-    buffer, size, data = filled(shape, count, seed, cut)
+    buffer, size, data = filled(content, count, seed, cut)
     starts, end = packet_starts(buffer, size)
     plain, plain_end = packet_starts_plainly(buffer, size)
     assert (starts.tolist(), end) == (plain.tolist(), plain_end) == naive(data)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 50))
-def test_the_search_starts_where_it_is_told_to(seed: int, skipped: int) -> None:
+def test_the_search_starts_at_the_given_offset(seed: int, skipped: int) -> None:
     """From the start of any packet on, the rest is found."""
     buffer, size, data = filled("mixed", 2000, seed, 0)
     at = naive(data)[0][skipped]

@@ -123,7 +123,7 @@ def test_damaged_bodies_are_refused_or_read(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_a_damaged_stream_is_refused_or_followed(seed: int) -> None:
+def test_a_damaged_stream_is_refused_or_read(seed: int) -> None:
     """Headers too: sizes, positions and types of any value."""
     rng = random.Random(seed)
     log = Binlog()

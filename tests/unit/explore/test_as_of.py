@@ -40,7 +40,7 @@ class Source:
     """The mirror, if all is merged."""
     now_s: float = 0.0
 
-    def tell(self, key: int, value: int, kind: str, redump: str | None = None) -> None:
+    def log_change(self, key: int, value: int, kind: str, redump: str | None = None) -> None:
         """One image more."""
         self.log.append((key, value, kind, float(int(self.now_s)) if self.whole_seconds else self.now_s, redump))
         self.held = mirror(self.held, self.log[-1:])
@@ -49,20 +49,20 @@ class Source:
         """What an application does: insert, update, delete or give a row another key; or an operator, who has all read again."""
         if what == "redump":
             for ghost in sorted(self.held.keys() - self.rows.keys()):
-                self.tell(ghost, self.held[ghost], "-D", "c")
+                self.log_change(ghost, self.held[ghost], "-D", "c")
             for known, held in self.rows.items():
-                self.tell(known, held, "+I", "c")
+                self.log_change(known, held, "+I", "c")
             return
         if key not in self.rows:
             self.rows[key] = value
-            self.tell(key, value, "+I")
+            self.log_change(key, value, "+I")
         elif what == "delete":
-            self.tell(key, self.rows.pop(key), "-D")
+            self.log_change(key, self.rows.pop(key), "-D")
         else:
             aim = other if what == "move" and other not in self.rows else key
-            self.tell(key, self.rows.pop(key), "-U")
+            self.log_change(key, self.rows.pop(key), "-U")
             self.rows[aim] = value
-            self.tell(aim, value, "+U")
+            self.log_change(aim, value, "+U")
         self.were.append((self.log[-1][3], dict(self.rows)))
 
 
@@ -85,9 +85,9 @@ def shown(source: Source, held: Rows, at_s: float, merged: int) -> Rows:
             "_tm_kind": kind,
             "_tm_ts": BEGIN + timedelta(seconds=s),
             "_tm_seq": n,
-            "_tm_redump": refresh,
+            "_tm_redump": redump,
         }
-        for n, (k, v, kind, s, refresh) in enumerate(source.log, 1)
+        for n, (k, v, kind, s, redump) in enumerate(source.log, 1)
     ]
     log = pa.Table.from_pylist(names, LOG)
     kept = pa.Table.from_pylist([{"id": k, "v": v, "_tm_seq": None} for k, v in held.items()], MIRROR)

@@ -55,8 +55,8 @@ def test_a_query_reaches_nothing_else(lake: Path, sql: str) -> None:
 
 def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong query, none, one that takes too long; and a long answer is cut and says so."""
-    for sql, told in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
-        with pytest.raises(QueryError, match=told):
+    for sql, message in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
+        with pytest.raises(QueryError, match=message):
             answer(lake, [TABLE], sql)
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         answer(

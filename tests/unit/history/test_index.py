@@ -78,7 +78,7 @@ def test_the_index_goes_on_after_a_restart_and_can_be_deleted(journal: bytes, tm
     third.close()
 
 
-def test_a_journal_that_was_replaced_is_read_anew(journal: bytes, tmp_path: Path) -> None:
+def test_a_journal_that_was_replaced_is_read_from_its_start(journal: bytes, tmp_path: Path) -> None:
     """A file that shrank is another file: nothing of the old one stays."""
     directory = Directory(tmp_path / "shop")
     directory.journals.mkdir(parents=True)

@@ -141,7 +141,7 @@ def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path:
     assert state() == "reading"
 
 
-def test_one_chunk_is_told_whole(half: Simulation) -> None:
+def test_one_chunk_has_its_whole_history(half: Simulation) -> None:
     """Range, times, watermarks, backfill, file and epoch of a published chunk."""
     found = chunks.chunk(indexed(half), "shop", "shop.orders", 1)
     assert found is not None
@@ -236,27 +236,27 @@ def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Pa
     """Not by a read before it, and not by one chunk of two; a new plan ends what was of the old."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
-    def tell(name: str, **fields: object) -> None:
+    def write(name: str, **fields: object) -> None:
         run.now += timedelta(seconds=1)
         run.write(name, table="shop.orders", **fields)
 
     def fail(chunks: list[int]) -> None:
-        tell("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
+        write("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
 
     def mended() -> list[bool]:
         return [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
 
-    tell("chunk.finished", chunk=0, rows=1)
+    write("chunk.finished", chunk=0, rows=1)
     fail([0])
     fail([1, 2])
     fail([3])
-    tell("chunk.parked", chunk=4, error="E", message="m", attempts=8, parked=1)
-    tell("chunk.finished", chunk=1, rows=1)
-    tell("chunk.finished", chunk=3, rows=1)
+    write("chunk.parked", chunk=4, error="E", message="m", attempts=8, parked=1)
+    write("chunk.finished", chunk=1, rows=1)
+    write("chunk.finished", chunk=3, rows=1)
     assert mended() == [False, True, False, False]
-    tell("chunk.finished", chunk=4, rows=1)
+    write("chunk.finished", chunk=4, rows=1)
     assert mended() == [True, True, False, False]
-    tell("table.planned", chunks=[[None, None]], reason="r")
+    write("table.planned", chunks=[[None, None]], reason="r")
     fail([0])
     assert mended() == [False, True, True, True, True]
 

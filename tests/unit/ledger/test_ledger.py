@@ -50,20 +50,20 @@ def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
 def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]:
     """What an epoch says of a table's chunks, and the coverage after it."""
     change: dict[str, Any] = {}
-    told: dict[int, Chunk] = {}
+    planned_chunks: dict[int, Chunk] = {}
     for _ in range(rng.randrange(3)):
         if coverage.uncut:
             coverage, chunks = cut_some(coverage, rng)
-            told |= {chunk.number: chunk for chunk in chunks}
+            planned_chunks |= {chunk.number: chunk for chunk in chunks}
     taken = rng.sample(sorted(coverage.pending), min(len(coverage.pending), rng.randrange(3)))
     for number in taken:
         limits = coverage.pending[number]
         if limits.upper is None and rng.random() < 0.5:  # it has grown: read up to a nearer bound
             nearer = Range(limits.lower, (str(int(limits.lower[0] if limits.lower else 0) + 5),))
             coverage = coverage.shortened(number, nearer)
-            told[number] = Chunk(number, nearer)
-    if told:
-        change["cut"] = cut_as_dict(told.values(), coverage)
+            planned_chunks[number] = Chunk(number, nearer)
+    if planned_chunks:
+        change["cut"] = cut_as_dict(planned_chunks.values(), coverage)
     if taken:
         change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
     return coverage.finish(taken), change

@@ -269,7 +269,7 @@ def made(plan: Plan, coverage: Coverage) -> tuple[Coverage, list[Chunk]]:
         return coverage.after(cut(server, server.table, key, plan, coverage.uncut[0], 9, 60.0))  # type: ignore[arg-type]
 
 
-def test_what_cannot_be_cut_is_one_chunk() -> None:
+def test_what_cannot_be_split_is_one_chunk() -> None:
     """No key, or a plan of one chunk: nothing is asked of the server."""
     plan = Plan("d.t", 9, 0, (), "", None, None, None, "one", "", 10, 1)
     coverage, chunks = made(plan, uncut_table(plan))

@@ -63,8 +63,8 @@ def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
 def test_an_estimate_lists_no_chunks(planned: list[bool]) -> None:
     """Nothing is walked and nothing is measured."""
     with closing(Server(2, nullable=False)) as server:
-        told = parts(server, exact=False)
-    assert [(t["chunks"], t["estimated_s"]) for t in told] == [(None, None), (None, None)]
+        found = parts(server, exact=False)
+    assert [(t["chunks"], t["estimated_s"]) for t in found] == [(None, None), (None, None)]
     assert planned == [False]
 
 

@@ -116,7 +116,7 @@ def test_the_statements_of_a_walk() -> None:
     )
 
 
-def test_a_text_that_does_not_lead_back_to_its_code_is_told() -> None:
+def test_a_text_that_does_not_convert_back_is_marked() -> None:
     """In sets with codes that no character stands for; in UTF-8 there are none."""
     latin = support.text("s", charset="greek", collation="greek_general_ci")
     statement = key_statement(support.table(latin), key_of(latin), WHOLE, 9)

@@ -64,7 +64,7 @@ def test_published_examples(rows: int, low: int, high: int, size: int, factor: f
         ("1" + "0" * 39 + ".01", "1" + "0" * 38 + "4.01", 4, 2, ["1" + "0" * 38 + "2.01", "1" + "0" * 38 + "4.01"]),
     ],
 )
-def test_decimal_keys_are_cut_evenly(low: str, high: str, rows: int, size: int, expected: list[str]) -> None:
+def test_decimal_keys_are_split_evenly(low: str, high: str, rows: int, size: int, expected: list[str]) -> None:
     """With the key's own scale, in plain digits, and exactly, however many digits there are."""
     of = table(column("id", "decimal", precision=42, scale=2), key=["id"])
     made = plan(rows, low, high, of, chunk_rows=size)

@@ -67,12 +67,14 @@ def started(tmp_path: Path, journal: Journal) -> Iterator[Callable[[], Control]]
         control.finish(None)
 
 
-def test_a_failure_is_told_once_and_taken_back_after_a_while(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One `error` event and one alert for many failures; both end when the helper has worked for a while."""
     monkeypatch.setattr(helping, "CALM_S", 0.1)
     helpers, alerts = Helpers(journal), Alerts(Settings())
-    told: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: told.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    notices: list[tuple[str, str]] = []
+    journal.listeners.append(lambda line: notices.extend((event, alert.kind) for event, alert in alerts.hear(line)))
     for _ in range(50):
         helpers.failed("monitor", KeyError("Seconds"))
         helpers.fine("monitor")
@@ -85,10 +87,10 @@ def test_a_failure_is_told_once_and_taken_back_after_a_while(journal: Journal, m
     helpers.fine("monitor")
     assert helpers.as_list() == []
     assert [e["errors"] for e in _events(journal, "helper.recovered")] == [50]
-    assert told == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
+    assert notices == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
 
 
-def test_the_monitor_survives_whatever_it_meets(journal: Journal) -> None:
+def test_the_lag_monitor_survives_whatever_it_meets(journal: Journal) -> None:
     """Also what is no error of ours, such as an OSError of a disk or a fault of Tidemark's."""
     helpers = Helpers(journal)
 
@@ -184,7 +186,7 @@ def test_the_control_thread_survives_what_it_did_not_foresee(
     assert len(_events(journal, "error")) == 1
 
 
-def test_a_listener_of_the_journal_that_fails_is_told(
+def test_a_listener_of_the_journal_that_fails_is_reported(
     started: Callable[[], Control], journal: Journal, tmp_path: Path
 ) -> None:
     """A terminal that is gone, an alert file that cannot be written: the run goes on, and says so."""
@@ -199,7 +201,7 @@ def test_a_listener_of_the_journal_that_fails_is_told(
     assert len(_events(journal, "error")) == 1
 
 
-def test_a_full_disk_is_waited_for_and_told_once(
+def test_a_full_disk_is_waited_for_and_reported_once(
     tmp_path: Path, journal: Journal, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is begun until a file finds room there; the work itself says whether that was enough."""
@@ -262,17 +264,17 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
 def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     """Or with the next run that runs; while it is full the state that is shown is a pause."""
     alerts = Alerts(Settings())
-    told: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: told.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    notices: list[tuple[str, str]] = []
+    journal.listeners.append(lambda line: notices.extend((event, alert.kind) for event, alert in alerts.hear(line)))
     disk = Disk((), journal)
     disk.met("chunks", OSError(28, "No space left on device"))
     journal.write("run.state", state="paused", reason=disk.reason)
     disk.worked("chunks")
-    assert told == [("alert.raised", "disk_full")], "it was begun before"
+    assert notices == [("alert.raised", "disk_full")], "it was begun before"
     disk.try_now()
     assert not disk.holds()
     disk.worked("chunks")
-    assert told == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
+    assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
     disk.met("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
     notices = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})

@@ -32,8 +32,8 @@ class Waiting:
         self.journal = Journal(folder / "j.jsonl", "r")
         self.away = OutageTracker(self.journal, self._show)
 
-    def _show(self, told: dict[str, Any] | None) -> None:
-        self.shown = told
+    def _show(self, outage: dict[str, Any] | None) -> None:
+        self.shown = outage
 
     def measured(self, runway_s: float | None) -> None:
         """The monitor's last measurement."""
@@ -127,11 +127,11 @@ def test_the_source_is_back_when_nobody_misses_it(waiting: Waiting) -> None:
     waiting.measured(0.0)
     for _ in range(100):
         waiting.now_s += waiting.away.failed(MONITOR, GONE)
-    told = len(waiting.events("source.away"))
+    count = len(waiting.events("source.away"))
     waiting.now_s -= 10_000
     waiting.away.pause_after(GONE)
     waiting.away.failed(MONITOR, GONE)
-    assert len(waiting.events("source.away")) == told + 1
+    assert len(waiting.events("source.away")) == count + 1
     waiting.away.back(EPOCHS)
     assert not waiting.events("source.back")
     waiting.away.back(MONITOR)
@@ -156,17 +156,19 @@ def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
 def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_back(waiting: Waiting) -> None:
     """Once; it is repeated after hours as others are. A terminal shows each try."""
     waiting.measured(6 * 3600.0)
-    alerts, told = Alerts(Settings(repeat_s=3600)), []
-    waiting.journal.listeners.append(lambda heard: told.extend((heard["ts"], *notice) for notice in alerts.hear(heard)))
+    alerts, notices = Alerts(Settings(repeat_s=3600)), []
+    waiting.journal.listeners.append(
+        lambda heard: notices.extend((heard["ts"], *notice) for notice in alerts.hear(heard))
+    )
     for _ in range(130):
         waiting.now_s += waiting.away.pause_after(GONE)
     waiting.away.epoch_done()
-    assert [(event, alert.repeat) for _, event, alert in told] == [
+    assert [(event, alert.repeat) for _, event, alert in notices] == [
         ("alert.raised", 0),
         ("alert.raised", 1),
         ("alert.cleared", 1),
     ]
-    at, _, alert = told[0]
+    at, _, alert = notices[0]
     assert at == "2026-01-31T06:00:31.000000Z"
     assert alert.message.startswith(
         "The source is away: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"

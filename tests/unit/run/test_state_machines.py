@@ -32,7 +32,7 @@ DESCRIBED = Table("d", "t", (Column("id", "int", nullable=False),), ("id",)).as_
 WHOLE = cut_as_dict([Chunk(0, Range(None, None))], EMPTY)
 COPIED = {"cut": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
 AGAIN = {"resnapshot": {"table": DESCRIBED, "plan": PLAN}}
-ANEW = {"resnapshot": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
+RESNAPSHOT = {"resnapshot": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
 REMOVED = {"removed": {"by": "c1", "drop": True}}
 ALTERED = {"altered": {"table": DESCRIBED, "plan": PLAN}}
 
@@ -101,10 +101,10 @@ def test_the_console_knows_the_states_of_a_chunk() -> None:
         ({}, "copying", AGAIN, "copying"),
         (COPIED, "streaming", ALTERED, "streaming"),
         (COPIED, "streaming", AGAIN, "copying"),
-        (COPIED, "streaming", ANEW, "streaming"),
+        (COPIED, "streaming", RESNAPSHOT, "streaming"),
         (COPIED, "streaming", {"stopped": ERROR, **ALTERED}, "stopped"),
         ({"stopped": ERROR}, "stopped", AGAIN, "copying"),
-        ({"stopped": ERROR}, "stopped", ANEW, "streaming"),
+        ({"stopped": ERROR}, "stopped", RESNAPSHOT, "streaming"),
         ({"stopped": ERROR}, "stopped", {"stopped": ERROR}, "stopped"),
         ({}, "copying", REMOVED, "removed"),
         (COPIED, "streaming", REMOVED, "removed"),
@@ -138,7 +138,7 @@ def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() 
     [
         ({"dropped": True}, "removed"),
         (AGAIN, "copying"),
-        (ANEW, "streaming"),
+        (RESNAPSHOT, "streaming"),
         ({"planned": {"table": DESCRIBED, "plan": PLAN}}, "copying"),
         ({"planned": {"table": DESCRIBED, "plan": PLAN}, **COPIED}, "streaming"),
     ],

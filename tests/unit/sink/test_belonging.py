@@ -11,7 +11,7 @@ from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.commands.possession import Possession
 from engine.sink.fence import Fence, Term
-from tests.unit.sink.test_publisher import World, log, mirror, story, tell
+from tests.unit.sink.test_publisher import World, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
 
@@ -19,7 +19,7 @@ NAMES = frozenset[str]()
 def run(folder: Path, *, until: int | None = None) -> World:
     """A pipeline that has published the story, with what the destination has recorded in the ledger."""
     story(world := World(folder))
-    tell(world, folder, [])
+    publish_story(world, folder, [])
     ledger = Ledger(folder / "ledger")
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
@@ -55,10 +55,10 @@ def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
     """The destination has epochs that it does not know: new ones would be taken for applied."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:2]
-    tell(world, tmp_path, [])
+    publish_story(world, tmp_path, [])
     shutil.copytree(tmp_path / "ledger", tmp_path / "copy")
     world.records = whole
-    tell(world, tmp_path, [], since=2)
+    publish_story(world, tmp_path, [], since=2)
     shutil.rmtree(tmp_path / "ledger")
     (tmp_path / "copy").rename(tmp_path / "ledger")
     with pytest.raises(MismatchError, match=r"older than its destination: d\.t has epoch 3, the ledger ends at 1"):
@@ -113,10 +113,10 @@ def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: boo
     """Healed where ledger and files have what it lacks; else it would never get that."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:3]
-    tell(world, tmp_path, [])
+    publish_story(world, tmp_path, [])
     shutil.copytree(tmp_path / "lake", tmp_path / "copy")
     world.records = whole
-    tell(world, tmp_path, [], since=3)
+    publish_story(world, tmp_path, [], since=3)
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
@@ -135,7 +135,7 @@ def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: boo
     world.records.append(Ledger(tmp_path / "ledger").epoch(4))
     world.records.append(Ledger(tmp_path / "ledger").epoch(5))
     world.epoch()
-    tell(world, tmp_path, [], since=6)
+    publish_story(world, tmp_path, [], since=6)
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)]
 

@@ -57,12 +57,12 @@ class World:
                     pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
                 )
                 return [file.as_dict() for file in writer.close()]
-        told = []
+        changes = []
         for change, *row in rows:
             self._seq += 1
-            told.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
+            changes.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
         with FileWriter(delta.changes, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
-            writer.write(pa.Table.from_pylist(told, schema=log_schema(schema)))
+            writer.write(pa.Table.from_pylist(changes, schema=log_schema(schema)))
             return [file.as_dict() for file in writer.close()]
 
     def epoch(self, **change: Any) -> None:
@@ -95,7 +95,7 @@ def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Recor
     return {"table": after.as_dict(), "plan": plan.as_dict(), "before": before.as_dict(), **more}
 
 
-def tell(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
+def publish_story(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
     """Commit and publish the story from epoch `since` on.
 
     With a new publisher from each epoch in `killed` on; the one before never merges again.
@@ -150,17 +150,17 @@ def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None
 def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], plan: Plan) -> None:
     """At the end nothing of the old copy is left; the log holds every change, in the wider type."""
     resnapshotted(world := World(tmp_path), plan=plan)
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
-    told = [("+I", 4, 4), ("-D", 1, 1), ("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
-    assert log(tmp_path) == [(*row, None) for row in told]
+    rows = [("+I", 4, 4), ("-D", 1, 1), ("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
+    assert log(tmp_path) == [(*row, None) for row in rows]
 
 
 def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
     """As it was when the table was altered, however long that takes."""
     resnapshotted(world := World(tmp_path))
     del world.records[4:]
-    tell(world, tmp_path, (3,))
+    publish_story(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(2, 2), (3, 3), (4, 4)]
 
 
@@ -173,7 +173,7 @@ def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
     world.epoch(cut=WHOLE_CUT, changes=world.changes(OTHER, [("+I", 9, 9)]), resnapshot=switch(OTHER, OTHER))
     for record in last:
         world.epoch(**record["tables"]["d.t"])
-    tell(world, tmp_path, (3, 4, 5))
+    publish_story(world, tmp_path, (3, 4, 5))
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
 
 
@@ -190,7 +190,7 @@ def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> No
         altered=switch(WIDER, narrow),
     )
     world.epoch(changes=world.changes(narrow, [("-U", 4, 40), ("+U", 4, 41)]))
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(1, 1, 10), (2, 2, None), (3, 3, None), (4, None, 41)]
     assert log(tmp_path)[-3:] == [("+U", 1, 1, 10), ("-U", 4, None, 40), ("+U", 4, None, 41)]
 
@@ -202,7 +202,7 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
     world.epoch(resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 9, "gtids": None}))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
-    tell(world, tmp_path, (3,))
+    publish_story(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(5, 5)]
 
 
@@ -216,7 +216,7 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
     world.epoch(resnapshot=switch(dated, dated))
     moment = datetime.fromisoformat("2024-02-29T12:00:00")
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
-    tell(world, tmp_path, ())
+    publish_story(world, tmp_path, ())
     assert mirror(tmp_path) == [(1, 1, moment)]
 
 
@@ -228,11 +228,11 @@ def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Seq
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("-D", 1, 1), ("+I", 3, 3)]))
     world.epoch(removed={"by": "c1", "drop": False})
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     world.epoch(resnapshot=switch(OLD, OTHER, by="c2"))
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(7, 7)])], copied=True)
-    tell(world, tmp_path, killed, since=4)
+    publish_story(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(7, 7)]
     assert log(tmp_path) == [("-D", 1, 1, None), ("+I", 3, 3, None)]
 
@@ -249,7 +249,7 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
         cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], changes=world.changes(OLD, [("+I", 2, 2)]), copied=True
     )
     world.epoch(removed={"by": "c1", "drop": True})
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     folders = [tmp_path / "lake" / "d" / name for name in ("t", "t__changes")]
     if broken_off:
         with pytest.MonkeyPatch.context() as patch:
@@ -265,7 +265,7 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
     world.records.append(ledger.epoch(3))
     world.epoch(planned={"table": OTHER.as_dict(), "plan": PLAN.as_dict(), "by": "c2"})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(9, 9)])], copied=True)
-    tell(world, tmp_path, killed, since=4)
+    publish_story(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(9, 9)]
     assert log(tmp_path) == []
 
@@ -424,7 +424,7 @@ def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
         folder = tmp_path / str(n)
         folder.mkdir()
         resnapshotted(world := World(folder), plan=plan)
-        tell(world, folder, [])
+        publish_story(world, folder, [])
         versions = [rows_at(folder, v) for v in range(DeltaTable(str(folder / "lake/d/t")).version() + 1)]
         distinct = [rows for m, rows in enumerate(versions) if m == 0 or rows != versions[m - 1]]
         old, middle = [(2, 2), (3, 3), (4, 4)], [(2, 20), (4, 2**40), (5, 50)]

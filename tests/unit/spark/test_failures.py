@@ -39,7 +39,7 @@ def message(text: str, *hosts: str) -> str:
         ("Job 3 cancelled because SparkContext was shut down; ExecutorLostFailure", "SparkLostError"),
     ],
 )  # fmt: skip
-def test_known_failures_are_told_with_their_host(text: str, said: str) -> None:
+def test_known_failures_are_reported_with_their_host(text: str, said: str) -> None:
     """Which package, which host; a session that ends loses its workers too, and is what is told."""
     assert said in message(text)
 

@@ -17,13 +17,13 @@ from engine.spark.workers import answer
 
 
 class Fake:
-    """A kind that says it has `told` slots and in truth has `real` ones."""
+    """A kind that says it has `reported` slots and in truth has `real` ones."""
 
     version = "4.3.0"
     ui: str | None = None
 
-    def __init__(self, told: int = 2, real: int = 2, *, own_python: bool = False) -> None:
-        self.told, self.real, self.own_python = told, real, own_python
+    def __init__(self, reported: int = 2, real: int = 2, *, own_python: bool = False) -> None:
+        self.reported, self.real, self.own_python = reported, real, own_python
         self.spark: Any = self
         self.archives: list[Path] = []
         self.stopped: list[bool] = []
@@ -36,7 +36,7 @@ class Fake:
         self.archives.append(archive)
 
     def slots(self) -> int:
-        return self.told
+        return self.reported
 
     def described(self, description: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -49,7 +49,7 @@ class Fake:
             raise self.failure
         self.jobs.append(len(tasks))
         if self.join:  # an executor registers meanwhile
-            self.told = self.real = self.join.pop(0)
+            self.reported = self.real = self.join.pop(0)
         return [{"host": "h", "pid": n % self.real} for n in range(len(tasks))]
 
     def ask(self, _: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
@@ -85,10 +85,10 @@ def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Spark's account is corrected by what the start showed, and followed from there."""
-    kind = Fake(told=2, real=1)
+    kind = Fake(reported=2, real=1)
     with opened(kind, monkeypatch, tmp_path) as session:
         assert session.slots == 1
-        kind.told = 5
+        kind.reported = 5
         deadline = time.monotonic() + 5
         while session.slots != 4 and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -100,7 +100,7 @@ def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch
 
 def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As long as there are more of them after a count, it is repeated."""
-    kind = Fake(told=1, real=1)
+    kind = Fake(reported=1, real=1)
     kind.join = [2, 4]
     with opened(kind, monkeypatch, tmp_path) as session:
         assert session.slots == 4
@@ -134,7 +134,7 @@ def test_a_cluster_without_room_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_lost_session_is_not_ended_politely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody is there to be told; unknown failures are left as they are, and missing packages here are not the workers'."""
+    """Nobody is there to be reported; unknown failures are left as they are, and missing packages here are not the workers'."""
     kind = Fake()
     with opened(kind, monkeypatch, tmp_path) as session:
         kind.failure = ZeroDivisionError("a fault of our own")

@@ -29,9 +29,11 @@ def worker(host: str, *, sees: bool = True, **found: str | None) -> dict[str, An
 
 def test_all_that_a_task_imports_is_asked_for() -> None:
     """Every distribution that the tasks import is on the list, or needed by one that is."""
-    told = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        [sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     owners = metadata.packages_distributions()
-    imported = {name.lower() for module in told.split() for name in owners.get(module, [])}
+    imported = {name.lower() for module in output.split() for name in owners.get(module, [])}
     needed = {
         requirement.split(";")[0].split("[")[0].rstrip("=<>!~.,0123456789 ").lower().replace("-", "_")
         for package in PACKAGES
@@ -47,8 +49,8 @@ def test_all_that_a_task_imports_is_asked_for() -> None:
 def test_a_worker_says_what_it_has(tmp_path: Path) -> None:
     """This process lacks nothing; a file that is not there is not seen."""
     (tmp_path / "m").touch()
-    told = json.loads(answer(str(tmp_path / "m")))
-    assert (told["found"], told["sees"], told["python"]) == (versions(), True, sys.executable)
+    found = json.loads(answer(str(tmp_path / "m")))
+    assert (found["found"], found["sees"], found["python"]) == (versions(), True, sys.executable)
     assert not json.loads(answer(str(tmp_path / "n")))["sees"]
     assert None not in versions().values()
 

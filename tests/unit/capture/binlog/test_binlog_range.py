@@ -38,7 +38,7 @@ def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any
     return at
 
 
-def follow(
+def read_log(
     log: Binlog, *, cuts: list[int] | None = None, **options: Any
 ) -> tuple[BinlogRange, list[Row], list[Changes]]:
     """Everything that a binlog range says of a log that comes in blocks."""
@@ -71,7 +71,7 @@ def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, 
         if table is not OTHER:
             expected.append((f"{log.file}:{at}", [table.name, key, "x"][: len(table.columns) + 1], "+I"))
     cuts = data.draw(st.lists(st.integers(0, len(log.payloads)), max_size=5))
-    binlog_range, rows, _ = follow(log, cuts=cuts)
+    binlog_range, rows, _ = read_log(log, cuts=cuts)
     for name in ("orders", "items"):
         assert [r for r in rows if r[1][0] == name] == [r for r in expected if r[1][0] == name]
     assert (binlog_range.done, binlog_range.transactions.count) == (True, len(happened))
@@ -86,7 +86,7 @@ def test_a_range_ends_at_its_end() -> None:
     write(log, 1, ITEMS, "insert", [[1]])
     end = Position(log.file, log.position)
     write(log, 2, ITEMS, "insert", [[2]])
-    binlog_range, rows, _ = follow(log, end=end)
+    binlog_range, rows, _ = read_log(log, end=end)
     assert [r[1] for r in rows] == [["items", 1]]
     assert (binlog_range.position, str(binlog_range.transactions.gtids)) == (end, f"{SERVER}:1")
 
@@ -102,7 +102,7 @@ def test_changes_become_rows_of_the_change_log() -> None:
     log.add(19, table_map(ITEMS, 8))
     log.rows(ITEMS, 8, "delete", [[2]])
     log.commit()
-    _, _, (changes,) = follow(log)
+    _, _, (changes,) = read_log(log)
     table = log_table(changes, changes.fact("kind").astype("int8"), log.file, 40).to_pydict()
     assert table["_tm_kind"] == ["-U", "+U", "-U", "+U", "-D"]
     assert table["_tm_seq"] == [40, 41, 42, 43, 44]
@@ -114,7 +114,7 @@ def test_changes_become_rows_of_the_change_log() -> None:
     maria.add(19, table_map(ITEMS, 8))
     maria.rows(ITEMS, 8, "insert", [[9]], version=1)
     maria.commit()
-    _, _, (changes,) = follow(maria, mariadb=True)
+    _, _, (changes,) = read_log(maria, mariadb=True)
     table = log_table(changes, changes.fact("kind").astype("int8"), maria.file, 0).to_pydict()
     assert table["_tm_tx"] == ["3-1-77"]
 
@@ -177,7 +177,7 @@ def test_a_statement_that_may_alter_a_table_ends_the_range(statement: str) -> No
         end = log.position
         write(log, 3, ORDERS, "insert", [[2, "after"]])
         write(log, 4, ITEMS, "insert", [[2]])
-        binlog_range, rows, _ = follow(log, cuts=cuts)
+        binlog_range, rows, _ = read_log(log, cuts=cuts)
         assert [r[1] for r in rows] == [["orders", 1, "before"]]
         assert binlog_range.altered is not None
         assert binlog_range.altered.tables == (
@@ -203,7 +203,7 @@ def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() ->
     end = log.position
     write(log, 2, ITEMS, "insert", [[2]])
     for cuts in ([], list(range(40))):
-        binlog_range, rows, _ = follow(log, cuts=cuts, tables={("shop", "items"): ITEMS}, awaited=[ORDERS])
+        binlog_range, rows, _ = read_log(log, cuts=cuts, tables={("shop", "items"): ITEMS}, awaited=[ORDERS])
         assert binlog_range.altered is not None
         assert (binlog_range.altered.tables, binlog_range.end) == (("shop.orders",), Position(log.file, end))
         assert [r[1] for r in rows] == [["items", 1]]
@@ -216,7 +216,7 @@ def test_a_write_that_is_logged_as_a_statement_ends_the_range() -> None:
     log.gtid(SERVER, 2)
     log.query("UPDATE orders SET v = 1")
     write(log, 3, ORDERS, "insert", [[2, "after"]])
-    binlog_range, rows, _ = follow(log)
+    binlog_range, rows, _ = read_log(log)
     assert [r[1] for r in rows] == [["orders", 1, "before"]]
     assert not binlog_range.stopped
     assert binlog_range.altered is not None
@@ -237,7 +237,7 @@ def test_all_writes_of_a_transaction_are_taken_together() -> None:
     end = log.commit()
     write(log, 2, ORDERS, "insert", [[2, "after"]])
     for cuts in ([], list(range(40))):
-        binlog_range, rows, _ = follow(log, cuts=cuts)
+        binlog_range, rows, _ = read_log(log, cuts=cuts)
         assert binlog_range.altered is not None
         assert binlog_range.altered.written is not None
         assert binlog_range.altered.written.tables == (("shop", "orders"),)
@@ -253,7 +253,7 @@ def test_a_harmless_statement_or_one_about_another_table_passes(statement: str) 
     log.gtid(SERVER, 1)
     log.query(statement)
     write(log, 2, ORDERS, "insert", [[2, "after"]])
-    binlog_range, rows, _ = follow(log)
+    binlog_range, rows, _ = read_log(log)
     assert [r[1] for r in rows] == [["orders", 2, "after"]]
     assert not binlog_range.stopped
     assert binlog_range.altered is None
@@ -283,12 +283,12 @@ def test_rows_of_a_transaction_that_was_rolled_back_are_dropped() -> None:
     log.rows(ITEMS, 8, "insert", [[2]])
     log.query("ROLLBACK")
     write(log, 3, ITEMS, "insert", [[3]])
-    _, rows, _ = follow(log)
+    _, rows, _ = read_log(log)
     assert [r[1][1] for r in rows] == [1, 3]
 
 
 @pytest.mark.parametrize("statement", ["ROLLBACK TO `s`", "XA COMMIT X'01',X'',1"])
-def test_what_cannot_be_followed_is_refused(statement: str) -> None:
+def test_a_schema_change_that_cannot_be_read_is_refused(statement: str) -> None:
     """A partial rollback, or the commit of rows that were logged before."""
     log = Binlog()
     write(log, 1, ITEMS, "insert", [[1]])
@@ -296,7 +296,7 @@ def test_what_cannot_be_followed_is_refused(statement: str) -> None:
     log.query("BEGIN")
     log.query(statement)
     with pytest.raises(SourceLostError):
-        follow(log)
+        read_log(log)
 
 
 def test_rows_of_a_table_that_was_never_named_are_refused() -> None:
@@ -305,10 +305,10 @@ def test_rows_of_a_table_that_was_never_named_are_refused() -> None:
     log.rows(ITEMS, 0xFFFFFF, "insert", [])
     log.rows(ITEMS, 99, "insert", [[1]])
     with pytest.raises(SourceLostError, match="does not name"):
-        follow(log)
+        read_log(log)
     log = Binlog()
     log.rows(ITEMS, 0xFFFFFF, "insert", [])
-    assert follow(log)[1] == []
+    assert read_log(log)[1] == []
 
 
 def test_a_table_whose_number_changes_keeps_its_order() -> None:
@@ -316,7 +316,7 @@ def test_a_table_whose_number_changes_keeps_its_order() -> None:
     log = Binlog()
     for number, key in enumerate([5, 3, 4, 1], 1):
         write(log, number, ITEMS, "insert", [[key], [key + 10]], id=8 + key % 2)
-    _, rows, _ = follow(log)
+    _, rows, _ = read_log(log)
     assert [r[1][1] for r in rows] == [5, 15, 3, 13, 4, 14, 1, 11]
 
 
@@ -330,7 +330,7 @@ def test_an_altered_table_is_recognised_by_its_map() -> None:
     write(log, 3, ITEMS, "insert", [[2]])
     for cuts in ([], list(range(40))):
         with pytest.raises(SchemaMismatch, match="other columns") as caught:
-            follow(log, cuts=cuts)
+            read_log(log, cuts=cuts)
         assert caught.value.position == Position(log.file, end)
         assert caught.value.alteration.tables == ("shop.orders",)
 
@@ -344,10 +344,10 @@ def test_two_tables_altered_one_after_the_other() -> None:
     log.gtid(SERVER, 2)
     log.query("ALTER TABLE items ADD COLUMN m INT")
     for cuts in ([], list(range(20))):
-        binlog_range, _, _ = follow(log, cuts=cuts)
+        binlog_range, _, _ = read_log(log, cuts=cuts)
         assert binlog_range.altered is not None
         assert (binlog_range.altered.tables, binlog_range.end) == (("shop.orders",), end)
-        binlog_range, _, _ = follow(log, cuts=cuts, known=end)
+        binlog_range, _, _ = read_log(log, cuts=cuts, known=end)
         assert binlog_range.altered is not None
         assert binlog_range.altered.tables == ("shop.items",)
 
@@ -360,12 +360,12 @@ def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
     since = Position(log.file, log.position).order
     write(log, 2, ORDERS, "insert", [[2, "b"]], id=11)
     for cuts in ([], list(range(40))):
-        _, rows, _ = follow(log, cuts=cuts, since={"shop.orders": since})
+        _, rows, _ = read_log(log, cuts=cuts, since={"shop.orders": since})
         assert [r[1] for r in rows] == [["orders", 2, "b"]]
-        assert follow(log, cuts=cuts, since={"shop.orders": (math.inf, math.inf)})[1] == []
+        assert read_log(log, cuts=cuts, since={"shop.orders": (math.inf, math.inf)})[1] == []
         with pytest.raises(SchemaMismatch):
-            follow(log, cuts=cuts)
+            read_log(log, cuts=cuts)
     log.gtid(SERVER, 3)
     log.query("ALTER TABLE orders ADD COLUMN m INT")
-    binlog_range, _, _ = follow(log, since={"shop.orders": (math.inf, math.inf)})
+    binlog_range, _, _ = read_log(log, since={"shop.orders": (math.inf, math.inf)})
     assert binlog_range.altered is not None

@@ -24,7 +24,7 @@ def statistics(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> EventS
 
 
 @pytest.mark.parametrize("cuts", [[], list(range(40)), [5, 9], [3, 8, 11]])
-def test_events_are_counted_and_the_largest_transaction_is_told(cuts: list[int]) -> None:
+def test_events_are_counted_and_the_largest_transaction_is_named(cuts: list[int]) -> None:
     """However the log is cut; events that are made for the dump count for nothing."""
     log = Binlog()
     opening = log.position

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.binlog import transaction_outcomes as outcomes
+from engine.capture.binlog import transaction_outcomes
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
@@ -65,7 +65,7 @@ class Files:
         yield from StreamPosition(start.file, start.offset).runs(*laid_out(list(self.packets(start, end))))
 
 
-def follow(
+def read_log(
     files: Files, start: Position, end: Position, cuts: list[int] | None = None, **options: Any
 ) -> list[list[Any]]:
     """What a binlog range gives: table, key and kind, with position and transaction's number where asked for."""
@@ -80,8 +80,8 @@ def follow(
                     *(changes.fact(n).tolist() for n in ("kind", "offset", "tx_n")),
                     strict=True,
                 ):
-                    told = [f"{file}:{offset}", number] if options.get("told") else []
-                    found.append([table.name, key, KINDS[kind], *told])
+                    place = [f"{file}:{offset}", number] if options.get("places") else []
+                    found.append([table.name, key, KINDS[kind], *place])
     assert binlog_range.done
     assert set(binlog_range.stopped) == options.get("stopped", set())
     return found
@@ -222,10 +222,10 @@ def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.Data
     files = Files(*writer.logs)
     inner = sorted(data.draw(st.sets(st.integers(0, len(writer.counted)))) | {0, len(writer.counted)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outcomes, "MOST", kept)
+        patch.setattr(transaction_outcomes, "MOST", kept)
         for a, b in pairwise(inner):
             cuts = data.draw(st.lists(st.integers(0, 60), max_size=6))
-            found = follow(files, writer.places[a], writer.places[b], cuts)
+            found = read_log(files, writer.places[a], writer.places[b], cuts)
             assert [row[1] for row in found] == [key for keys in writer.counted[a:b] for key in keys]
 
 
@@ -246,15 +246,15 @@ def test_a_small_transaction_is_not_read_twice() -> None:
     writer.end(large)
     files = Files(*writer.logs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(outcomes, "MOST", 2000)
+        patch.setattr(transaction_outcomes, "MOST", 2000)
         cuts = list(range(60))
-        assert [r[1] for r in follow(files, writer.places[0], writer.places[-2], cuts)] == keys
+        assert [r[1] for r in read_log(files, writer.places[0], writer.places[-2], cuts)] == keys
         assert files.reads == 0
-        assert [r[1] for r in follow(files, writer.places[0], writer.places[-1], cuts)] == keys + large
+        assert [r[1] for r in read_log(files, writer.places[0], writer.places[-1], cuts)] == keys + large
         assert files.reads == 1
 
 
-def test_prepared_rows_are_told_with_their_commit() -> None:
+def test_prepared_rows_come_with_their_commit() -> None:
     """Position and GTID are those of the commit; rows of others keep theirs and their order."""
     writer = Writer()
     writer.begin("XA START X'0a',X'',1")
@@ -273,7 +273,7 @@ def test_prepared_rows_are_told_with_their_commit() -> None:
     after = writer.log.position
     writer.log.commit()
     writer.end([])
-    found = follow(Files(*writer.logs), writer.places[0], writer.places[-1], told=True)
+    found = read_log(Files(*writer.logs), writer.places[0], writer.places[-1], places=True)
     assert [(r[1], r[3], r[4]) for r in found] == [
         (2, f"bin.000001:{between}", 2),
         (0, f"bin.000001:{commit}", 3),
@@ -298,14 +298,14 @@ def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
     writer.log.commit()
     writer.end(more)
     files = Files(*writer.logs)
-    assert [r[1] for r in follow(files, writer.places[0], writer.places[3])] == keys + more
-    assert [r[1] for r in follow(files, writer.places[0], writer.places[2])] == keys
+    assert [r[1] for r in read_log(files, writer.places[0], writer.places[3])] == keys + more
+    assert [r[1] for r in read_log(files, writer.places[0], writer.places[2])] == keys
     files = Files(writer.logs[0])
     with pytest.raises(SourceLostError, match="ends within a transaction"):
-        follow(files, writer.places[0], writer.places[2])
+        read_log(files, writer.places[0], writer.places[2])
 
 
-def test_what_cannot_be_told_is_named() -> None:
+def test_a_transaction_of_unknown_outcome_is_named() -> None:
     """A savepoint that is not there; a commit whose PREPARE is not; rows rolled back that their engine keeps."""
     writer = Writer()
     writer.begin()
@@ -314,7 +314,7 @@ def test_what_cannot_be_told_is_named() -> None:
     writer.log.commit()
     writer.end([])
     with pytest.raises(SourceLostError, match="a savepoint that it does not hold: s"):
-        follow(Files(*writer.logs), writer.places[0], writer.places[-1])
+        read_log(Files(*writer.logs), writer.places[0], writer.places[-1])
     for statements in (
         ("SAVEPOINT `s`", "COMMIT", None, "ROLLBACK TO `s`"),
         ("SAVEPOINT `r`", "SAVEPOINT `s`", "ROLLBACK TO `r`") * 2,
@@ -325,19 +325,19 @@ def test_what_cannot_be_told_is_named() -> None:
             writer.begin() if statement is None else writer.log.query(statement)
         writer.end([])
         with pytest.raises(SourceLostError, match="a savepoint that it does not hold: s"):
-            follow(Files(*writer.logs), writer.places[0], writer.places[-1])
+            read_log(Files(*writer.logs), writer.places[0], writer.places[-1])
     writer = Writer()
     writer.begin("XA COMMIT X'0b',X'0c',7")
     writer.end([])
     with pytest.raises(SourceLostError, match="X'0b',X'0c',7"):
-        follow(Files(*writer.logs), writer.places[0], writer.places[-1])
+        read_log(Files(*writer.logs), writer.places[0], writer.places[-1])
     writer = Writer()
     writer.begin()
     writer.rows(STONE)
     writer.rows(ITEMS)
     writer.log.query("ROLLBACK")
     writer.end([])
-    assert follow(Files(*writer.logs), writer.places[0], writer.places[-1], stopped={"shop.stone"}) == []
+    assert read_log(Files(*writer.logs), writer.places[0], writer.places[-1], stopped={"shop.stone"}) == []
 
 
 @pytest.mark.parametrize(
@@ -363,7 +363,7 @@ def test_rows_between_two_savepoints_of_one_name_are_doubtful(
     writer.log.query(ending)
     writer.log.commit()
     writer.end([])
-    found = follow(Files(*writer.logs), writer.places[0], writer.places[-1], stopped=stopped)
+    found = read_log(Files(*writer.logs), writer.places[0], writer.places[-1], stopped=stopped)
     assert counted is None or [r[1] for r in found] == counted
 
 
@@ -378,5 +378,5 @@ def test_a_table_under_two_numbers_in_one_position_keeps_its_order() -> None:
         inner.rows(ITEMS, number, "insert", [[n]])
     inner.commit()
     log.add(40, payload(b"".join(map(bare, inner.payloads))))
-    found = follow(Files(log), Position(log.file, 4), Position(log.file, log.position))
+    found = read_log(Files(log), Position(log.file, 4), Position(log.file, log.position))
     assert [r[1] for r in found] == [0, 1, 2, 3]

@@ -109,9 +109,9 @@ def _every(values: list[bool | None]) -> bool | None:
 def _compared(a: Any, operator: str, b: Any) -> bool | None:
     if a is None or b is None:
         return None
-    outcomes = {"=": a == b, "!=": a != b, "<>": a != b}
+    results = {"=": a == b, "!=": a != b, "<>": a != b}
     return bool(
-        outcomes[operator] if operator in outcomes else {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
+        results[operator] if operator in results else {"<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[operator]
     )
 
 
@@ -230,10 +230,10 @@ def test_specs_that_cannot_be_are_refused(section: str, why: str) -> None:
     assert why in str(refused.value)
 
 
-def checked(told: Spec) -> Projection:
+def checked(parsed: Spec) -> Projection:
     """The projection, with all checks of the start."""
-    check_rules(told, [TABLE])
-    return projection_of(told, TABLE, ["day"])
+    check_rules(parsed, [TABLE])
+    return projection_of(parsed, TABLE, ["day"])
 
 
 def test_the_salt_comes_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,13 +255,13 @@ def test_the_salt_comes_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_later_globs_win_field_by_field() -> None:
     """What a later section does not say is as an earlier one says; without a section nothing is changed."""
-    told = spec('[tables."shop.*"]\nexclude = ["n"]\nwhere = "n = 1"\n[tables."shop.o*"]\nexclude = ["rate"]')
-    projection = checked(told)
+    parsed = spec('[tables."shop.*"]\nexclude = ["n"]\nwhere = "n = 1"\n[tables."shop.o*"]\nexclude = ["rate"]')
+    projection = checked(parsed)
     assert [c.name for c in TABLE.columns if projection.kept and c.name not in projection.kept] == ["rate"]
     assert projection.where is not None
     other = Table("shop", "x", TABLE.columns, ("id",))
-    assert projection_of(told, other).kept is not None
-    assert "n" not in (projection_of(told, other).kept or ())
+    assert projection_of(parsed, other).kept is not None
+    assert "n" not in (projection_of(parsed, other).kept or ())
     assert projection_of(spec(""), TABLE) == Projection()
     assert projection_record(spec(""), TABLE) is None
 
@@ -319,16 +319,16 @@ def test_needed_columns_and_those_of_no_use() -> None:
 
 
 @pytest.mark.parametrize("section", ['columns = ["n"]', 'mask = ["n"]', 'where = "n = 1"'])
-def test_a_column_that_the_shape_needs_may_not_go(section: str) -> None:
+def test_a_column_that_the_projection_needs_may_not_go(section: str) -> None:
     """Dropping it stops the table; dropping one that is left out, or adding one, does not."""
-    told = spec(f'[tables."shop.orders"]\n{section}')
+    parsed = spec(f'[tables."shop.orders"]\n{section}')
     without = Table("shop", "orders", tuple(c for c in TABLE.columns if c.name != "n"), ("id",))
     with pytest.raises(TableStoppedError, match="'n'"):
-        check_altered(told, TABLE, without, ())
+        check_altered(parsed, TABLE, without, ())
     check_altered(spec('[tables."shop.orders"]\nexclude = ["n"]'), TABLE, without, ())
     more = Table("shop", "orders", (*TABLE.columns, Column("extra", "int")), ("id",))
-    check_altered(told, TABLE, more, ())
-    projection = projection_of(told, more)
+    check_altered(parsed, TABLE, more, ())
+    projection = projection_of(parsed, more)
     assert ("extra" in (projection.kept or ["extra"])) == ("columns" not in section)
 
 
@@ -342,7 +342,7 @@ def test_a_column_that_the_shape_needs_may_not_go(section: str) -> None:
         ("CALL fill()", "CALL fill()"),
     ],
 )
-def test_statements_are_told_without_their_values(statement: str, shown: str) -> None:
+def test_statements_are_reported_without_their_values(statement: str, shown: str) -> None:
     """A message about a statement shows it up to its first literal: it may be a value of a column that is left out."""
     assert without_values(statement) == shown
 

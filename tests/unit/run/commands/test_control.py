@@ -73,8 +73,8 @@ def _wait(found: Callable[[], Any]) -> None:
 def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Path) -> None:
     """A stop that nobody took does not end the next run; a folder in the inbox does not end the heartbeat."""
     _wait(lambda: _events(tmp_path, "command.refused"))
-    told = "It was sent before this run began: no run was there."
-    assert _events(tmp_path, "command.refused")[0]["message"] == told
+    message = "It was sent before this run began: no run was there."
+    assert _events(tmp_path, "command.refused")[0]["message"] == message
     assert control.state == "running"
     send_command(Directory(tmp_path), "pause", reason="now")
     _wait(lambda: (read_runner(Directory(tmp_path)) or {})["state"] == "paused")

@@ -11,7 +11,7 @@ from engine.run.observe.alerts import Alert, Alerts, Name
 from engine.settings import Alerts as Settings
 
 BEGIN = parse_utc("2026-01-31T00:00:00.000000Z")
-Told = list[tuple[str, str, str | None, int]]
+Notices = list[tuple[str, str, str | None, int]]
 
 
 def line(event: str, at_s: float, **fields: Any) -> dict[str, Any]:
@@ -35,17 +35,17 @@ def failed(at_s: float, exit_code: int = 4) -> dict[str, Any]:
     return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
 
 
-def told(alerts: Alerts, *lines: dict[str, Any]) -> Told:
+def notices(alerts: Alerts, *lines: dict[str, Any]) -> Notices:
     """What is told of these lines: event, kind, table, repeat."""
     notices = [notice for heard in lines for notice in alerts.hear(heard)]
     return [(event.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
 
 
-def test_a_lag_is_told_when_it_lasts_and_cleared_when_it_is_gone_for_as_long() -> None:
+def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long() -> None:
     """Neither a short peak nor a short pause says anything; once each."""
     alerts = Alerts(Settings(lag_s=10, for_s=60))
     assert (
-        told(alerts, *(lag(s, 11) for s in range(0, 60, 2)), lag(60, 10), *(lag(s, 11) for s in range(62, 122, 2)))
+        notices(alerts, *(lag(s, 11) for s in range(0, 60, 2)), lag(60, 10), *(lag(s, 11) for s in range(62, 122, 2)))
         == []
     )
     (event, alert) = alerts.hear(lag(122, 12.4))[0]
@@ -57,7 +57,7 @@ def test_a_lag_is_told_when_it_lasts_and_cleared_when_it_is_gone_for_as_long() -
     )
     assert alert.message == "The pipeline is 12 s behind its source, more than 10 s."
     assert (
-        told(alerts, *(lag(s, 99) for s in range(124, 400, 2)), lag(400, 1), lag(402, 11), lag(410, 1), lag(468, 1))
+        notices(alerts, *(lag(s, 99) for s in range(124, 400, 2)), lag(400, 1), lag(402, 11), lag(410, 1), lag(468, 1))
         == []
     )
     (event, alert) = alerts.hear(lag(470, 1))[0]
@@ -68,42 +68,42 @@ def test_a_lag_is_told_when_it_lasts_and_cleared_when_it_is_gone_for_as_long() -
 def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
     """The runway by default: six hours. One that never ends, or is not known, is no alert."""
     alerts = Alerts(Settings(lag_bytes=1000, for_s=0))
-    assert told(alerts, lag(0, 99.0, 1000, 6 * 3600.0), lag(2, 99.0, 1000, None)) == []
-    assert told(alerts, lag(4, None, 1001, 6 * 3600.0 - 1)) == [
+    assert notices(alerts, lag(0, 99.0, 1000, 6 * 3600.0), lag(2, 99.0, 1000, None)) == []
+    assert notices(alerts, lag(4, None, 1001, 6 * 3600.0 - 1)) == [
         ("raised", "lag_bytes", None, 0),
         ("raised", "runway", None, 0),
     ]
-    assert told(alerts, lag(6, None, None, 0.0)) == []
-    assert told(alerts, lag(8, None, 1, None)) == [("cleared", "lag_bytes", None, 0), ("cleared", "runway", None, 0)]
+    assert notices(alerts, lag(6, None, None, 0.0)) == []
+    assert notices(alerts, lag(8, None, 1, None)) == [("cleared", "lag_bytes", None, 0), ("cleared", "runway", None, 0)]
     never = Alerts(Settings(runway_s=0, for_s=0))
-    assert told(never, lag(0, 1e9, 10**12, 0.0)) == []
+    assert notices(never, lag(0, 1e9, 10**12, 0.0)) == []
 
 
-def test_a_stopped_table_is_told_at_once_and_cleared_when_it_streams() -> None:
+def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
     """With its own remedy; while it is resnapshotted the alert stands."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
     assert (event, alert.message, alert.hint) == ("alert.raised", "d.t stopped: no date", "Set invalid_dates.")
-    assert told(alerts, table(1, "stopped", "resnapshot"), table(2, "copying")) == []
-    assert told(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
+    assert notices(alerts, table(1, "stopped", "resnapshot"), table(2, "copying")) == []
+    assert notices(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
     ((_, alert),) = alerts.hear(table(5, "stopped", "no date"))
     assert "redump SPEC --table d.t" in alert.hint
-    assert told(alerts, table(6, "removed"), table(7, "removed")) == [("cleared", "table_stopped", "d.t", 0)]
+    assert notices(alerts, table(6, "removed"), table(7, "removed")) == [("cleared", "table_stopped", "d.t", 0)]
 
 
 def test_what_stands_is_repeated_seldom() -> None:
     """By the measurements, which come every two seconds; not what is just about to be cleared."""
     alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
     alerts.hear(table(0, "stopped", "no"))
-    found = told(alerts, *(lag(s, 0.0) for s in range(0, 200, 2)))
+    found = notices(alerts, *(lag(s, 0.0) for s in range(0, 200, 2)))
     assert found == [("raised", "table_stopped", "d.t", n) for n in (1, 2, 3)]
     alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
-    assert told(alerts, lag(0, 11), lag(10, 11)) == [("raised", "lag", None, 0)]
-    assert told(alerts, lag(65, 1), lag(71, 1)) == []
-    assert told(alerts, lag(75, 1)) == [("cleared", "lag", None, 0)]
+    assert notices(alerts, lag(0, 11), lag(10, 11)) == [("raised", "lag", None, 0)]
+    assert notices(alerts, lag(65, 1), lag(71, 1)) == []
+    assert notices(alerts, lag(75, 1)) == [("cleared", "lag", None, 0)]
 
 
-def test_a_failed_run_is_told_once_until_one_runs_well() -> None:
+def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
     """A service that starts it again and again is quiet; a run that lasts, or ends well, clears it."""
     alerts = Alerts(Settings(for_s=60, repeat_s=3600))
     ((event, alert),) = alerts.hear(failed(0))
@@ -116,13 +116,15 @@ def test_a_failed_run_is_told_once_until_one_runs_well() -> None:
     for at_s in (10, 20):
         alerts = Alerts(Settings(for_s=60, repeat_s=3600), list(alerts.standing.values()))
         started = line("run.state", at_s, state="running", reason="")
-        assert told(alerts, started, lag(at_s + 1), failed(at_s + 2)) == []
-    assert told(alerts, failed(30, 1), failed(40, 1), failed(50)) == [("raised", "run_failed", None, n) for n in (1, 2)]
-    assert told(alerts, failed(3700)) == [("raised", "run_failed", None, 3)]
+        assert notices(alerts, started, lag(at_s + 1), failed(at_s + 2)) == []
+    assert notices(alerts, failed(30, 1), failed(40, 1), failed(50)) == [
+        ("raised", "run_failed", None, n) for n in (1, 2)
+    ]
+    assert notices(alerts, failed(3700)) == [("raised", "run_failed", None, 3)]
     running = [line("run.state", 4000, state="running", reason=""), lag(4002), lag(4060)]
-    assert told(alerts, *running) == [("cleared", "run_failed", None, 3)]
+    assert notices(alerts, *running) == [("cleared", "run_failed", None, 3)]
     alerts.hear(failed(5000))
-    assert told(alerts, line("run.ended", 5010, outcome="stopped", exit_code=0, error=None)) == [
+    assert notices(alerts, line("run.ended", 5010, outcome="stopped", exit_code=0, error=None)) == [
         ("cleared", "run_failed", None, 0)
     ]
 
@@ -133,7 +135,7 @@ def test_alerts_outlive_a_run() -> None:
     alerts.hear(table(0, "stopped", "no"))
     later = Alerts(Settings(), [Alert(**record) for record in alerts.as_list()])
     assert later.standing == alerts.standing
-    assert told(later, table(9, "stopped", "no")) == []
+    assert notices(later, table(9, "stopped", "no")) == []
 
 
 EVENTS = st.one_of(
@@ -156,8 +158,8 @@ def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]],
     at_s, open_ = 0.0, dict[Name, int]()
     for step, event in events:
         at_s += step
-        for told_, alert in alerts.hear({**event, "ts": utc_text(BEGIN + timedelta(seconds=at_s))}):
-            if told_ == "alert.raised":
+        for name, alert in alerts.hear({**event, "ts": utc_text(BEGIN + timedelta(seconds=at_s))}):
+            if name == "alert.raised":
                 assert alert.repeat == open_.get(alert.name, -1) + 1
                 open_[alert.name] = alert.repeat
             else:
@@ -176,7 +178,7 @@ def unparked(at_s: float, left: int) -> dict[str, Any]:
     return line("chunk.unparked", at_s, table="d.t", chunk=3, reason="it was read", parked=left)
 
 
-def test_a_parked_chunk_is_told_once_a_table_until_none_is_left() -> None:
+def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
     """The first with its error and the way to try it again; the others are in `status`."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(parked(0, 3))
@@ -185,9 +187,9 @@ def test_a_parked_chunk_is_told_once_a_table_until_none_is_left() -> None:
         "Chunk 3 of d.t is parked after 8 attempts: It was interrupted. The rest goes on without it."
     )
     assert alert.hint == "Mend it. Then: python -m engine resume SPEC --table d.t"
-    assert told(alerts, parked(1, 4), unparked(2, 1)) == []
-    assert told(alerts, unparked(3, 0), unparked(4, 0)) == [("cleared", "chunk_parked", "d.t", 0)]
-    assert told(alerts, parked(5, 3), table(6, "streaming")) == [
+    assert notices(alerts, parked(1, 4), unparked(2, 1)) == []
+    assert notices(alerts, unparked(3, 0), unparked(4, 0)) == [("cleared", "chunk_parked", "d.t", 0)]
+    assert notices(alerts, parked(5, 3), table(6, "streaming")) == [
         ("raised", "chunk_parked", "d.t", 0),
         ("cleared", "chunk_parked", "d.t", 0),
     ]

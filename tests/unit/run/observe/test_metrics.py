@@ -40,9 +40,9 @@ def line(event: str, **fields: Any) -> dict[str, Any]:
 
 def epoch(**more: Any) -> dict[str, Any]:
     """An epoch of ten changes."""
-    told = {"epoch": 7, "changes": 10, "tables": {"d.t": 10}, "table_kinds": {"d.t": [4, 3, 3, 0]}, "transactions": 2}
-    told |= {"bytes": 999, "timings": {"read": 0.5, "commit": 0.25}, "events": {"Xid": 2, "Write_rows": 5}}
-    return line("epoch.committed", **told, **more)
+    fields = {"epoch": 7, "changes": 10, "tables": {"d.t": 10}, "table_kinds": {"d.t": [4, 3, 3, 0]}, "transactions": 2}
+    fields |= {"bytes": 999, "timings": {"read": 0.5, "commit": 0.25}, "events": {"Xid": 2, "Write_rows": 5}}
+    return line("epoch.committed", **fields, **more)
 
 
 def finished(group: int, table: str = "d.t") -> dict[str, Any]:
@@ -64,8 +64,8 @@ def values(seen: Seen, state: State | None = STATE) -> dict[str, Found]:
 def heard(*lines: dict[str, Any]) -> Seen:
     """After these lines."""
     seen = Seen()
-    for told in lines:
-        seen.hear(told)
+    for event in lines:
+        seen.hear(event)
     return seen
 
 
@@ -131,22 +131,22 @@ def test_tables_and_chunks_are_those_of_the_committed_state() -> None:
     assert found["tidemark_phase"] == {("starting",): 0, ("snapshot",): 1, ("streaming",): 0}
 
 
-def test_states_are_told_by_name() -> None:
+def test_states_are_exported_by_name() -> None:
     """One of them is 1."""
     found = values(heard(line("run.state", state="paused")), None)
     assert [name for name, value in found["tidemark_run_state"].items() if value] == [("paused",)]
     assert found["tidemark_phase"][("starting",)] == 1
 
 
-def test_readers_are_busy_until_their_group_is_told() -> None:
+def test_readers_are_busy_until_their_group_is_reported() -> None:
     """Never more than there are; a group is forgotten with its tables, and with the server that it was read from."""
     spark = {"master": "local[2]", "slots": 2}
     source = {"server": "s", "version": "9.7", "flavor": "mysql", "uuid": "u", "watermark_class": "gtid"}
     seen = heard(line("run.connected", source=source, spark=spark))
 
     def busy(*lines: dict[str, Any]) -> float:
-        for told in lines:
-            seen.hear(told)
+        for event in lines:
+            seen.hear(event)
         return values(seen)["tidemark_readers_busy"][()]
 
     def assigned(group: int, table: str = "d.t") -> dict[str, Any]:
@@ -189,8 +189,8 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), [{"kind": "run_failed", "table": None}])
     exporter.state = lambda: STATE
     journal.write("run.state", state="running")
-    for told in (epoch(), finished(1)):
-        journal.write(told["event"], **{name: told[name] for name in EVENTS[told["event"]]})
+    for event in (epoch(), finished(1)):
+        journal.write(event["event"], **{name: event[name] for name in EVENTS[event["event"]]})
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
         text = answer.read().decode()

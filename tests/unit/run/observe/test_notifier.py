@@ -34,14 +34,14 @@ def events(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in (folder / "journal" / "r.jsonl").read_text().splitlines()]
 
 
-def alarm(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
+def open_notifier(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
     """Of one run."""
     directory = Directory(folder)
     journal = Journal(directory.journal("r"), "r")
     return journal, Notifier(spec, directory, journal, Helpers(journal))
 
 
-def test_an_alert_is_told_everywhere(
+def test_an_alert_goes_everywhere(
     tmp_path: Path,
     receiver: Receiver,
     monkeypatch: pytest.MonkeyPatch,
@@ -49,7 +49,7 @@ def test_an_alert_is_told_everywhere(
 ) -> None:
     """With the same fields, and a failed run before the process ends; nothing when nothing is wrong."""
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", f"{receiver.url}\n")
-    journal, made = alarm(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     made.connect()
     journal.write("table.state", table="d.t", state="copying")
     journal.write("source.lag", lag_s=1e6, lag_bytes=1)
@@ -61,15 +61,15 @@ def test_an_alert_is_told_everywhere(
     journal.write("run.ended", outcome="failed", exit_code=1, error=ERROR)
     made.close()
     journal.close()
-    told = [e for e in events(tmp_path) if e["event"].startswith("alert.")]
-    assert [(e["event"], e["kind"], e["table"]) for e in told] == [
+    alerts = [e for e in events(tmp_path) if e["event"].startswith("alert.")]
+    assert [(e["event"], e["kind"], e["table"]) for e in alerts] == [
         ("alert.raised", "table_stopped", "d.t"),
         ("alert.cleared", "table_stopped", "d.t"),
         ("alert.raised", "run_failed", None),
     ]
     lines = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
     assert receiver.got == lines
-    for message, event in zip(lines, told, strict=True):
+    for message, event in zip(lines, alerts, strict=True):
         assert (message["pipeline"], message["run"], bool(message["host"])) == ("shop", "r", True)
         assert message == {
             **{k: v for k, v in event.items() if k != "seq"},
@@ -84,7 +84,7 @@ def test_a_webhook_that_is_down_is_said_once(
     """In the journal, without its address; a terminal shows it as a line."""
     monkeypatch.setattr("engine.run.observe.notifier.PATIENCE_S", 0.5)
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", "http://127.0.0.1:9/s3cret")
-    journal, made = alarm(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     made.connect()
     for name in ("d.t", "d.u"):
         journal.write("table.state", table=name, state="stopped", reason="no date")
@@ -101,7 +101,7 @@ def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixt
     """A later run does not tell it again, and clears it; a file that is damaged tells nothing."""
     spec = parse(SPEC, tmp_path / "shop.toml")
     for state in ("stopped", "stopped", "streaming"):
-        journal, made = alarm(tmp_path, spec)
+        journal, made = open_notifier(tmp_path, spec)
         journal.write("table.state", table="d.t", state=state, reason="no date")
         made.close()
         journal.close()
@@ -112,7 +112,7 @@ def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixt
     assert not Directory(tmp_path).alerts.exists()
     for damage in ("", "[1]", '[{"kind": "lag"}]'):
         Directory(tmp_path).alerts.write_text(damage)
-        journal, made = alarm(tmp_path, spec)
+        journal, made = open_notifier(tmp_path, spec)
         assert made._alerts.standing == {}
         journal.close()
 
@@ -125,7 +125,7 @@ def test_an_address_that_is_none_is_refused_and_not_shown(
 ) -> None:
     """It may hold a secret."""
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", url)
-    journal, made = alarm(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     with pytest.raises(SpecError, match="not the address of a webhook") as raised:
         made.connect()
     assert "hunter2" not in str(raised.value)
@@ -139,7 +139,7 @@ def test_the_address_may_be_in_a_file_beside_the_spec(tmp_path: Path) -> None:
     """Like a password."""
     (tmp_path / "hook").write_text("https://example.com/x\n")
     spec = parse(SPEC.replace('webhook_env = "TIDEMARK_TEST_WEBHOOK"', 'webhook_file = "hook"'), tmp_path / "shop.toml")
-    journal, made = alarm(tmp_path, spec)
+    journal, made = open_notifier(tmp_path, spec)
     made.connect()
     made.close()
     journal.close()

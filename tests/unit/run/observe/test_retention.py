@@ -36,7 +36,7 @@ def test_no_purge_and_no_file() -> None:
     assert runway_s(Position("b.000007", 0), FILES, 0.0, Retention(None, None, 1000), 0.0, 10.0) == 0.0
 
 
-def test_growth_is_told_after_a_while() -> None:
+def test_growth_is_known_after_a_while() -> None:
     """Over file ends; counted anew when another server is followed; forgotten after ten minutes."""
     growth = Growth()
     assert growth.see(0.0, Position("b.000008", 500), {"b.000008": 500}) is None

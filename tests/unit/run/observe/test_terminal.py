@@ -33,7 +33,7 @@ def bar(*events: dict[str, object]) -> Task:
     return screen._progress.tasks[-1]
 
 
-def test_a_plan_is_a_line_and_a_cut_is_none() -> None:
+def test_a_plan_is_a_line_and_a_chunk_is_none() -> None:
     """Chunks are cut by the thousand; a log must not hold a line for each."""
     out = io.StringIO()
     lines = Lines(Console(file=out))
@@ -44,7 +44,7 @@ def test_a_plan_is_a_line_and_a_cut_is_none() -> None:
     assert line(planned((), None)) == "d.t: because"
 
 
-def test_a_bar_is_as_long_as_the_estimate_until_the_last_chunk_is_cut() -> None:
+def test_a_bar_is_as_long_as_the_estimate_until_the_last_chunk_is_split() -> None:
     """And is never full before that, also when the estimate was too low."""
     assert bar(planned()).total == 400
     assert bar(planned(), cut(*range(12))).total == 400

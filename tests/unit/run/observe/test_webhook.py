@@ -42,7 +42,7 @@ def test_what_fails_is_tried_again_and_said_once(receiver: Receiver, helpers: He
     """And said again only after it had worked; what is refused for good is dropped."""
     said: list[tuple[str, float | None]] = []
     receiver.answers = [500, 503, 429]
-    webhook = Webhook(receiver.url, lambda *told: said.append(told), helpers, first_retry_s=0.01)
+    webhook = Webhook(receiver.url, lambda *message: said.append(message), helpers, first_retry_s=0.01)
     webhook.post({"n": 0})
     _wait(lambda: receiver.got == [{"n": 0}])
     assert said == [("it answered 500", 0.01)]
@@ -101,6 +101,6 @@ def test_what_the_thread_meets_does_not_end_it(receiver: Receiver, helpers: Help
     webhook.post({"n": 1})
     webhook.close(10)
     assert receiver.got == [{"n": 1}]
-    told = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])
-    assert (told["event"], told["error"], told["helper"]) == ("error", "HelperError", "webhook")
-    assert "ValueError" in told["message"]
+    event = json.loads((tmp_path / "r.jsonl").read_text().splitlines()[0])
+    assert (event["event"], event["error"], event["helper"]) == ("error", "HelperError", "webhook")
+    assert "ValueError" in event["message"]

@@ -43,8 +43,8 @@ def journals(tmp_path: Path) -> Path:
         ],
     ]
     for n, lines in enumerate(events):
-        told = [dict(zip(("event", "table", "chunk", "lower", "upper"), line, strict=True)) for line in lines]
-        (tmp_path / f"{n}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in told) + '{"torn')
+        events = [dict(zip(("event", "table", "chunk", "lower", "upper"), line, strict=True)) for line in lines]
+        (tmp_path / f"{n}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + '{"torn')
     return tmp_path
 
 

@@ -46,7 +46,7 @@ def copying(
     return TableCopy(table, plan, Path(), rank, **{"coverage": uncut_table(plan), **more})
 
 
-class Cutting:
+class FakeSplitter:
     """Instead of `run.snapshot.splitter.ChunkSplitter`: cuts at each ten, up to `ends` of a table that is walked."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Copies:
     def __init__(
         self, folder: Path, tables: Iterable[TableCopy], readers: int, answer: Callable[[ChunkGroup], list[Report]]
     ) -> None:
-        self.answer, self.readers, self.cutter = answer, readers, Cutting()
+        self.answer, self.readers, self.splitter = answer, readers, FakeSplitter()
         self.finished: set[tuple[str, int]] = set()
         self._path, self._gate = folder / "j.jsonl", threading.Event()
         self.journal = Journal(self._path, "r")
@@ -123,7 +123,7 @@ class Copies:
         disk = Disk([directory.root], self.journal)
         gate = Gate(Pace(Throttle()), self.parking, disk, lambda name: name in self.paused)
         self.snapshot = Snapshot(
-            lambda: self.readers, gate, self.activity, 1 << 20, self.journal, self.cutter, self._run
+            lambda: self.readers, gate, self.activity, 1 << 20, self.journal, self.splitter, self._run
         )  # type: ignore[arg-type]
         for table in tables:
             self.snapshot.add(table)
@@ -178,7 +178,7 @@ class Copies:
         lines = map(json.loads, self._path.read_text(encoding="utf-8").splitlines())
         return [line for line in lines if line["event"] == kind]
 
-    def told(self) -> list[tuple[str, list[Any], bool]]:
+    def journalled(self) -> list[tuple[str, list[Any], bool]]:
         """What was told of chunks that were cut: table, chunks, complete."""
         return [(e["table"].removeprefix("d."), e["chunks"], e["complete"]) for e in self.events("chunk.planned")]
 

@@ -75,9 +75,9 @@ def test_a_chunk_that_fails_waits_alone_and_is_parked(tmp_path: Path) -> None:
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         groups = until_idle(run, one)
         assert [group["t"] for group in groups if 5 in group["t"]][1:] == [[5]] * 7
-        told = run.events("chunk.failed")
-        assert [(e["chunks"], e["attempt"]) for e in told] == [([5], n) for n in range(1, 9)]
-        assert [e["retry_in_s"] for e in told] == [1, 2, 4, 8, 16, 30, 30, None]
+        failures = run.events("chunk.failed")
+        assert [(e["chunks"], e["attempt"]) for e in failures] == [([5], n) for n in range(1, 9)]
+        assert [e["retry_in_s"] for e in failures] == [1, 2, 4, 8, 16, 30, 30, None]
         assert {n for n, state in one.states.items() if state == "finished"} == set(PENDING) - {5}
         assert (one.states[5], one.failures, one.retry_at) == ("parked", 0, 0.0)
         (parked,) = run.events("chunk.parked")
@@ -109,7 +109,7 @@ def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path)
 
 def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
     """Then it is parked again, since when it was first; a chunk with other bounds is another one."""
-    one, again, anew = table(), table(), copying("t", 12, coverage=Coverage(pending={5: Range(("5",), ("9",))}))
+    one, again, replanned = table(), table(), copying("t", 12, coverage=Coverage(pending={5: Range(("5",), ("9",))}))
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
     with copies(tmp_path, again, answer=poisoned(5)) as run:
@@ -119,7 +119,7 @@ def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
         with pytest.raises(ChunksParkedError, match=r"d\.t chunk 5 \[5, 6\)\. no 5") as raised:
             run.parking.require_none(state(again))
         assert "resume SPEC --table d.t" in raised.value.hint
-    with copies(tmp_path, anew, answer=poisoned()) as run:
+    with copies(tmp_path, replanned, answer=poisoned()) as run:
         assert run.events("chunk.unparked")[0]["reason"] == "the table is cut anew"
         assert not read_parked(Directory(tmp_path))
 

@@ -227,7 +227,7 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
             assert (list(t.waiting), t.failures) == (expected, int(t.table.name in failed))
 
 
-def test_the_rest_of_a_shortened_chunk_is_cut(tmp_path: Path) -> None:
+def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
     """A chunk that had grown was read up to a nearer bound: that is told, the rest is cut by a walk, and nothing is idle before."""
 
     def nearer(group: ChunkGroup) -> list[Report]:
@@ -236,34 +236,34 @@ def test_the_rest_of_a_shortened_chunk_is_cut(tmp_path: Path) -> None:
 
     with copies(tmp_path, copying("t", 1, "one"), answer=nearer) as run:
         run.assign()
-        assert run.told() == []
+        assert run.journalled() == []
         batch = run.settle()
         assert batch.finished[0].limits == Range(None, ("3",))
-        assert run.told() == [("t", [[0, None, "3"]], False)]
+        assert run.journalled() == [("t", [[0, None, "3"]], False)]
         assert run.coverage("t").uncut == (Uncut(1, Range(("3",), None), "walk"),)
         assert run.snapshot.cut_since() == {"d.t": [Chunk(0, Range(None, ("3",)))]}
         assert not run.snapshot.idle
         run.commit(batch)
         assert run.snapshot.cut_since() == {}
-        run.cutter.ends["d.t"] = 8
+        run.splitter.ends["d.t"] = 8
         assert run.assign() == [{"t": [1]}]
-        assert run.told()[1:] == [("t", [[1, "3", None]], True)]
+        assert run.journalled()[1:] == [("t", [[1, "3", None]], True)]
         run.commit(run.settle())
         assert run.coverage("t").copied
         assert run.snapshot.idle
 
 
-def test_a_listed_plan_is_not_told_again(tmp_path: Path) -> None:
+def test_a_listed_plan_is_not_journalled_again(tmp_path: Path) -> None:
     """`table.planned` had all chunks of an even plan: cutting them says nothing new."""
     with copies(tmp_path, copying("t", 30), copying("u", 1, "one")) as run:
         while run.assign():
             run.commit(run.settle())
         assert run.coverage("t").copied
         assert run.coverage("u").copied
-        assert run.told() == []
+        assert run.journalled() == []
 
 
-def test_a_split_of_a_listed_plan_is_told(tmp_path: Path) -> None:
+def test_a_split_of_a_listed_plan_is_journalled(tmp_path: Path) -> None:
     """The chunk that was too large has got a nearer bound, its other parts new numbers; then all is known again."""
 
     def dense(group: ChunkGroup) -> list[Report]:
@@ -275,67 +275,67 @@ def test_a_split_of_a_listed_plan_is_told(tmp_path: Path) -> None:
             run.commit(run.settle())
         assert run.coverage("t").copied
         assert run.coverage("t").finished == ((0, 5),)
-        assert run.told() == [("t", [[2, "20", "22"]], False), ("t", [[4, "22", "27"], [5, "27", "30"]], True)]
+        assert run.journalled() == [("t", [[2, "20", "22"]], False), ("t", [[4, "22", "27"], [5, "27", "30"]], True)]
 
 
-def test_a_walk_is_told_as_it_goes(tmp_path: Path) -> None:
+def test_a_walk_is_journalled_as_it_goes(tmp_path: Path) -> None:
     """The first chunk at once and alone, so that a reader can begin; the last time with the word that no more will follow."""
     with copies(tmp_path, copying("t", 9, "uneven")) as run:
-        run.cutter.ends["d.t"] = 20
+        run.splitter.ends["d.t"] = 20
         run.assign()
-        first, second = run.told()
+        first, second = run.journalled()
         assert first == ("t", [[0, None, "5"]], False)
         assert second == ("t", [[1, "5", "10"], [2, "10", "15"], [3, "15", None]], True)
-        assert run.cutter.asked[0][2] == 1
+        assert run.splitter.asked[0][2] == 1
 
 
-def test_a_plan_of_very_many_chunks_is_told_as_it_goes(tmp_path: Path) -> None:
+def test_a_plan_of_very_many_chunks_is_journalled_as_it_goes(tmp_path: Path) -> None:
     """More than are listed; cut a bounded number ahead of the readers, more when half of those are taken."""
     table = copying("t", 10_001)
     with copies(tmp_path, table, readers=1) as run:
         run.assign()
         assert len(table.waiting) <= AHEAD
-        numbers = [number for _, chunks, _ in run.told() for number, _, _ in chunks]
+        numbers = [number for _, chunks, _ in run.journalled() for number, _, _ in chunks]
         assert numbers == sorted(run.coverage("t").pending) == list(range(len(numbers)))
-        assert not any(complete for _, _, complete in run.told())
-        asked = len(run.cutter.asked)
+        assert not any(complete for _, _, complete in run.journalled())
+        asked = len(run.splitter.asked)
         run.assign()
-        assert len(run.cutter.asked) == asked
+        assert len(run.splitter.asked) == asked
         for _ in range(AHEAD):
             run.commit(run.settle())
             run.assign()
-            if len(run.cutter.asked) > asked:
+            if len(run.splitter.asked) > asked:
                 break
         assert len(table.waiting) > AHEAD // 2
 
 
-def test_what_an_earlier_run_cut_is_told_again(tmp_path: Path) -> None:
+def test_chunks_of_an_earlier_run_are_journalled_again(tmp_path: Path) -> None:
     """It may have been killed between its commit and its journal."""
     coverage = Coverage(
         (Range(None, ("5",)),), ((0, 0),), {1: Range(("5",), ("9",))}, (Uncut(2, Range(("9",), None), "walk"),), 3
     )
     with copies(tmp_path, copying("t", 9, "uneven", coverage=coverage), copying("e", 5)) as run:
-        assert run.told() == [("t", [[1, "5", "9"]], False)]
+        assert run.journalled() == [("t", [[1, "5", "9"]], False)]
         assert run.snapshot.cut_since() == {}
 
 
-def test_a_cutter_that_loses_the_source_tries_again(tmp_path: Path) -> None:
+def test_a_splitter_that_loses_the_source_tries_again(tmp_path: Path) -> None:
     """After a pause, as a reader does."""
     table = copying("t", 9, "uneven")
     with copies(tmp_path, table) as run:
-        run.cutter.errors["d.t"] = TransientError("lost")
+        run.splitter.errors["d.t"] = TransientError("lost")
         assert run.assign() == []
-        assert len(run.cutter.asked) == 1
+        assert len(run.splitter.asked) == 1
         assert table.failures == 1
         table.retry_at = 0.0
         assert run.assign()
         assert table.failures == 0
 
 
-def test_a_table_that_cannot_be_cut_stops(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_split_stops(tmp_path: Path) -> None:
     """With the reason, and the others go on."""
     with copies(tmp_path, copying("t", 9, "uneven"), copying("u", 1, "one")) as run:
-        run.cutter.errors["d.t"] = TableStoppedError("a date that does not exist")
+        run.splitter.errors["d.t"] = TableStoppedError("a date that does not exist")
         run.snapshot.assign(GROUP)
         batch = run.snapshot.collect()
         assert {name: error.message for name, error in batch.stopped.items()} == {"d.t": "a date that does not exist"}

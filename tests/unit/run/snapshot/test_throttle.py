@@ -55,7 +55,7 @@ def test_hours(hours: tuple[str, ...], time: str, within: bool) -> None:
     assert bool(Pace(Throttle(hours=hours)).wait(0.0, at)) is not within
 
 
-def test_what_is_too_much_is_told_with_its_limit() -> None:
+def test_what_is_too_much_is_named_with_its_limit() -> None:
     """As gh-ost does."""
     status = {"Threads_running": 61.0, "Threads_connected": 5.0}
     assert too_much(status, {"Threads_running": 60, "Threads_connected": 5}) == "Threads_running is 61 (limit 60)"

@@ -61,7 +61,7 @@ def test_the_closure(tables: list[str], routines: list[str], names: str) -> None
         Written(routines=("dynamic",)),
     ],
 )
-def test_what_cannot_be_told_is_everything(written: Written) -> None:
+def test_a_statement_of_unknown_effect_may_write_to_any_table(written: Written) -> None:
     """A body that is not shown, SQL that is built, an engine that hands writes on."""
     assert reached(PROGRAMS, written) is None
 

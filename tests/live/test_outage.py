@@ -37,15 +37,15 @@ def hanging(server: Server) -> Iterator[None]:
 
 def shown_away(pipeline: Pipeline, runner: Any) -> dict[str, Any]:
     """What `status` says, once it says that the source is away and the alert stands."""
-    told: dict[str, Any] = {}
+    status: dict[str, Any] = {}
 
     def found() -> bool:
-        told.update(pipeline.status())
-        alerts = {alert["kind"] for alert in told["alerts"]}
-        return told["away"] is not None and "source_away" in alerts
+        status.update(pipeline.status())
+        alerts = {alert["kind"] for alert in status["alerts"]}
+        return status["away"] is not None and "source_away" in alerts
 
     pipeline.wait_for(found, runner, 60.0)
-    return told
+    return status
 
 
 def test_a_source_that_is_away_is_waited_for(
@@ -59,11 +59,11 @@ def test_a_source_that_is_away_is_waited_for(
     runner = pipeline.start()
     pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
     server.kill()
-    told = shown_away(pipeline, runner)
-    assert told["state"] == "running"
-    assert told["away"]["attempt"] >= 2
-    assert f"{server.port}" in told["away"]["error"]
-    assert told["away"]["next_try"] > told["away"]["since"]
+    status = shown_away(pipeline, runner)
+    assert status["state"] == "running"
+    assert status["away"]["attempt"] >= 2
+    assert f"{server.port}" in status["away"]["error"]
+    assert status["away"]["next_try"] > status["away"]["since"]
     server.launch()
     pipeline.wait_for(lambda: any(e["state"] == "streaming" for e in pipeline.events("table.state")), runner)
     assert pipeline.status()["away"] is None
@@ -96,7 +96,7 @@ def test_a_stop_does_not_wait_for_a_source_that_hangs(
     assert_equal(source_table(server, "d", "orders"), pipeline.mirror("orders"))
 
 
-@pytest.mark.parametrize("while_copying", [True, False], ids=["copying", "following"])
+@pytest.mark.parametrize("while_copying", [True, False], ids=["copying", "streaming"])
 def test_a_spark_that_dies_is_started_again(
     servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory, while_copying: bool
 ) -> None:

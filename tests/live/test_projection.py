@@ -29,7 +29,7 @@ LEVELS = ("A", "a", "b", "B", None)
 
 
 @dataclass(frozen=True)
-class Shaped:
+class Projected:
     """A table with its rules: their text in the spec, and the same as DuckDB's SQL, which compares texts by their bytes."""
 
     columns: str
@@ -44,8 +44,8 @@ _OTHERS = (
     f"{_WORDS}, grp INT NULL, price DECIMAL(8,2) NOT NULL, odd ENUM('x', 'y') CHARACTER SET binary, secret VARCHAR(60), "
     "mail VARBINARY(60), born DATE"
 )
-TABLES: dict[str, Shaped] = {
-    "people": Shaped(
+TABLES: dict[str, Projected] = {
+    "people": Projected(
         f"id INT PRIMARY KEY, {_OTHERS}",
         'exclude = ["secret", "Born", "odd"]\nmask = ["mail"]\n'
         "where = \"grp BETWEEN 10 AND 60 OR NOT (name IN ('anna', 'zoë') OR price < 300.5)\"",
@@ -53,26 +53,26 @@ TABLES: dict[str, Shaped] = {
         "grp BETWEEN 10 AND 60 OR NOT (name IN ('anna', 'zoë') OR price < 300.5)",
         added=True,
     ),
-    "hidden": Shaped(
+    "hidden": Projected(
         f"id BIGINT UNSIGNED PRIMARY KEY, {_OTHERS}",
         'columns = ["name", "price"]\nwhere = "level = \'A\' AND grp IS NOT NULL"',
         "id, name, price",
         "level = 'A' AND grp IS NOT NULL",
         added=True,
     ),
-    "ranked": Shaped(
+    "ranked": Projected(
         f"id INT PRIMARY KEY, place INT NOT NULL, {_OTHERS}, KEY (place)",
         'exclude = ["secret", "born", "mail", "odd"]\nwhere = "grp <> 7 AND (place < 700 OR 900 <= place) AND name > \'B\'"',
         "id, place, name, level, grp, price",
         "grp <> 7 AND (place < 700 OR 900 <= place) AND name > 'B'",
     ),
-    "worded": Shaped(
+    "worded": Projected(
         f"k VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, id INT, {_OTHERS}, PRIMARY KEY (k, id)",
         'exclude = ["secret", "born", "odd"]\nmask = { mail = "sha256", secret = "sha256" }\nwhere = "level NOT IN (\'b\', \'A\')"',
         "k, id, name, level, grp, price, digest(mail) AS mail",
         "level NOT IN ('b', 'A')",
     ),
-    "keyless": Shaped(
+    "keyless": Projected(
         f"id INT, {_OTHERS}",
         'columns = ["id", "grp", "mail"]\nmask = ["mail"]\nwhere = "name IS NULL OR grp IN (1, 2, 3, 4, 5, 6)"',
         "id, grp, digest(mail) AS mail",
@@ -83,7 +83,7 @@ WRITTEN = [name for name in TABLES if name != "keyless"]
 
 
 @pytest.mark.timeout(900)
-def test_tables_are_filtered_cut_and_masked_under_writes(
+def test_rows_columns_and_masks_are_projected_under_writes(
     server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each table ends as the filtered source, its log is a history without gaps, and what is left out or masked is in no file."""
@@ -191,7 +191,7 @@ def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema, key: list[str]) 
 
 def _assert_untold(folder: Path) -> None:
     """No file of the pipeline, packed or not, holds a value that is left out or masked, or the pepper."""
-    told = [word.encode() for word in (SECRET, "@masked", PEPPER)]
+    forbidden = [word.encode() for word in (SECRET, "@masked", PEPPER)]
     read = 0
     for path in (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
         content = path.read_bytes()
@@ -200,7 +200,7 @@ def _assert_untold(folder: Path) -> None:
             assert not {"secret", "born", "odd"} & set(rows.column_names), path
             content += b"".join(str(column.to_pylist()).encode() for column in rows.columns)
             read += rows.num_rows
-        assert not [word for word in told if word in content], path
+        assert not [word for word in forbidden if word in content], path
     assert read > ROWS
 
 

@@ -126,9 +126,9 @@ def test_a_killed_runner_leaves_no_command_half_done(
         assert pipeline.command("redump", "--table", f"{database}.keyless").returncode == 0
         pipeline.wait_for(lambda: len(pipeline.events("command.refused")) == 2, runner)
     pipeline.finish(runner)
-    told = " ".join(e["message"] for e in pipeline.events("command.refused"))
-    assert "is empty" in told
-    assert "has no key" in told
+    messages = " ".join(e["message"] for e in pipeline.events("command.refused"))
+    assert "is empty" in messages
+    assert "has no key" in messages
     assert_equal(source_table(server, database, "general"), pipeline.mirror("general"), KEYED["general"].names)
     assert {table["state"] for table in pipeline.status()["tables"]} == {"streaming"}
 
@@ -144,9 +144,9 @@ def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str = "", *part: s
         return [e for e in pipeline.events("command.done", "command.refused") if e["id"] == identity]
 
     pipeline.wait_for(answer, runner)
-    (told,) = answer()
-    assert told["event"] == "command.done", told
-    return told
+    (event,) = answer()
+    assert event["event"] == "command.done", event
+    return event
 
 
 def _damage(pipeline: Pipeline, name: str, runner: "Popen[bytes]") -> dict[str, Any]:

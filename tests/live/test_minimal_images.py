@@ -5,7 +5,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
 
 
-def test_a_row_image_that_lacks_columns_has_its_table_copied_again(
+def test_a_row_image_that_lacks_columns_resnapshots_its_table(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
     """A session wrote with binlog_row_image = MINIMAL; nobody has to ask. Where the setting says stop it stops."""

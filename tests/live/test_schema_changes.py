@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.live.conftest import PipelineFactory
-from tests.live.support.altered import ALTERATIONS, Writer, alter, alterations, create
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.every_type import statements
 from tests.live.support.pipeline import Pipeline
+from tests.live.support.schema_changes import ALTERATIONS, Writer, alter, alterations, create
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 600, 100
@@ -22,7 +22,7 @@ ROWS, CHUNK_ROWS = 600, 100
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("flavor", "metadata"), [("mysql", "MINIMAL"), ("mariadb", "FULL")])
-def test_tables_are_altered_while_they_are_followed(
+def test_tables_are_altered_while_they_stream(
     flavor: str,
     metadata: str,
     server_with: Callable[..., Server],
@@ -100,14 +100,14 @@ def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema) -> pa.Table:
     """The chunks of the table's last copy, each before the first change of its epoch, and all later changes."""
     chunks, next_seq, since = [], 1, 0
     for epoch in pipeline.epochs():
-        told = epoch["tables"].get(f"{pipeline.database}.{name}", {})
-        for chunk in told.get("chunks", []):
+        record = epoch["tables"].get(f"{pipeline.database}.{name}", {})
+        for chunk in record.get("chunks", []):
             for file in chunk["files"]:
                 rows = pq.read_table(pipeline.mirror(name) / file["name"], partitioning=None)
                 seq = pa.array([next_seq - 0.5] * rows.num_rows, pa.float64())
                 chunks.append(rows.append_column("seq", seq).append_column("kind", pa.array(["+I"] * rows.num_rows)))
         next_seq = epoch["next_seq"]
-        if "again" in told:
+        if "again" in record:
             chunks, since = [], next_seq
     columns, key = ", ".join(f'"{c}"' for c in schema.names), ", ".join(_key(schema))
     empty = (
@@ -182,7 +182,7 @@ def test_a_backlog_in_which_the_catalogue_is_later_than_the_log(
         check(server, pipeline, name)
 
 
-def test_a_pipeline_that_only_follows_loses_nothing_in_silence(
+def test_a_pipeline_that_only_streams_loses_nothing_in_silence(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
     """What the catalogue shows is followed from the statement on; what it no longer shows stops the table."""

@@ -11,7 +11,7 @@ from tests.servers import Server
 _BLOCK = 1 << 16
 
 
-class Damaging:
+class DamagingProxy:
     """Forwards connections to a server; the first `times` blocks that hold `marker` reach the reader with one bit flipped."""
 
     def __init__(self, server: Server, marker: bytes, times: int) -> None:

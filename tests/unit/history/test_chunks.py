@@ -72,7 +72,7 @@ def empty(tmp_path: Path) -> Simulation:
     return Simulation(tmp_path / "shop", [WALKED], start=START)
 
 
-def test_a_table_that_is_planned_and_not_cut_is_waiting(empty: Simulation) -> None:
+def test_a_table_that_is_planned_and_not_split_is_waiting(empty: Simulation) -> None:
     """It is there, with its estimate, and it is not done."""
     found = progress(empty)
     assert (found.chunks, found.expected_chunks, found.complete, found.approx_rows) == (0, 50, False, 400_000)
@@ -84,7 +84,7 @@ def test_a_table_that_is_planned_and_not_cut_is_waiting(empty: Simulation) -> No
     assert states(empty) == {}
 
 
-def test_chunks_are_known_as_they_are_cut(empty: Simulation) -> None:
+def test_chunks_are_known_as_they_are_split(empty: Simulation) -> None:
     """Until the last is cut the estimate counts, unless more are known than it says."""
     cut(empty, (0, None, "5"), (1, "5", "9"))
     assert states(empty) == {0: "waiting", 1: "waiting"}
@@ -126,7 +126,7 @@ def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
     assert progress(empty).rows == 10
 
 
-def test_a_new_plan_forgets_what_was_cut_for_the_old_one(empty: Simulation) -> None:
+def test_a_new_plan_forgets_the_chunks_of_the_old_one(empty: Simulation) -> None:
     """Also that the old one was cut to its end."""
     cut(empty, (0, None, "5"), (1, "5", None), complete=True)
     finished(empty, 0, None, "5")
@@ -136,7 +136,7 @@ def test_a_new_plan_forgets_what_was_cut_for_the_old_one(empty: Simulation) -> N
     assert states(empty) == {0: "waiting"}
 
 
-def test_a_run_that_resumes_cuts_on(empty: Simulation, tmp_path: Path) -> None:
+def test_a_run_that_resumes_goes_on_splitting(empty: Simulation, tmp_path: Path) -> None:
     """Chunks of the plan's run and of later ones are one table, and a chunk that was read twice counts once."""
     empty.advance(3)
     known = len(empty.bounds["shop.orders"])
@@ -154,7 +154,7 @@ def test_a_run_that_resumes_cuts_on(empty: Simulation, tmp_path: Path) -> None:
         assert (chunk.lower, chunk.upper) == bounds[number]
 
 
-def test_a_followed_table_is_complete_without_its_last_line(empty: Simulation) -> None:
+def test_a_streaming_table_is_complete_without_its_last_line(empty: Simulation) -> None:
     """A runner that was killed may not have told that all is cut; it follows a table only after the whole of it."""
     cut(empty, (0, None, "5"))
     empty.write("table.state", table="shop.orders", state="streaming", reason=None)
@@ -169,7 +169,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["plan", "cut", "cut", "cut"]), CUTS
 
 @settings(max_examples=depth(10, 100), deadline=None)
 @given(events=EVENTS, restart=st.integers(0, 8))
-def test_any_history_of_plans_and_cuts_ends_with_the_newest_bounds(
+def test_any_history_of_plans_and_splits_ends_with_the_newest_bounds(
     events: list[tuple[str, list[Cut], bool]], restart: int
 ) -> None:
     """Against a dictionary that is emptied by a plan and filled by a cut, over two runs."""
@@ -191,9 +191,9 @@ def test_any_history_of_plans_and_cuts_ends_with_the_newest_bounds(
                 known |= {number: (lower, upper) for number, lower, upper in cuts}
                 complete = last
         cursor = indexed(*runs).cursor()
-    told = cursor.execute(
+    rows = cursor.execute(
         f"{PLAN} SELECT chunk, lower, upper FROM plan", {"pipeline": "shop", "table": None}
     ).fetchall()
-    assert {number: (lower, upper) for number, lower, upper in told} == known
+    assert {number: (lower, upper) for number, lower, upper in rows} == known
     (found,) = tables.plans(cursor, "shop")
     assert (found.chunks, found.complete) == (len(known), complete)

@@ -32,9 +32,9 @@ from engine.directory import Directory, read_runner
 from engine.history import History, chunks, runs
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
+from tests.live.support.console import Screen, lasts, says
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
-from tests.live.support.shown import Screen, lasts, says
 from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
 
@@ -157,10 +157,10 @@ def check_pace(pipeline: Pipeline) -> None:
     """Rows a second of each table that is being copied: between what was told before the page was drawn and after."""
     before = clock.utc_now()
     lines = Screen("live", pipeline="shop", section="Overview").lines("Table", "Rows/s")
-    after, told = clock.utc_now(), clock.utc_text(before - timedelta(seconds=1.5))  # the console looks once a second
+    after, drawn = clock.utc_now(), clock.utc_text(before - timedelta(seconds=1.5))  # the console looks once a second
     for table in ("orders", "customers"):
         shown, own = lines[f"{pipeline.database}.{table}"]["Rows/s"], reads(pipeline, table)
-        known = sum(read["rows"] for read in own if read["ts"] < told)
+        known = sum(read["rows"] for read in own if read["ts"] < drawn)
         if shown == "—":
             assert not known
             continue
@@ -172,11 +172,11 @@ def check_pace(pipeline: Pipeline) -> None:
         assert 0.95 * least <= rate <= 1.05 * most
 
 
-def check_limits(screen: Screen, rows_s: int, told: str) -> None:
+def check_limits(screen: Screen, rows_s: int, sentence: str) -> None:
     """The limit in the form is the one that holds."""
     (field,) = [one for one in screen.page.number_input if one.label == "Rows a second"]
     assert field.value == rows_s
-    assert told in screen.text
+    assert sentence in screen.text
 
 
 def check_copying(live: Any, pipeline: Pipeline) -> None:
@@ -424,14 +424,14 @@ def check_compared(pipeline: Pipeline) -> None:
     cursor, own = index.cursor(), reads(pipeline)
     lines = past(runs.runs(cursor), runs.run_totals(cursor), {"shop"}, clock.utc_now())
     measured = compare.measures(lines, {line.run: chunks.reads(cursor, "shop", line.run) for line in lines})
-    ((_, told),) = {tuple(row)[1]: {one[""]: one[tuple(row)[1]] for one in measured} for row in measured}.items()
-    says(told["Rows"], sum(read["rows"] for read in own))
-    assert (told["Chunks"], told["Readers"]) == (str(len(own)), str(len({read["reader"] for read in own})))
-    says(told["Changes"], changed(pipeline, "orders") + changed(pipeline, "customers"))
-    lasts(told["Seconds a chunk, median"], median(map(seconds, own)))
-    lasts(told["Seconds a chunk, most"], max(map(seconds, own)))
-    says(told["Rows a chunk, median"], median(read["rows"] for read in own))
-    says(told["Watermark gap, most"], max(read["gap_bytes"] for read in own))
+    ((_, measures),) = {tuple(row)[1]: {one[""]: one[tuple(row)[1]] for one in measured} for row in measured}.items()
+    says(measures["Rows"], sum(read["rows"] for read in own))
+    assert (measures["Chunks"], measures["Readers"]) == (str(len(own)), str(len({read["reader"] for read in own})))
+    says(measures["Changes"], changed(pipeline, "orders") + changed(pipeline, "customers"))
+    lasts(measures["Seconds a chunk, median"], median(map(seconds, own)))
+    lasts(measures["Seconds a chunk, most"], max(map(seconds, own)))
+    says(measures["Rows a chunk, median"], median(read["rows"] for read in own))
+    says(measures["Watermark gap, most"], max(read["gap_bytes"] for read in own))
     index.close()
 
 

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from tests.live.conftest import PipelineFactory
-from tests.live.support.altered import Writer
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
+from tests.live.support.schema_changes import Writer
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 3000, 300
@@ -83,8 +83,8 @@ def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_healed(
         cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
         cursor.execute("UPDATE seen SET v = v + 1 WHERE id % 2 = 0")
     pipeline.wait_for(lambda: _stopped(pipeline), runner)
-    told = {t["table"]: t for t in pipeline.status()["tables"]}
-    assert "redump" in told["d.a"]["hint"], told
+    states = {t["table"]: t for t in pipeline.status()["tables"]}
+    assert "redump" in states["d.a"]["hint"], states
     assert "d.a" in _stopped(pipeline)
     server.execute("UPDATE d.b SET v = v + 1 WHERE id % 3 = 0")
     assert pipeline.command("redump", "--all").returncode == 0

@@ -75,7 +75,7 @@ def of_kind(images: pa.Table, *kinds: int) -> pa.Table:
     return chosen.drop_columns("kind").sort_by("id")
 
 
-def assert_both_ways(server: Server, database: str, name: str, fill: Callable[[], None], **options: bool) -> Table:
+def assert_both_decoders(server: Server, database: str, name: str, fill: Callable[[], None], **options: bool) -> Table:
     """Fill the empty table `name`, renumber its rows and delete them; all it held must be the same by every way.
 
     Its key is `id`. Returns the table as it was captured.

@@ -66,14 +66,14 @@ def as_statement(server: Server, *statements: str) -> None:
         cursor.execute("COMMIT")
 
 
-def again(pipeline: Pipeline, seen: int = 0) -> set[str]:
+def resnapshotted(pipeline: Pipeline, seen: int = 0) -> set[str]:
     """The tables that were resnapshotted, of the events behind the first ones."""
     return {e["table"] for e in pipeline.events("source.event")[seen:] if e["kind"] == "resnapshotted"}
 
 
-def reached(pipeline: Pipeline, seen: int, expected: set[str]) -> bool:
+def all_resnapshotted(pipeline: Pipeline, seen: int, expected: set[str]) -> bool:
     """Whether all of these were resnapshotted."""
-    return again(pipeline, seen) >= expected
+    return resnapshotted(pipeline, seen) >= expected
 
 
 def equal(server: Server, pipeline: Pipeline) -> None:
@@ -83,19 +83,21 @@ def equal(server: Server, pipeline: Pipeline) -> None:
         assert_equal(source_table(server, "d", table), pipeline.mirror(table), ["id"])
 
 
-def test_only_what_a_write_reaches_is_copied_again(source: Server, new_pipeline: PipelineFactory) -> None:
+def test_only_the_tables_that_a_statement_writes_are_resnapshotted(
+    source: Server, new_pipeline: PipelineFactory
+) -> None:
     """Through a trigger, a view, routines and a foreign key; what is not understood reaches everything.
 
     A procedure's statements are logged one by one, a function's call as such.
     """
     pipeline = new_pipeline(source, "d", poll=0.2, merge=0.5)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     for name, (statement, expected) in CASES.items():
         seen = len(pipeline.events("source.event"))
         as_statement(source, statement)
         source.execute("UPDATE d.third SET v = CONCAT(v, '!') WHERE id = 2")
-        pipeline.wait_for(partial(reached, pipeline, seen, expected), runner, 60)
-        assert again(pipeline, seen) == expected, name
+        pipeline.wait_for(partial(all_resnapshotted, pipeline, seen, expected), runner, 60)
+        assert resnapshotted(pipeline, seen) == expected, name
     pipeline.finish(runner)
     pipeline.run("caught-up")
     equal(source, pipeline)
@@ -110,7 +112,7 @@ def test_a_catalogue_that_changed_since_is_not_believed(source: Server, new_pipe
     as_statement(source, *[f"UPDATE first SET v = 'y{n}' WHERE id = {n}" for n in range(1, 4)])
     source.execute("DROP TRIGGER d.after_first")
     pipeline.run("caught-up")
-    assert again(pipeline) == ALL
+    assert resnapshotted(pipeline) == ALL
     equal(source, pipeline)
 
 
@@ -121,7 +123,7 @@ def test_without_the_grants_every_table_is_copied_again(source: Server, new_pipe
     pipeline.run("caught-up")
     as_statement(source, CASES["trigger"][0])
     pipeline.run("caught-up")
-    assert again(pipeline) == ALL
+    assert resnapshotted(pipeline) == ALL
     equal(source, pipeline)
 
 
@@ -137,5 +139,5 @@ def test_a_write_while_tables_are_copied(source: Server, new_pipeline: PipelineF
         source.execute("UPDATE d.third SET v = %s WHERE id %% 7 = 3", (f"w{n}",))
     pipeline.finish(runner)
     pipeline.run("caught-up")
-    assert again(pipeline) <= {"d.first", "d.second"}
+    assert resnapshotted(pipeline) <= {"d.first", "d.second"}
     equal(source, pipeline)
