@@ -1,4 +1,4 @@
-"""Alerts and metrics of a real run: quiet while all is well, told once when it is not, taken back when it is again."""
+"""Alerts and metrics of a real run: a healthy run is silent, a fault raises one alert, and its end clears it."""
 
 import json
 import socket
@@ -33,7 +33,7 @@ def _counts(**tables: int) -> dict[tuple[str, ...], int]:
 def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
 ) -> None:
-    """Nothing is sent by a healthy run; what the metrics say agrees with what was done."""
+    """A healthy run sends nothing, and its metrics agree with what it did."""
     _fill(server, database)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -97,7 +97,7 @@ def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
 def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Said once in the journal; the run goes on and ends as it would."""
+    """The journal reports the webhook once, and the run ends as usual."""
     _fill(server, database)
     server.execute(f"CREATE TABLE `{database}`.c (id INT PRIMARY KEY, d VARCHAR(10))")
     pipeline = new_pipeline(
@@ -134,7 +134,7 @@ def _fill(server: Server, database: str) -> None:
 
 
 def _scrape(port: int) -> Found:
-    """Every sample by its name, then by the values of its labels but the pipeline's: the table, then the others by their names."""
+    """Every sample by name, then by label values without the pipeline's: first the table, then the other labels by name."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: Found = {}
@@ -169,7 +169,7 @@ def _check_healthy(now: Found, a: str, b: str) -> None:
 
 
 def _check_states(events: Iterable[dict[str, Any]]) -> None:
-    """What the journal of a real run says of tables and chunks is what the tables of states allow."""
+    """The tables and chunks in the journal of a real run make legal transitions only."""
     tables: dict[str, str] = {}
     chunks: dict[tuple[str, int], str] = {}
     for event in events:

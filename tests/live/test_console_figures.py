@@ -1,8 +1,8 @@
-"""The numbers that the console shows of a pipeline, against where they come from.
+"""The numbers that the console shows, compared with their sources.
 
-A pipeline is paused amid its copy, and looked at. Then it has copied two tables, one of them under load, has read one again, and
-rests. What is on the pages is compared with the server (SQL), the lake (Parquet and Delta files), the ledger, the process and the
-lines of the journal, each read here without the code that the console reads them with.
+The test looks at a pipeline that is paused during its copy, and again when it has copied two tables, one of them under load, and
+has redumped one. It compares the pages with the server (SQL), the lake (Parquet and Delta files), the ledger, the process and the
+journal, each read without the console's code.
 """
 
 import json
@@ -46,7 +46,7 @@ POSITION = {"mysql": "SHOW BINARY LOG STATUS", "mariadb": "SHOW MASTER STATUS"}
 def shop(
     server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Pipeline]:
-    """A pipeline that copies slowly, and a console on it."""
+    """A pipeline that copies slowly, and a console that shows it."""
     seed_table(server, database, "orders", BUSY)
     seed_table(server, database, "customers", QUIET)
     slow = f"[throttle]\nmax_rows_per_s = {ROWS_PER_S}\n"
@@ -66,7 +66,7 @@ def shop(
 
 
 def amid_the_copy(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> None:
-    """Wait for some chunks, and look at their pace; then pause, so that nothing moves while the rest is looked at."""
+    """Wait for some chunks and check their rate; then pause, so that nothing changes during the other checks."""
     pipeline.wait_for(lambda: len(reads(pipeline)) >= 5, runner)
     check_pace(pipeline)
     check_limits(
@@ -74,14 +74,14 @@ def amid_the_copy(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> None
     )
     assert pipeline.command("pause").returncode == 0
     pipeline.wait_for(lambda: read_runner(Directory(pipeline.home))["state"] == "paused", runner)  # type: ignore[index]
-    time.sleep(2.0)  # what was in hand is told, and the console looks at journals once a second
+    time.sleep(2.0)  # what was under way is journalled, and the console reads journals once per second
     check_copying(partial(Screen, "live", pipeline="shop"), pipeline)
     assert pipeline.command("throttle", "max_rows_per_s=0").returncode == 0
     assert pipeline.command("resume").returncode == 0
 
 
 def to_rest(pipeline: Pipeline, server: Server, runner: "subprocess.Popen[bytes]") -> None:
-    """Wait until it has copied, has read a table again, and has published all."""
+    """Wait until the pipeline has copied, has redumped a table and has published everything."""
     database = pipeline.database
     pipeline.wait_for(lambda: len(streaming(pipeline)) == 2, runner)
     assert pipeline.command("redump", "--table", f"{database}.customers", "--reason", "a test").returncode == 0
@@ -90,7 +90,7 @@ def to_rest(pipeline: Pipeline, server: Server, runner: "subprocess.Popen[bytes]
 
 @pytest.mark.timeout(300)
 def test_what_is_shown_is_what_is_there(server: Server, database: str, shop: Pipeline) -> None:
-    """A number that is not that of its source would be believed at three in the morning."""
+    """Every number on the pages equals its source."""
     runner = shop.start()
     with Workload(server, database, "orders", 5, rate=100):
         amid_the_copy(shop, runner)
@@ -102,7 +102,7 @@ def test_what_is_shown_is_what_is_there(server: Server, database: str, shop: Pip
 
 
 def check_what_rests(server: Server, rested: Pipeline) -> None:
-    """Every page."""
+    """Check every page."""
     database, pid = rested.database, rested.events("run.started")[-1]["pid"]
     live = partial(Screen, "live", pipeline="shop")
     check_card(Screen("pipelines"), rested)
@@ -123,41 +123,44 @@ def check_what_rests(server: Server, rested: Pipeline) -> None:
 
 
 def streaming(pipeline: Pipeline) -> list[dict[str, Any]]:
-    """The tables' ends of copying."""
+    """The `table.state` events that end the copies."""
     return [event for event in pipeline.events("table.state") if event["state"] == "streaming"]
 
 
 def count(server: Server, database: str, table: str, where: str = "TRUE") -> int:
-    """Rows that the source has."""
+    """The number of rows in the source."""
     return int(server.execute(f"SELECT COUNT(*) FROM {database}.{table} WHERE {where}")[0][0])
 
 
 def reads(pipeline: Pipeline, table: str | None = None) -> list[dict[str, Any]]:
-    """The journal's finished chunks; none was read twice here."""
+    """The journal's finished chunks; this pipeline reads none twice."""
     name = table and f"{pipeline.database}.{table}"
     return [event for event in pipeline.events("chunk.finished") if name is None or event["table"] == name]
 
 
 def changed(pipeline: Pipeline, table: str) -> int:
-    """Entries of a change log."""
+    """The number of entries in a change log."""
     return int(lake_table(pipeline.changes(table)).num_rows)
 
 
 def offset(position: str) -> int:
-    """Of `file:offset`."""
+    """The offset in `file:offset`."""
     return int(position.rpartition(":")[2])
 
 
 def seconds(read: dict[str, Any]) -> float:
-    """How long a reader had the chunk."""
+    """How long a reader took for the chunk."""
     return (datetime.fromisoformat(read["ended"]) - datetime.fromisoformat(read["started"])).total_seconds()
 
 
 def check_pace(pipeline: Pipeline) -> None:
-    """Rows a second of each table that is being copied: between what was told before the page was drawn and after."""
+    """The rows per second of each table in the snapshot, between what was known before the page was rendered and after."""
     before = clock.utc_now()
     lines = Screen("live", pipeline="shop", section="Overview").lines("Table", "Rows/s")
-    after, drawn = clock.utc_now(), clock.utc_text(before - timedelta(seconds=1.5))  # the console looks once a second
+    after, drawn = (
+        clock.utc_now(),
+        clock.utc_text(before - timedelta(seconds=1.5)),
+    )  # the console reads journals once per second
     for table in ("orders", "customers"):
         shown, own = lines[f"{pipeline.database}.{table}"]["Rows/s"], reads(pipeline, table)
         known = sum(read["rows"] for read in own if read["ts"] < drawn)
@@ -173,14 +176,14 @@ def check_pace(pipeline: Pipeline) -> None:
 
 
 def check_limits(screen: Screen, rows_s: int, sentence: str) -> None:
-    """The limit in the form is the one that holds."""
+    """The limit in the form is the one in force."""
     (field,) = [one for one in screen.page.number_input if one.label == "Rows a second"]
     assert field.value == rows_s
     assert sentence in screen.text
 
 
 def check_copying(live: Any, pipeline: Pipeline) -> None:
-    """What is done and what is to come, while nothing moves."""
+    """What is done and what remains, while the pipeline is paused."""
     screen, committed, planned = live(section="Overview"), 0, 0
     lines = screen.lines("Table", "Chunks")
     for table in ("orders", "customers"):
@@ -208,7 +211,7 @@ def check_copying(live: Any, pipeline: Pipeline) -> None:
 
 
 def check_strip(screen: Screen, server: Server, pipeline: Pipeline, pid: int) -> None:
-    """The three layers and the status line, against the server's own log position and settings, the files and the process."""
+    """The three layers and the status line agree with the server's position and settings, the files and the process."""
     file, at = server.execute(POSITION[server.flavor])[0][:2]
     assert screen.find(r"pid (\d+)") == (str(pid),)
     assert screen.find(r"lag (\S+ \S+) · (\S+ \S+)\n") == ("0 s", "0 B")
@@ -228,7 +231,7 @@ def check_strip(screen: Screen, server: Server, pipeline: Pipeline, pid: int) ->
 
 
 def check_overview(screen: Screen, server: Server, pipeline: Pipeline) -> None:
-    """A line a table."""
+    """One line per table."""
     lines = screen.lines("Table", "Chunking")
     for table in ("orders", "customers"):
         name = f"{pipeline.database}.{table}"
@@ -248,7 +251,7 @@ def check_overview(screen: Screen, server: Server, pipeline: Pipeline) -> None:
 
 
 def check_curves(screen: Screen, pipeline: Pipeline) -> None:
-    """What lies under the curves of throughput is what was read and committed; the curve of lag goes through its readings."""
+    """The areas under the throughput curves are what was read and committed; the lag curve goes through its measurements."""
     throughput, lag = screen.charts
     rows, changes = throughput["data"]
     # All of it is in the five minutes shown, in steps of two seconds.
@@ -268,7 +271,7 @@ def check_curves(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_chunks(live: Any, server: Server, pipeline: Pipeline) -> None:
-    """The legend, and the drawers of the chunks with the narrowest and the widest windows; the file is on the disk."""
+    """The legend, and the details of the chunks with the narrowest and the widest windows; the file is on the disk."""
     for table in ("orders", "customers"):
         name, own = f"{pipeline.database}.{table}", reads(pipeline, table)
         assert live(table=name).find(r"P published (\S+)") == (str(len(own)),)
@@ -307,7 +310,7 @@ def check_chunks(live: Any, server: Server, pipeline: Pipeline) -> None:
 
 
 def check_readers(screen: Screen, pipeline: Pipeline) -> None:
-    """Chunks, rows and time of each reader, the bars, and what a chunk costs."""
+    """Chunks, rows and time of each reader, the bars, and the cost of a chunk."""
     own, lines = reads(pipeline), screen.lines("Reader", "Busy")
     assert set(lines) == {read["reader"] for read in own}
     (chart,) = screen.charts
@@ -335,7 +338,7 @@ def check_readers(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_watermarks(screen: Screen, pipeline: Pipeline) -> None:
-    """The widest windows, from their low to their high watermark, with their changes."""
+    """The widest windows, from low to high watermark, with their changes."""
     ((bars,),) = (chart["data"] for chart in screen.charts)
     own = {f"{read['table']} {read['chunk']}": read for read in reads(pipeline)}
     widths = sorted((offset(read["high"]) - offset(read["low"]) for read in own.values()), reverse=True)
@@ -346,7 +349,7 @@ def check_watermarks(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_plan(screen: Screen, server: Server, pipeline: Pipeline) -> None:
-    """The plan of the table that nobody wrote to, by the server's own numbers."""
+    """The plan of a table without writers agrees with the server's own numbers."""
     line = screen.lines("Table", "Factor")[f"{pipeline.database}.customers"]
     low, high = server.execute(f"SELECT MIN(id), MAX(id) FROM {pipeline.database}.customers")[0]
     (plan,) = [e for e in pipeline.events("table.planned") if e["table"] == f"{pipeline.database}.customers"]
@@ -360,7 +363,7 @@ def check_plan(screen: Screen, server: Server, pipeline: Pipeline) -> None:
 
 
 def check_events(screen: Screen, pipeline: Pipeline) -> None:
-    """Times, durations and how many lines there are."""
+    """Times, durations and the number of lines."""
     lines = sum(len(path.read_bytes().splitlines()) for path in (pipeline.home / "journal").glob("*.jsonl"))
     shown = int(screen.find(r"([\d,]+) journal lines? read")[0].replace(",", ""))
     assert lines - 5 <= shown <= lines  # a line comes every two seconds
@@ -374,7 +377,7 @@ def check_events(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_card(screen: Screen, pipeline: Pipeline) -> None:
-    """The list of pipelines; no rate of a copy that is over."""
+    """The list of pipelines shows no rate for a copy that is over."""
     facts = dict(pairwise(line.strip() for line in screen.text.splitlines()))
     assert (facts["Copied"], facts["Lag"], facts["Reading"]) == ("100%", "0 s", "—")
     now, (started,) = clock.utc_now(), pipeline.events("run.started")
@@ -388,7 +391,7 @@ def check_card(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_redump(screen: Screen, pipeline: Pipeline) -> None:
-    """What it would reach, and what it did."""
+    """The preview of a redump, and its result."""
     line = screen.lines("Table", "Rows in the mirror")[f"{pipeline.database}.customers"]
     mirror = DeltaTable(str(pipeline.mirror("customers")))
     assert (
@@ -406,7 +409,7 @@ def check_redump(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_history(screen: Screen, pipeline: Pipeline) -> None:
-    """The run, while it is under way."""
+    """The run, while it goes on."""
     (line,), own = screen.table("Pipeline", "Outcome").to_dict("records"), reads(pipeline)
     assert (line["Rows"], line["Chunks"], line["Errors"]) == (sum(read["rows"] for read in own), len(own), 0)
     assert line["Changes"] == changed(pipeline, "orders") + changed(pipeline, "customers")
@@ -418,7 +421,7 @@ def check_history(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_compared(pipeline: Pipeline) -> None:
-    """What History says of a run that is chosen to be compared."""
+    """What History shows of a run that is selected for comparison."""
     index = History(None)
     index.refresh([Directory(pipeline.home)])
     cursor, own = index.cursor(), reads(pipeline)
@@ -436,7 +439,7 @@ def check_compared(pipeline: Pipeline) -> None:
 
 
 def check_explore(screen: Screen, server: Server, pipeline: Pipeline) -> None:
-    """An answer is of the lake, and the lake equals the source."""
+    """Explore answers from the lake, and the lake equals the source."""
     screen.page.text_area(key="sql").set_value(f"SELECT count(*) AS n FROM {pipeline.database}.orders")
     screen.press("run")
     assert screen.table("n")["n"].to_list() == [count(server, pipeline.database, "orders")]
@@ -457,7 +460,7 @@ def check_explore(screen: Screen, server: Server, pipeline: Pipeline) -> None:
 
 
 def check_bundle(screen: Screen) -> None:
-    """The sizes of the bundle and of its parts, and that the password is not in it."""
+    """The sizes of the bundle and of its parts; the password is not in it."""
     screen.press("make")
     _, _, data, _ = screen.page.session_state["bundle"]
     with zipfile.ZipFile(BytesIO(data)) as file:
@@ -471,7 +474,7 @@ def check_bundle(screen: Screen) -> None:
 
 
 def check_new(server: Server, pipeline: Pipeline) -> None:
-    """The plan of a new pipeline is the one that was carried out by the old."""
+    """A new pipeline's plan equals the plan that the old pipeline executed."""
     draft = {"name": "next", "source": {"host": server.host, "port": server.port, "user": "tidemark"}}
     draft["source"] |= {"password_env": "TIDEMARK_TEST_PASSWORD", "tables": [f"{pipeline.database}.*"]}  # type: ignore[operator]
     draft |= {"snapshot": {"chunk_rows": 1000}, "sink": {"type": "delta", "path": "lake"}}

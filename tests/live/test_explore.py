@@ -1,4 +1,4 @@
-"""What the console asks of the lake: tables as they were, one key through time, and what a redump would reach."""
+"""What the console asks the lake: tables as of a time, the history of one key, and the preview of a redump."""
 
 import json
 import time
@@ -30,7 +30,7 @@ ROWS = 3000
 def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """At three instants between writes, with rows read again meanwhile, each compared with what the source had then."""
+    """At three times between writes and redumps, the answer equals what the source had then."""
     seed_table(server, database, "orders", ROWS)
     pipeline = new_pipeline(server, database, chunk_rows=500, poll=0.3, merge=2.0)
     runner = pipeline.start_streaming()
@@ -67,7 +67,7 @@ def _merged(pipeline: Pipeline, ids: list[int]) -> bool:
 
 
 def _check_history(pipeline: Pipeline, rows: Any) -> None:
-    """Each change of one row in its order, and the row as the mirror has it."""
+    """The changes of one row in order, and the row in the mirror."""
     (table,) = published_tables(Directory(pipeline.home))
     log = lake_table(pipeline.changes("orders"))
     changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
@@ -86,7 +86,7 @@ def _columns(log: Any) -> tuple[list[int], list[int]]:
 
 
 def _check_preview(pipeline: Pipeline, ids: list[int]) -> None:
-    """Rows are counted where they are, and nothing is sent. ids: of the mirror's rows."""
+    """A preview counts the rows in the mirror and sends no command. ids: those in the mirror."""
     name = f"{pipeline.database}.orders"
 
     def preview(*words: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The source becomes another server, or an older one: followed where it is proved, refused by name where it is not."""
+"""Failover to another server, or to an older state: accepted if the history matches, otherwise refused with the reason."""
 
 import shutil
 import time
@@ -27,7 +27,7 @@ class Writer(Background):
         self.server, self.next = server, first
 
     def work(self, _number: int) -> None:
-        """One row after the other."""
+        """Write one row after the other."""
         while not self.stopping.wait(0.01):
             try:
                 self.server.execute("INSERT INTO d.t VALUES (%s, 0)", (self.next,))
@@ -38,7 +38,7 @@ class Writer(Background):
 
 
 def _no_change_twice(pipeline: Pipeline) -> None:
-    """Every change stands once in the change log: by its number, and by its transaction, key and kind."""
+    """Every change is in the change log once: by its number, and by transaction, key and kind."""
     log = (
         DeltaTable(pipeline.changes("t")).to_pyarrow_table(columns=["_tm_seq", "_tm_tx", "_tm_kind", "id"]).to_pylist()
     )
@@ -51,7 +51,7 @@ def _no_change_twice(pipeline: Pipeline) -> None:
 def test_failover_to_a_promoted_replica(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The source is killed under writes, its replica promoted and written to: the pipeline goes on there and ends equal."""
+    """The source is killed under writes, its replica promoted and written to: the pipeline continues there and ends equal."""
     options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
     first, second = private_server(flavor), private_server(flavor, **options)
     replicate(second, first)
@@ -97,7 +97,7 @@ def test_failover_to_a_promoted_replica(
 def test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """What a proxy or a moved address does: another server answers in mid-run, and the same run goes on there."""
+    """As behind a proxy or a moved address: another server answers, and the same run continues with it."""
     options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
     first, second = private_server(flavor), private_server(flavor, **options)
     replicate(second, first)
@@ -124,7 +124,7 @@ def test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over(
 def test_a_server_restored_from_an_older_copy_ends_with_4(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
-    """With nothing new, and with so much new that files, offsets and GTIDs are past those that were published."""
+    """Without new transactions, and with so many that files, offsets and GTIDs are past the published ones."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")

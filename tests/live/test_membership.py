@@ -1,4 +1,4 @@
-"""Tables that join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
+"""Tables join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,7 +28,7 @@ def _fill(server: Server, *names: str) -> None:
 
 
 def _send(pipeline: Pipeline, verb: str, *tables: str, **arguments: Any) -> None:
-    """As the command line and the console do."""
+    """Send a command as the command line and the console do."""
     send_command(Directory(pipeline.home), verb, arguments={"tables": list(tables), **arguments} if tables else {})
 
 
@@ -72,7 +72,7 @@ def _version(pipeline: Pipeline, table: str) -> int:
 def test_tables_join_and_leave_while_the_others_stream_on(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Added, removed and added again, kept and dropped, by a runner that is killed at each: equal to the source in the end."""
+    """Tables are added, removed, kept, dropped and added again while the runner is killed each time; all end equal."""
     server = private_server(flavor)
     for database in ("d", "x"):
         server.execute(f"CREATE DATABASE {database}")
@@ -129,14 +129,14 @@ def test_tables_join_and_leave_while_the_others_stream_on(
 
 
 def _gone(pipeline: Pipeline, table: str) -> None:
-    """Dropped, and nothing is left."""
+    """The table is dropped, and no file is left."""
     assert not pipeline.mirror(table).exists()
     assert not pipeline.changes(table).exists()
     assert _tables(pipeline)[f"d.{table}"] == ("removed", "dropped")
 
 
 def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
-    """What the ledger shows is refused at once, what the source and the destination show by the runner; none of it in part."""
+    """What contradicts the ledger is refused at once, what contradicts source or destination by the runner; never in part."""
     for verb, name in (("add-table", "d.a"), ("remove-table", "d.zzz")):
         assert pipeline.command(verb, "--table", name).returncode == 2
     server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
@@ -162,7 +162,7 @@ def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
 
 
 def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
-    """The mirror of a removed table stays as it is, while that of another one gets what is written now."""
+    """The mirror of a removed table stays unchanged, while another table receives new changes."""
     kept = _version(pipeline, "c")
     server.execute("INSERT INTO d.a (id, v) VALUES (-1, 1)")
     server.execute("INSERT INTO d.c (id, v) VALUES (-1, 1)")
@@ -180,7 +180,7 @@ def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
 def test_tables_that_begin_to_match_are_added(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Created, renamed and filled while the pipeline runs, and while it does not; one that was removed stays away."""
+    """Tables that are created, renamed and filled, during a run and between runs, are added; a removed one is not."""
     server = private_server(flavor)
     for database in ("d", "x"):
         server.execute(f"CREATE DATABASE {database}")
@@ -214,7 +214,7 @@ def test_tables_that_begin_to_match_are_added(
 def test_a_pipeline_that_copies_nothing_streams_an_added_table(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """From then on; when it was removed and kept, anew."""
+    """It streams from its addition on; a removed and kept table starts over."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     _fill(server, "d.a", "d.b")

@@ -1,4 +1,4 @@
-"""Rows of the log that cannot be known: the table is resnapshotted without a hand, and the others stream on."""
+"""Row images that lack columns: the table is resnapshotted automatically, and the others stream on."""
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
@@ -8,7 +8,7 @@ from tests.servers import Server
 def test_a_row_image_that_lacks_columns_resnapshots_its_table(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """A session wrote with binlog_row_image = MINIMAL; nobody has to ask. Where the setting says stop it stops."""
+    """A session writes with binlog_row_image = MINIMAL. With `schema_changes = "stop"` the table stops instead."""
     for name in ("t", "other"):
         server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT, w INT)")
         server.execute(f"INSERT INTO `{database}`.{name} VALUES (1, 1, 1), (2, 2, 2)")

@@ -1,4 +1,4 @@
-"""The source is away for a while, or Spark is lost: the run waits, says so, goes on, and ends equal."""
+"""The source or Spark is lost for a while: the run reports it, waits, continues, and ends equal."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ SLOW = "[throttle]\nmax_rows_per_s = 1500\n"
 
 @contextmanager
 def hanging(server: Server) -> Iterator[None]:
-    """The server answers nothing, and its connections stay."""
+    """Suspend the server: its connections stay open and nothing answers."""
     assert server.process is not None
     (real,) = [p for p in [psutil.Process(server.process.pid)] if p.is_running()]
     os.kill(real.pid, signal.SIGSTOP)
@@ -36,7 +36,7 @@ def hanging(server: Server) -> Iterator[None]:
 
 
 def shown_away(pipeline: Pipeline, runner: Any) -> dict[str, Any]:
-    """What `status` says, once it says that the source is away and the alert stands."""
+    """The `status` that reports the outage, once its alert is raised."""
     status: dict[str, Any] = {}
 
     def found() -> bool:
@@ -51,7 +51,7 @@ def shown_away(pipeline: Pipeline, runner: Any) -> dict[str, Any]:
 def test_a_source_that_is_away_is_waited_for(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """Killed in the midst of the copy and hanging later: an alert each time, the same run, everything equal."""
+    """Killed during the copy and suspended later: one alert each, the same run, and equal tables."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     seed_table(server, "d", "orders", 12_000)
@@ -80,7 +80,7 @@ def test_a_source_that_is_away_is_waited_for(
 def test_a_stop_does_not_wait_for_a_source_that_hangs(
     private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The run ends well within seconds, in the midst of the copy; the next one goes on."""
+    """The run ends within seconds during the copy; the next one continues."""
     server = private_server("mysql")
     server.execute("CREATE DATABASE d")
     seed_table(server, "d", "orders", 12_000)
@@ -100,7 +100,7 @@ def test_a_stop_does_not_wait_for_a_source_that_hangs(
 def test_a_spark_that_dies_is_started_again(
     servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory, while_copying: bool
 ) -> None:
-    """The driver's JVM is killed: the same run starts another one, and no change is published twice."""
+    """The driver's JVM is killed: the same run starts another one, and publishes no change twice."""
     server = servers.get("mysql")
     database = new_database(server)
     seed_table(server, database, "orders", 12_000)

@@ -1,4 +1,4 @@
-"""Filters, column lists and masks, under writes that move rows in and out: the lake is the source, filtered independently."""
+"""Row filters, column lists and masks, under writes that move rows in and out: the lake equals the filtered source."""
 
 import hmac
 import json
@@ -30,7 +30,7 @@ LEVELS = ("A", "a", "b", "B", None)
 
 @dataclass(frozen=True)
 class Projected:
-    """A table with its rules: their text in the spec, and the same as DuckDB's SQL, which compares texts by their bytes."""
+    """A table with its rules, as text of the spec and as DuckDB SQL, which compares texts by their bytes."""
 
     columns: str
     rules: str
@@ -86,7 +86,7 @@ WRITTEN = [name for name in TABLES if name != "keyless"]
 def test_rows_columns_and_masks_are_projected_under_writes(
     server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each table ends as the filtered source, its log is a history without gaps, and what is left out or masked is in no file."""
+    """Each table equals the filtered source, its change log has no gaps, and no file contains an excluded or masked value."""
     monkeypatch.setenv("TM_TEST_PEPPER", PEPPER)
     for name in TABLES:
         _create(server, database, name)
@@ -104,8 +104,8 @@ def test_rows_columns_and_masks_are_projected_under_writes(
     assert {e["kind"] for e in pipeline.events("source.event")} == {"evolved"}
     for name in TABLES:
         _check(server, pipeline, name)
-    _assert_untold(pipeline.folder)
-    _reshape(server, pipeline)
+    _assert_hidden(pipeline.folder)
+    _change_filter(server, pipeline)
 
 
 def _pipeline(server: Server, database: str, new_pipeline: PipelineFactory) -> Pipeline:
@@ -142,7 +142,7 @@ def _check(server: Server, pipeline: Pipeline, name: str) -> None:
 
 
 def _expected(server: Server, database: str, name: str, where: str) -> pa.Table:
-    """The source, read without our code and filtered by DuckDB; digests by Python."""
+    """The source, read independently and filtered by DuckDB; Python computes the digests."""
     source = source_table(server, database, name)
     with duckdb.connect() as db:
         db.register("source", source)
@@ -158,7 +158,7 @@ def _digest(value: bytes) -> str:
 
 
 def _counted(rows: pa.Table, names: list[str] | None = None) -> Counter[tuple[Any, ...]]:
-    """How often each row is there; in a log, after all of its changes."""
+    """How often each row exists; in a change log, after all its changes."""
     names = names or rows.column_names
     kinds = rows["_tm_kind"].to_pylist() if "_tm_kind" in rows.column_names else ["+I"] * rows.num_rows
     counts: Counter[tuple[Any, ...]] = Counter()
@@ -168,7 +168,7 @@ def _counted(rows: pa.Table, names: list[str] | None = None) -> Counter[tuple[An
 
 
 def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema, key: list[str]) -> pa.Table:
-    """The chunks' rows, each before the first change of its epoch, and then the changes: the last image of each key."""
+    """The rows of the chunks, each before the first change of its epoch, then the last image of each key."""
     parts, next_seq = [schema.empty_table()], 1
     for epoch in pipeline.epochs():
         for chunk in epoch["tables"].get(f"{pipeline.database}.{name}", {}).get("chunks", []):
@@ -189,8 +189,8 @@ def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema, key: list[str]) 
     return last.cast(schema)
 
 
-def _assert_untold(folder: Path) -> None:
-    """No file of the pipeline, packed or not, holds a value that is left out or masked, or the pepper."""
+def _assert_hidden(folder: Path) -> None:
+    """No file of the pipeline, compressed or not, contains an excluded or masked value, or the pepper."""
     forbidden = [word.encode() for word in (SECRET, "@masked", PEPPER)]
     read = 0
     for path in (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()):
@@ -204,8 +204,8 @@ def _assert_untold(folder: Path) -> None:
     assert read > ROWS
 
 
-def _reshape(server: Server, pipeline: Pipeline) -> None:
-    """Another filter is refused, until the table is asked to be resnapshotted; then the mirror is what it says."""
+def _change_filter(server: Server, pipeline: Pipeline) -> None:
+    """A new filter is refused until the table is resnapshotted on command; then the mirror follows it."""
     text = pipeline.spec.read_text()
     before, after = json.dumps(TABLES["people"].where, ensure_ascii=False), '"price < 500"'
     assert before in text
@@ -251,7 +251,7 @@ def _connected(server: Server, database: str) -> Any:
 
 
 def _values(name: str, chance: random.Random) -> dict[str, Any]:
-    """Random values of the columns that are no key."""
+    """Random values of the columns outside the key."""
     values = {
         "name": chance.choice(NAMES),
         "level": chance.choice(LEVELS),
@@ -286,7 +286,7 @@ def _write_keyless(server: Server, database: str) -> None:
 
 
 class Writer(Background):
-    """Inserts, changes, moves and deletes rows; `committed` counts transactions by table."""
+    """Inserts, updates, moves and deletes rows; `committed` counts transactions by table."""
 
     def __init__(self, server: Server, database: str) -> None:
         super().__init__(threads=2)
@@ -294,13 +294,13 @@ class Writer(Background):
         self.committed = dict.fromkeys(WRITTEN, 0)
 
     def wait_for(self, count: int) -> None:
-        """Wait until each table has so many transactions more."""
+        """Wait until each table has that many more transactions."""
         before = dict(self.committed)
         while not self.failures and any(self.committed[name] < before[name] + count for name in WRITTEN):
             self.stopping.wait(0.05)
 
     def work(self, number: int) -> None:
-        """Random transactions on random tables."""
+        """Run random transactions on random tables."""
         chance = random.Random(number)
         with _connected(self._server, self._database) as connection:
             while not self.stopping.wait(0.002):

@@ -1,4 +1,4 @@
-"""Random tables of random rows: by both ways they are what an independent client reads."""
+"""Random tables with random rows: both decoders agree with an independent client."""
 
 import json
 import math
@@ -125,7 +125,7 @@ def _tables(draw: st.DrawFn, flavor: str) -> tuple[str, list[str]]:
 
 @pytest.mark.timeout(900)
 def test_random_tables_are_read_exactly(servers: Pool, flavor: str) -> None:
-    """Thousands of rows of random columns, NULLs and bounds among them, in batches that come as events of many rows."""
+    """Thousands of rows of random columns with NULLs and bounds, in batches that are logged as multi-row events."""
     server = servers.get(flavor)
     server.execute("CREATE DATABASE IF NOT EXISTS random_schemas")
 

@@ -1,4 +1,4 @@
-"""Parts of tables that are read again on command, under writes: what was damaged is right, the rest is left alone."""
+"""Redumps of parts of tables on command, under writes: damaged rows are corrected, all others stay unchanged."""
 
 import json
 import time
@@ -32,13 +32,13 @@ RATE = depth(200.0, 1000.0)
 
 @pytest.fixture
 def server(flavor: str, server_with: Callable[..., Server]) -> Server:
-    """A server that commits fast: what is tested is what Tidemark does while many do."""
+    """A server that commits fast, so that there are many transactions."""
     return server_with(flavor, sync_binlog=0, innodb_flush_log_at_trx_commit=0)
 
 
 @pytest.mark.timeout(900)
 def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """A chunk, ranges of texts and of two columns, a list of keys, a table, everything: each replaced, and no more."""
+    """A chunk, ranges of texts and of two columns, a list of keys, a table, everything: each replaces its rows and no others."""
     for name in NAMES:
         create(server, database, name, ROWS)
     pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
@@ -70,7 +70,7 @@ def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipe
 
 
 def _read_whole_again(server: Server, pipeline: Pipeline) -> None:
-    """Damaged once more, a table and then everything, which mends what the parts left alone; as many transactions go on."""
+    """After more damage, redump a table and then everything, while as many transactions go on."""
     with KeyedWriter(server, pipeline.database, list(NAMES), WRITTEN, RATE) as writer:
         runner = pipeline.start()
         pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "running", runner)
@@ -90,7 +90,7 @@ def _read_whole_again(server: Server, pipeline: Pipeline) -> None:
 
 
 def _has_all_unwritten(pipeline: Pipeline, name: str) -> bool:
-    """Whether the mirror has the rows that nobody writes to."""
+    """Whether the mirror has the rows that no transaction writes."""
     notes = set(lake_table(pipeline.mirror(name))["note"].to_pylist())
     return notes >= {f"row {n}" for n in range(WRITTEN, ROWS)}
 
@@ -98,7 +98,7 @@ def _has_all_unwritten(pipeline: Pipeline, name: str) -> bool:
 def test_a_killed_runner_leaves_no_command_half_done(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """The next one begins it again; what cannot be done is refused, with the reason, and harms nothing."""
+    """The next runner starts the redump again; an impossible one is refused with the reason and changes nothing."""
     create(server, database, "general", ROWS)
     server.execute(f"CREATE TABLE `{database}`.keyless (v INT)")
     pipeline = new_pipeline(server, database, chunk_rows=30, poll=0.3, merge=1.0)
@@ -134,7 +134,7 @@ def test_a_killed_runner_leaves_no_command_half_done(
 
 
 def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str = "", *part: str) -> dict[str, Any]:
-    """The event that says that it is done; of everything without a name."""
+    """Redump a table, or everything without a name; returns the event that reports its end."""
     what = ["--table", f"{pipeline.database}.{name}"] if name else ["--all"]
     sent = pipeline.command("redump", "--json", *what, *part, "--reason", "damaged")
     assert sent.returncode == 0, sent.stderr
@@ -150,7 +150,7 @@ def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str = "", *part: s
 
 
 def _damage(pipeline: Pipeline, name: str, runner: "Popen[bytes]") -> dict[str, Any]:
-    """Rows of one chunk changed, deleted and invented behind Tidemark's back, and one of another chunk changed."""
+    """Behind Tidemark's back: change, delete and invent rows of one chunk, and change one row of another."""
     chunks = [e for e in pipeline.events("chunk.finished") if e["table"] == f"{pipeline.database}.{name}" and e["file"]]
     chunk = chunks[len(chunks) // 2]
     key, last = KEYED[name].names, KEYED[name].names[-1]
@@ -179,7 +179,7 @@ def _damage(pipeline: Pipeline, name: str, runner: "Popen[bytes]") -> dict[str, 
 
 
 def _new(name: str, last: int) -> int:
-    """The last column of a key in the same chunk that no row has, nor gets."""
+    """An unused last key column in the same chunk, which no row will get."""
     if name == "tenant":  # only numbers that end in 0 belong to others than tenant 4
         return next(n for n in range(last + 1, last + 99) if n % 10 == 0 and n % 7 != 4)
     return last + 1 if name == "falling" else last + INVENTED
@@ -193,7 +193,7 @@ def _committed(damage: Callable[[DeltaTable], object], pipeline: Pipeline, name:
 
 
 def _check_log(pipeline: Pipeline, name: str, invented: int) -> None:
-    """What was read again is marked, and the invented row was deleted as a ghost; numbers are given once."""
+    """Redumped rows are marked, the invented row was deleted as a ghost, and `_tm_seq` is unique."""
     log = lake_table(pipeline.changes(name))
     seqs = log["_tm_seq"].to_pylist()
     assert len(set(seqs)) == len(seqs)

@@ -1,4 +1,4 @@
-"""Tables that are resnapshotted because that was asked for: what is wrong becomes right, what is lost is found again."""
+"""Tables that are resnapshotted on command: wrong rows are corrected, lost positions and rows are recovered."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -36,7 +36,7 @@ def _fill(server: Server) -> None:
 def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Purged: exit code 4 and the remedy, which works. Damaged: resnapshotted under writes; the other table is left alone."""
+    """Purged: exit code 4 with a remedy that works. Damaged: resnapshotted under writes, without touching the other table."""
     server = private_server(flavor)
     _fill(server)
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
@@ -61,7 +61,7 @@ def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
         writer.stop()
     pipeline.finish(runner)
     assert kept
-    assert _copied(pipeline) == {"d.a": 2, "d.b": 2}, "what is followed is read again beside the log"
+    assert _copied(pipeline) == {"d.a": 2, "d.b": 2}, "a streaming table is read again beside the binlog"
     for name in NAMES:
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     answers = [(e["event"], e["verb"]) for e in pipeline.events("command.accepted", "command.done")]
@@ -72,7 +72,7 @@ def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
 def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_healed(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """While the pipeline runs: named, with the remedy, which needs no restart."""
+    """A running pipeline names the remedy, which needs no restart."""
     server = private_server(flavor)
     _fill(server)
     server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
@@ -97,7 +97,7 @@ def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_healed(
 def test_an_incident_ends_with_4_and_is_healed(
     private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """MySQL alone writes one: where a statement on a MyISAM table did not fit its cache, it says that changes are missing."""
+    """On MySQL, a statement on a MyISAM table that does not fit its cache logs an incident: changes are missing."""
     server = private_server("mysql", max_binlog_stmt_cache_size=4096, binlog_stmt_cache_size=4096)
     _fill(server)
     server.execute("CREATE TABLE d.m (id INT PRIMARY KEY, note TEXT) ENGINE=MyISAM")
@@ -116,18 +116,18 @@ def test_an_incident_ends_with_4_and_is_healed(
 
 
 def _stopped(pipeline: Pipeline) -> dict[str, str]:
-    """The tables that stopped, with the reason."""
+    """The stopped tables, with their reasons."""
     return {e["table"]: e["reason"] for e in pipeline.events("table.state") if e["state"] == "stopped"}
 
 
 def _copied(pipeline: Pipeline) -> dict[str, int]:
-    """How often each table was copied whole."""
+    """How often each table was copied."""
     states = [e["table"] for e in pipeline.events("table.state") if e["state"] == "streaming"]
     return {name: states.count(name) for name in sorted(set(states))}
 
 
 def _damage(pipeline: Pipeline, runner: "Popen[bytes]") -> None:
-    """Rows changed, deleted and invented behind Tidemark's back, which meanwhile commits to the table itself."""
+    """Change, delete and invent rows behind Tidemark's back, while it commits to the table."""
     damages: list[Callable[[DeltaTable], object]] = [
         lambda mirror: mirror.update({"v": "-1"}, predicate="id % 7 = 0"),
         lambda mirror: mirror.delete("id % 11 = 0"),

@@ -1,4 +1,4 @@
-"""Schema changes of every kind while a pipeline runs and the tables are written: mirror and log stay what the source is."""
+"""Schema changes of every kind on tables that are written while a pipeline runs: mirror and change log stay equal to the source."""
 
 import time
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def test_tables_are_altered_while_they_stream(
     new_database: Callable[[Server], str],
     new_pipeline: PipelineFactory,
 ) -> None:
-    """Each table, altered under writes, is followed or resnapshotted, as it should be, and ends equal to the source."""
+    """Each table, altered under writes, is evolved or resnapshotted as expected, and ends equal to the source."""
     server = server_with(flavor, row_metadata=metadata)
     database, names = new_database(server), list(alterations(server))
     for name in names:
@@ -63,12 +63,12 @@ def _all_streaming(pipeline: Pipeline, names: list[str]) -> bool:
 
 
 def pipeline_state(pipeline: Pipeline) -> dict[str, str]:
-    """The last state of each table that the journal tells."""
+    """The last state of each table in the journal."""
     return {e["table"]: e["state"] for e in pipeline.events("table.state")}
 
 
 def check(server: Server, pipeline: Pipeline, name: str) -> None:
-    """The mirror, and the chunks of the last copy with the log after them, are the source; old columns may be left."""
+    """The mirror, and the last copy's chunks with the changes after them, equal the source; old columns may remain."""
     source = source_table(server, pipeline.database, name)
     mirror = lake_table(pipeline.mirror(name))
     try:
@@ -160,13 +160,13 @@ BACKLOG = {
 }
 
 
-def test_a_backlog_in_which_the_catalogue_is_later_than_the_log(
+def test_a_backlog_in_which_the_catalog_is_later_than_the_log(
     flavor: str,
     server_with: Callable[..., Server],
     new_database: Callable[[Server], str],
     new_pipeline: PipelineFactory,
 ) -> None:
-    """What a table was at a place of the log is not what it is when that is read: nothing is read by the wrong definition."""
+    """The catalog is newer than the binlog that is read: no row is decoded by the wrong definition."""
     server = server_with(flavor, row_metadata="MINIMAL")
     database = new_database(server)
     for name in BACKLOG:
@@ -185,7 +185,7 @@ def test_a_backlog_in_which_the_catalogue_is_later_than_the_log(
 def test_a_pipeline_that_only_streams_loses_nothing_in_silence(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """What the catalogue shows is followed from the statement on; what it no longer shows stops the table."""
+    """If the catalog still shows the change, the table streams on; if not, the table stops."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
     pipeline = new_pipeline(server, database, source='startup = "latest"')
     pipeline.run("caught-up")

@@ -1,4 +1,4 @@
-"""A session that logs its writes as statements: the tables that they reach are resnapshotted, the others stream on."""
+"""A session logs its writes as statements: the tables that they may write are resnapshotted, the others stream on."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ CASES: dict[str, tuple[str, set[str]]] = {
 
 @pytest.fixture
 def source(flavor: str, private_server: Callable[..., Server]) -> Server:
-    """A server of the test's own whose whole catalogue the user sees."""
+    """A private server whose whole catalog is visible to the user."""
     server = private_server(flavor)
     create_user(server, USER, SEES_ALL)
     server.execute("CREATE DATABASE d")
@@ -57,7 +57,7 @@ def source(flavor: str, private_server: Callable[..., Server]) -> Server:
 
 
 def as_statement(server: Server, *statements: str) -> None:
-    """One transaction of a session that logs statements."""
+    """Run one transaction in a session with statement logging."""
     with closing(server.connect(database="d")) as session, session.cursor() as cursor:
         cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
         cursor.execute("BEGIN")
@@ -67,7 +67,7 @@ def as_statement(server: Server, *statements: str) -> None:
 
 
 def resnapshotted(pipeline: Pipeline, seen: int = 0) -> set[str]:
-    """The tables that were resnapshotted, of the events behind the first ones."""
+    """The resnapshotted tables among the events after the first `seen`."""
     return {e["table"] for e in pipeline.events("source.event")[seen:] if e["kind"] == "resnapshotted"}
 
 
@@ -77,7 +77,7 @@ def all_resnapshotted(pipeline: Pipeline, seen: int, expected: set[str]) -> bool
 
 
 def equal(server: Server, pipeline: Pipeline) -> None:
-    """Every mirror and its table."""
+    """Assert that every mirror equals its table."""
     for name in ALL:
         table = name.removeprefix("d.")
         assert_equal(source_table(server, "d", table), pipeline.mirror(table), ["id"])
@@ -86,7 +86,7 @@ def equal(server: Server, pipeline: Pipeline) -> None:
 def test_only_the_tables_that_a_statement_writes_are_resnapshotted(
     source: Server, new_pipeline: PipelineFactory
 ) -> None:
-    """Through a trigger, a view, routines and a foreign key; what is not understood reaches everything.
+    """Through a trigger, a view, routines and a foreign key; an unknown statement resnapshots every table.
 
     A procedure's statements are logged one by one, a function's call as such.
     """
@@ -105,8 +105,8 @@ def test_only_the_tables_that_a_statement_writes_are_resnapshotted(
     assert not [t for t in pipeline.status()["tables"] if t["state"] == "stopped"]
 
 
-def test_a_catalogue_that_changed_since_is_not_believed(source: Server, new_pipeline: PipelineFactory) -> None:
-    """The trigger was dropped before the log was read up to the write: every table is resnapshotted, and all are equal."""
+def test_a_catalog_that_changed_since_is_not_believed(source: Server, new_pipeline: PipelineFactory) -> None:
+    """The trigger was dropped before its write was read: every table is resnapshotted, and all are equal."""
     pipeline = new_pipeline(source, "d")
     pipeline.run("caught-up")
     as_statement(source, *[f"UPDATE first SET v = 'y{n}' WHERE id = {n}" for n in range(1, 4)])
@@ -116,8 +116,8 @@ def test_a_catalogue_that_changed_since_is_not_believed(source: Server, new_pipe
     equal(source, pipeline)
 
 
-def test_without_the_grants_every_table_is_copied_again(source: Server, new_pipeline: PipelineFactory) -> None:
-    """A trigger that is not shown may be there."""
+def test_without_the_grants_every_table_is_resnapshotted(source: Server, new_pipeline: PipelineFactory) -> None:
+    """There may be a trigger that the user cannot see."""
     create_user(source, USER, GRANTS)
     pipeline = new_pipeline(source, "d")
     pipeline.run("caught-up")
@@ -128,7 +128,7 @@ def test_without_the_grants_every_table_is_copied_again(source: Server, new_pipe
 
 
 def test_a_write_while_tables_are_copied(source: Server, new_pipeline: PipelineFactory) -> None:
-    """Chunks whose reads span the statement are read again; at the end all are equal, and nothing has stopped."""
+    """Chunks whose reads span the statement are read again; all tables end equal, and none stops."""
     numbers = ", ".join(f"({n}, 'x')" for n in range(100, 6000))
     source.execute(f"INSERT INTO d.third VALUES {numbers}")
     pipeline = new_pipeline(source, "d", chunk_rows=100)

@@ -1,4 +1,4 @@
-"""Reading of tables that is paused, limited or held back by the source's health, while the log goes on."""
+"""The snapshot is paused, limited or held by the source's load, while the binlog is streamed."""
 
 import time
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def _chunks(pipeline: Pipeline, name: str) -> int:
 def test_tables_are_paused_limited_and_held_back(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """One table, a rate, the load of the source: each holds, over a killed runner too, says why, and can be lifted."""
+    """One table, a rate, the source's load: each limit survives a killed runner, gives its reason and can be lifted."""
     server = private_server(flavor)
     _create(server, "a", "b")
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
@@ -100,7 +100,7 @@ def test_tables_are_paused_limited_and_held_back(
 def test_a_lagging_replica_holds_the_reading_of_tables(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """One that cannot be asked, does not apply, or is behind: each is named, and the log goes on. Then the snapshot does too."""
+    """A replica that cannot be asked, does not apply or lags holds the snapshot, not the binlog. Later the snapshot continues."""
     server, replica = private_server(flavor), private_server(flavor)
     replicate(replica, server)
     _create(server, "a")
@@ -129,7 +129,7 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
 
 
 def _held(pipeline: Pipeline, runner: "Popen[bytes]", server: Server, reason: str) -> None:
-    """Wait until nothing is read for this reason; see that it stays so while the log goes on."""
+    """Wait until this reason holds the snapshot; check that it stays held while the binlog is streamed."""
     pipeline.wait_for(lambda: (pipeline.status()["waiting_for"] or "").startswith(reason), runner)
     before, since = _chunks(pipeline, "a"), len(pipeline.events("epoch.committed"))
     server.execute("INSERT INTO d.n SELECT COALESCE(MAX(n), 0) + 1 FROM d.n")

@@ -1,4 +1,4 @@
-"""A pipeline under writers whose transactions come in every form that a log has: mirror and change log stay the source."""
+"""Transactions of every form that a binlog can contain, during a copy and after: mirror and change log equal the source."""
 
 import json
 import random
@@ -19,7 +19,7 @@ _CONFLICTS = (1205, 1213, 1062, 1614, 1399)
 
 
 class Odd(Background):
-    """One session's transactions: XA, savepoints, rollbacks, two engines, large, tagged or of another domain, compressed."""
+    """Transactions of one session: XA, savepoints, rollbacks, two engines, large, tagged, other domains, compressed."""
 
     def __init__(self, server: Server, seed: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Odd(Background):
         self.done: dict[str, int] = {}
 
     def work(self, _number: int) -> None:
-        """Transactions of random forms."""
+        """Run transactions of random forms."""
         forms = [self._plain, self._xa, self._xa_rolled_back, self._one_phase, self._savepoints, self._rolled_back]
         forms += [self._other_engine, self._large, self._tagged, self._rotated, self._document]
         with closing(self._server.connect(database="d", autocommit=False)) as connection, connection.cursor() as cursor:
@@ -117,7 +117,7 @@ class Odd(Background):
         cursor.execute("SET autocommit = 0")
 
     def _document(self, cursor: Any) -> None:
-        """Documents changed in place: MySQL logs what changed alone."""
+        """Update documents in place, which MySQL logs as differences."""
         key, kept = self._random.randrange(50), json.dumps({"n": [1, 2, {"a": "x" * 200}], "keep": "y" * 200})
         cursor.execute("INSERT IGNORE INTO d.j VALUES (%s, %s)", (key, kept))
         for change in (
@@ -145,7 +145,7 @@ class Odd(Background):
         cursor.execute(f"SET {usual}")
 
     def _rotated(self, cursor: Any) -> None:
-        """And what follows is compressed, or no longer is."""
+        """Rotate the binlog and toggle its compression."""
         if self._random.random() < 0.2:
             cursor.execute("FLUSH BINARY LOGS")
         setting = "GLOBAL log_bin_compress" if self._mariadb else "SESSION binlog_transaction_compression"
@@ -156,7 +156,7 @@ class Odd(Background):
 def test_every_form_of_transaction(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """While the tables are copied and then followed: equal rows, and a log without gap or duplicate."""
+    """During the copy and while streaming: equal rows, and a change log without gap or duplicate."""
     server = private_server(flavor, **({"log_bin_compress_min_len": 10} if flavor == "mariadb" else {}))
     server.execute("CREATE DATABASE d")
     for name, engine in (("t", "InnoDB"), ("m", "MyISAM")):

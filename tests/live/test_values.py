@@ -1,4 +1,4 @@
-"""Values: every type arrives exactly, by snapshot and by log, in the clear and by TLS, on both servers."""
+"""Values of every type arrive exactly, by snapshot and by binlog, with and without TLS, on both servers."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -25,7 +25,7 @@ _COLUMNS = 40
 def test_both_decoders_agree_with_the_server(
     flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str], metadata: str
 ) -> None:
-    """Rows by the binary protocol, images of every kind and an independent client give the same Arrow values for every type."""
+    """The row decoder, the image decoder and an independent client return the same values for every type."""
     if metadata == "NO_LOG" and flavor == "mysql":
         metadata = "MINIMAL"  # MySQL has no less
     server = server_with(flavor, row_metadata=metadata, time_zone="+05:30")
@@ -40,7 +40,7 @@ def test_both_decoders_agree_with_the_server(
 def test_tls_and_large_packets(
     flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str], tls: str
 ) -> None:
-    """Values of 16 MiB and more arrive whole by snapshot and by log, with every setting of TLS."""
+    """Values of 16 MiB and more arrive complete by snapshot and by binlog, with every setting of TLS."""
     server = server_with(flavor, tls=True)
     database = new_database(server)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD, tls, str(server.ca_file))
@@ -63,7 +63,7 @@ def test_tls_and_large_packets(
 
 
 def test_the_mirror_of_every_type_is_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Rows of every type, copied and then changed, are in the mirror as an independent client reads them."""
+    """Rows of every type, copied and then changed, equal what an independent client reads."""
     every = kinds(server.flavor)
     groups = {f"t{n}": every[n : n + _COLUMNS] for n in range(0, len(every), _COLUMNS)}
     for name, chosen in groups.items():

@@ -29,7 +29,7 @@ Name = tuple[int, bytes]
 
 @dataclass
 class _Change:
-    """An operation on one folder. at: when it was done, in records. entries: what they became: inodes, 0 for none."""
+    """A change of one folder. at: its time, in records. entries: the new entries: inodes, 0 for none."""
 
     at: int
     folder: int
@@ -39,7 +39,7 @@ class _Change:
 
 @dataclass
 class Record:
-    """What was done: changes of folders in their order, and by inode the writes (when, from which byte) since the last sync."""
+    """The recorded operations: changes of folders in order and, by inode, the writes (time, offset) since the last sync."""
 
     changes: list[_Change] = field(default_factory=list)
     before: dict[Name, int] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def _change(record: Record, at: int, folder: int, entries: dict[bytes, tuple[int
 
 
 def _broken_off(record: Record, operation: list[str], present: dict[Name, int]) -> None:
-    """An operation whose process was killed in it: was it done?"""
+    """Whether an operation whose process was killed during it was done."""
     kind, *words = operation
     last = 1 << 62
     here = present.get((int(words[0]), _name(words[1])), 0)
@@ -143,7 +143,7 @@ def _name(word: str) -> bytes:
 
 
 def kept_changes(changes: list[_Change], chance: random.Random | None) -> list[_Change]:
-    """Those that the disk has, in their order; chance: None for a disk that keeps nothing that was not synced."""
+    """The changes that the disk has, in order; chance: None for a disk that loses everything unsynced."""
     if chance is None:
         return [change for change in changes if change.durable]
     if chance.random() < 0.5:
@@ -209,7 +209,7 @@ def _sources(root: Path) -> Iterator[tuple[int, Path]]:
 def _shorten(
     events: Record, sources: dict[int, Path], chance: random.Random | None, root: Path
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Take the bytes that were not synced from the files; by their paths, how many were left and how many there were."""
+    """Remove the unsynced bytes from the files; yields their paths, with the bytes left and the bytes before."""
     for inode, writes in sorted(events.writes.items()):
         path = sources.get(inode)
         if path is None or not stat.S_ISREG(path.lstat().st_mode) or not writes:
@@ -234,7 +234,7 @@ def _build(
     sources: dict[int, Path],
     built: set[int],
 ) -> None:
-    """Make the folder anew with the entries that the tree gives its inode: hard links to the files as they were."""
+    """Build the folder from the entries of its tree: hard links to the files as they were."""
     folder.mkdir()
     built.add(inode)
     for name, child in tree.get(inode, {}).items():

@@ -1,4 +1,4 @@
-"""A whole runner, its JVM and its readers under the shim: recorded, killed at one instant, and started again."""
+"""A whole runner with JVM and readers under the shim: recorded, killed at one instant, and started again."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.servers import Pool
 
 
 def test_a_runner_is_recorded_and_killed(servers: Pool, new_database: DatabaseFactory, tmp_path: Path) -> None:
-    """Every process of it ends; what the test wrote itself stays; the next run ends equal, with whatever the disk has."""
+    """Every process of it dies; the test's own files stay; the next run ends equal, whatever the disk kept."""
     server = servers.get("mysql")
     database = new_database(server)
     seed_table(server, database, "orders", 2000)

@@ -70,7 +70,7 @@ class Driver:
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
 
     def clear(self) -> bool:
-        """Stop the context that a killed runner left; whether another runner can be served."""
+        """Stop the context that a killed runner left; returns whether the JVM can be used again."""
         port, secret = self.environment["PYSPARK_GATEWAY_PORT"], self.environment["PYSPARK_GATEWAY_SECRET"]
         if self.uses >= _USES or self._process.poll() is not None:
             return False
@@ -90,7 +90,7 @@ class Driver:
         return True
 
     def close(self) -> None:
-        """Kill it and the Python workers it started."""
+        """Kill the JVM and its Python workers."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._process.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
@@ -110,7 +110,7 @@ class Drivers:
         self._all: list[Driver] = []
 
     def lend(self) -> Driver:
-        """One that nobody uses."""
+        """A JVM that no runner uses."""
         if not self._idle:
             self._all.append(driver := Driver())
             self._idle.append(driver)
@@ -119,7 +119,7 @@ class Drivers:
         return driver
 
     def back(self, driver: Driver) -> None:
-        """Its runner has ended, in whatever way."""
+        """Return a JVM whose runner has ended in any way."""
         if driver.clear():
             self._idle.append(driver)
         else:
@@ -127,7 +127,7 @@ class Drivers:
             driver.close()
 
     def close(self) -> None:
-        """End all."""
+        """Close all JVMs."""
         for driver in self._all:
             driver.close()
         self._all, self._idle = [], []

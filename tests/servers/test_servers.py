@@ -58,7 +58,7 @@ def test_tidemark_may_read_tables_and_the_binlog_and_nothing_else(server: Server
 
 
 def test_grants_can_be_less(server: Server) -> None:
-    """`create_user` gives exactly the grants it is told."""
+    """`create_user` gives exactly the requested grants."""
     create_user(server, "select_only", ["SELECT ON mysql.*"])
     with closing(server.connect(user="select_only", password=PASSWORD)) as connection:
         cursor = connection.cursor()

@@ -1,4 +1,4 @@
-"""How deep the tests go. `make soak` asks the questions of `make test` many times as often."""
+"""The depth of the tests: `make soak` runs many more examples than `make test`."""
 
 import os
 from typing import TypeVar
@@ -8,5 +8,5 @@ SOAK = bool(os.environ.get("TIDEMARK_SOAK"))
 
 
 def depth(usual: T, soak: T) -> T:
-    """A number of examples, a rate, or which cases: as usual, or as many as make sense."""
+    """A number of examples, a rate or a list of cases: the usual one, or the one for a soak test."""
     return soak if SOAK else usual

@@ -1,4 +1,4 @@
-"""Small disks that can really be full: a tmpfs of a few megabytes, mounted for a test. It needs root, as the tests' servers do."""
+"""Small disks that can really be full: a tmpfs of a few megabytes. Mounting needs root."""
 
 import errno
 import os
@@ -19,12 +19,12 @@ class Small:
 
     @property
     def free_bytes(self) -> int:
-        """What is left."""
+        """The free space."""
         found = os.statvfs(self.folder)
         return found.f_bavail * found.f_bsize
 
     def fill(self, *, but: int = 0) -> None:
-        """Leave so many bytes, by a file of ballast, or fewer where others write meanwhile."""
+        """Fill the disk with a file of ballast except for `but` bytes, or fewer if others write meanwhile."""
         with (self.folder / _BALLAST).open("ab", buffering=0) as file:
             try:
                 while (left := self.free_bytes - but) > 0:
@@ -34,13 +34,13 @@ class Small:
                     raise
 
     def free(self) -> None:
-        """Take the ballast away."""
+        """Remove the ballast."""
         (self.folder / _BALLAST).unlink()
 
 
 @contextmanager
 def mounted(folder: Path, size: int) -> Iterator[Small]:
-    """A disk of so many bytes at `folder`, until the end. Fails where nothing can be mounted: a test without it proves nothing."""
+    """Mount a disk of that size at `folder` for the block. Fails if nothing can be mounted, as the test would prove nothing."""
     folder.mkdir(parents=True, exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0777", "tidemark-test", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

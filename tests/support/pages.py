@@ -31,7 +31,7 @@ _PROGRAMS = {"docker", "git", "make", "mysqlbinlog", "pip", "pipx", "python", "p
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block. language: the first word behind the fence, "" without one. line: of the fence, from 1."""
+    """A fenced block. language: the first word behind the fence, or "". line: of the fence, from 1."""
 
     page: str
     line: int
@@ -43,13 +43,13 @@ class Block:
 
     @property
     def title(self) -> str:
-        """Its language and its first line."""
+        """Its language and first line."""
         return f"{self.language}: {self.text.splitlines()[0]}"
 
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a page. words: as a shell would pass them, `tidemark` for `python -m engine`, `SPEC` for a spec."""
+    """One command of a page. words: as a shell would pass them, with `tidemark` for `python -m engine` and `SPEC` for a spec."""
 
     page: str
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ class Command:
 
     @property
     def verb(self) -> str:
-        """Of a command of `tidemark`; "" of any other."""
+        """The command of `tidemark`; "" for other programs."""
         return self.words[1] if self.words[0] == "tidemark" and len(self.words) > 1 else ""
 
 
@@ -121,7 +121,7 @@ def _split(path: Path) -> tuple[list[Block], str]:
 
 
 def _is_command(span: str) -> bool:
-    """Whether a code span is a command rather than the name of one: it has all arguments."""
+    """Whether a code span is a complete command rather than a command's name."""
     first, *rest = span.split() or [""]
     if _ASSIGNED.fullmatch(first) and rest:
         return _is_command(" ".join(rest))

@@ -1,4 +1,4 @@
-"""A webhook to be posted to."""
+"""A webhook that records what is posted to it."""
 
 import json
 import threading
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Receiver:
-    """A webhook that answers with what `answers` has next, else 200; `got`: what it was given."""
+    """A webhook that answers with the next of `answers`, by default 200. `got`: the accepted messages."""
 
     def __init__(self) -> None:
         self.answers: list[int] = []

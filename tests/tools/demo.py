@@ -111,7 +111,7 @@ def prepare(server: Server, home: Path, rows: int) -> Path:
 def console(
     home: Path, port: int = 0, module: str = "streamlit", environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The console on the pipelines of `home`, with the demo's password in its environment and in its runners'; its address."""
+    """The console on the pipelines in `home`, with the demo's password in its environment and its runners'; yields its address."""
     port = port or free_port(8501)
     address = os.environ.get("TIDEMARK_CONSOLE_ADDRESS", "127.0.0.1")
     options = [f"--server.address={address}", f"--server.port={port}", "--server.headless=true"]
@@ -140,7 +140,7 @@ def console(
 
 
 def stop_runners(home: Path) -> None:
-    """Stop the runners that the console started (they outlive it on purpose), kindly first."""
+    """Stop the runners that the console started, which outlive it by design; kill those that do not stop."""
     for spec in home.glob("*/pipeline.toml"):
         directory = Directory(spec.parent)
         record = read_runner(directory)
@@ -167,7 +167,7 @@ def free_port(wanted: int) -> int:
 
 
 def _runner_process(pid: int, spec: Path) -> psutil.Process | None:
-    """The runner of that spec; a process number may have passed to somebody else since it was written down."""
+    """The runner of that spec, if the pid still belongs to it."""
     try:
         process = psutil.Process(pid)
         return process if str(spec) in process.cmdline() else None

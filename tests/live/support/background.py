@@ -1,4 +1,4 @@
-"""Work that goes on in threads while a test does something else, and whose failure is the test's."""
+"""Work in background threads; a failure there fails the test."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Background(ABC):
-    """Threads that each do `work` between `with` and its end (or `stop`, which fails when one of them failed)."""
+    """Threads that run `work` inside a `with` block, or until `stop`, which raises the first failure."""
 
     def __init__(self, threads: int = 1) -> None:
         self.stopping = threading.Event()
@@ -26,7 +26,7 @@ class Background(ABC):
         self.stop()
 
     def stop(self) -> None:
-        """End it; raises the first failure."""
+        """End the threads and raise the first failure."""
         self.stopping.set()
         for thread in self._threads:
             thread.join()

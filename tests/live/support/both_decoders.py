@@ -1,4 +1,4 @@
-"""A table's values by both ways, the SELECT of a chunk and the row images of the binlog, against an independent client."""
+"""A table's values through both decoders, a chunk's SELECT and the binlog's row images, compared with an independent client."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -20,24 +20,24 @@ from tests.servers import PASSWORD, USER, Server
 
 
 def endpoint_of(server: Server) -> Endpoint:
-    """How the engine reaches a test server."""
+    """The address by which the engine connects to a test server."""
     return Endpoint(server.host, server.port, USER, PASSWORD)
 
 
 def position_of(server: Server) -> Position:
-    """The end of its binlog now."""
+    """The current end of the server's binlog."""
     with closing(open_connection(endpoint_of(server))) as connection:
         return current(connection, describe(connection))
 
 
 def table_of(server: Server, database: str, name: str, *, null_dates: bool = False) -> Table:
-    """A table as the engine's catalogue describes it."""
+    """The table as the engine's catalog reads it."""
     with closing(open_connection(endpoint_of(server))) as connection:
         return read_table(connection, database, name, null_dates=null_dates)
 
 
 def selected(endpoint: Endpoint, table: Table) -> pa.Table:
-    """All rows by the row decoder, sorted by `id`."""
+    """All rows through the row decoder, sorted by `id`."""
     with closing(open_connection(endpoint)) as connection:
         columns = ", ".join(quote(c.name) for c in table.columns)
         statement = f"SELECT {columns} FROM {quote(table.database, table.name)}"
@@ -76,9 +76,9 @@ def of_kind(images: pa.Table, *kinds: int) -> pa.Table:
 
 
 def assert_both_decoders(server: Server, database: str, name: str, fill: Callable[[], None], **options: bool) -> Table:
-    """Fill the empty table `name`, renumber its rows and delete them; all it held must be the same by every way.
+    """Fill the empty table `name`, renumber its rows and delete them; every decoder must return the same values.
 
-    Its key is `id`. Returns the table as it was captured.
+    The key is `id`. Returns the captured table.
     """
     begin = position_of(server)
     fill()

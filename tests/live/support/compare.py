@@ -41,7 +41,7 @@ WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY 
 
 
 def source_table(server: Server, database: str, table: str) -> pa.Table:
-    """The whole source table, sorted by its primary key, whose columns are in the schema's metadata under ``key``."""
+    """The whole source table, sorted by its primary key; the schema's metadata names the key's columns under ``key``."""
     columns = server.execute(COLUMNS, (database, table))
     key = [row[0] for row in server.execute(KEY, (database, table))]
     fields = [pa.field(row[0], _arrow_type(*row[1:5])) for row in columns]
@@ -56,7 +56,7 @@ def source_table(server: Server, database: str, table: str) -> pa.Table:
 
 
 def lake_table(path: str | Path) -> pa.Table:
-    """A Delta table as it is committed now."""
+    """A Delta table at its current version."""
     return rows_of(DeltaTable(str(path)), Path(path)).to_table()
 
 
@@ -195,7 +195,7 @@ def _from_digits(cells: list[bytes | None], wanted: pa.DataType) -> pa.Array:
 
 
 def _exists(date: str) -> bool:
-    """Whether a date is one; Tidemark publishes those that are not as NULL, where it is told to."""
+    """Whether a date is valid. Tidemark publishes invalid dates as NULL if the spec says so."""
     year, month, day = int(date[:4]), int(date[5:7]), int(date[8:10])
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     days = {2: 28 + leap, 4: 30, 6: 30, 9: 30, 11: 30}.get(month, 31)

@@ -1,4 +1,4 @@
-"""What the console shows, read off its pages as Streamlit hands them to a browser, without one."""
+"""What the console shows, read from the element tree that Streamlit would send to a browser."""
 
 import json
 import re
@@ -15,7 +15,7 @@ _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86_400}
 
 
 class Screen:
-    """One screen, drawn once: `Screen("live", pipeline="shop", section="Overview")`."""
+    """One screen, rendered once: `Screen("live", pipeline="shop", section="Overview")`."""
 
     def __init__(self, name: str, **query: str) -> None:
         page = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=120)
@@ -31,7 +31,7 @@ class Screen:
 
     @property
     def text(self) -> str:
-        """All that is written on it, a part a line, without the marks of its letters."""
+        """All text on the screen, one line per element, without Markdown."""
         parts = [*self.page.markdown, *self.page.caption, *self.page.code, *self.page.title]
         return "\n".join(_bare(str(part.value)) for part in parts)
 
@@ -49,16 +49,16 @@ class Screen:
         return table
 
     def lines(self, *heads: str) -> dict[str, dict[str, Any]]:
-        """The same by the value of the first of these columns."""
+        """The rows of that table, by the value of the first of these columns."""
         return {str(line[heads[0]]): line for line in self.table(*heads).to_dict("records")}
 
     @property
     def charts(self) -> list[dict[str, Any]]:
-        """The figures, as plotly gets them."""
+        """The figures, as plotly receives them."""
         return [json.loads(chart.proto.spec) for chart in self.page.get("plotly_chart")]
 
     def component(self, name: str) -> dict[str, Any]:
-        """What the component of ours with this name is given to draw."""
+        """The data that our component of this name receives."""
         (found,) = [
             one.proto for one in self.page.get("bidi_component") if one.proto.component_name == f"tidemark_{name}"
         ]
@@ -66,16 +66,16 @@ class Screen:
         return data
 
     def facts(self) -> dict[str, str]:
-        """What the tables of label and value say."""
+        """The contents of all tables of labels and values."""
         return {str(key): str(value) for one in self.page.table for key, value in _pairs(one.value)}
 
     def press(self, key: str) -> None:
-        """Press the button with this key, and see the page drawn anew."""
+        """Press the button with this key and wait for the next rendering."""
         self.page.button(key=key).click().run()
         self._healthy()
 
     def wait_for(self, words: str, timeout_s: float = 60.0) -> None:
-        """Draw it again until the work of another thread is done and the page says so."""
+        """Render again until a background thread has finished and the page shows its result."""
         deadline = time.monotonic() + timeout_s
         while words not in self.text:
             assert time.monotonic() < deadline, self.text
@@ -89,14 +89,14 @@ def _pairs(table: Any) -> list[tuple[Any, Any]]:
 
 
 def _bare(text: str) -> str:
-    r"""Without `**`, `:red[…]`, icons, and the `\` before what is no mark."""
+    r"""The text without `**`, `:red[…]`, icons and escaped characters."""
     text = re.sub(r"(?<!\\):material/\w+:", "", text)
     text = re.sub(r"(?<!\\):[a-z-]+\[|(?<!\\)\]|\*\*|&nbsp;|&ensp;|^#+ ", "", text)
     return re.sub(r"\\(.)", r"\1", text)
 
 
 def says(shown: object, truth: float) -> None:
-    """`5.9M`, `1,248`, `12 KB` say a number when it is theirs to their last digit."""
+    """Assert that `5.9M`, `1,248` or `12 KB` is this number, correct to the last digit shown."""
     match = re.fullmatch(r"~?(-?[\d,]+)(\.\d+)?\s?([kKMGT]?)B?%?", str(shown).strip())
     assert match, f"{shown!r} is no number, it should be {truth}"
     whole, part, unit = match.groups()
@@ -108,9 +108,9 @@ def says(shown: object, truth: float) -> None:
 
 
 def lasts(shown: object, truth_s: float, *, passed_s: float = 0.0) -> None:
-    """`87 ms`, `0.4 s`, `3 min 20 s` say a time when it is theirs to their last digit; that of hours and days is cut off.
+    """Assert that `87 ms`, `0.4 s` or `3 min 20 s` is this time, correct to the last digit; hours and days are truncated.
 
-    passed_s: of a time that goes on, what may have passed since it was shown.
+    passed_s: the time that may have passed since a running time was shown.
     """
     parts = [(float(number), unit) for number, unit in re.findall(r"([\d.]+)\s?(ms|s|min|h|d)\b", str(shown))]
     assert parts, f"{shown!r} is no time, it should be {truth_s} s"

@@ -1,4 +1,4 @@
-"""A network between a reader and a server that damages what passes through it, a set number of times."""
+"""A proxy between a reader and a server that damages a fixed number of blocks."""
 
 import socket
 import threading
@@ -12,7 +12,7 @@ _BLOCK = 1 << 16
 
 
 class DamagingProxy:
-    """Forwards connections to a server; the first `times` blocks that hold `marker` reach the reader with one bit flipped."""
+    """Forwards connections to a server. In the first `times` blocks that contain `marker` it flips one bit."""
 
     def __init__(self, server: Server, marker: bytes, times: int) -> None:
         self._address, self._marker, self._left = (server.host, server.port), marker, times

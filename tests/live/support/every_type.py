@@ -1,4 +1,4 @@
-"""Every type that a column can have, with values at its bounds, as the SQL that makes them."""
+"""Every column type, with SQL expressions for values at its bounds."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -14,7 +14,7 @@ BOTH = ("mysql", "mariadb")
 
 @dataclass(frozen=True)
 class Kind:
-    """A column's definition and SQL expressions for its values; NULL is tried for each besides."""
+    """A column definition and SQL expressions for its values. NULL is always added."""
 
     ddl: str
     values: tuple[str, ...]
@@ -236,12 +236,12 @@ KINDS: tuple[Kind, ...] = (
 
 
 def kinds(flavor: str) -> list[Kind]:
-    """Those that a server has."""
+    """The kinds that this server supports."""
     return [kind for kind in KINDS if flavor in kind.flavors]
 
 
 def create(server: Server, database: str, table: str, chosen: list[Kind]) -> int:
-    """A table with a column for each kind, `c0`, `c1`, …; returns how many rows it takes to show every value."""
+    """Create a table with one column per kind, `c0`, `c1`, …; returns how many rows it takes to show every value."""
     columns = ", ".join(f"c{n} {kind.ddl}" for n, kind in enumerate(chosen))
     server.execute(
         f"CREATE TABLE `{database}`.{table} (id INT PRIMARY KEY, {columns}) CHARACTER SET utf8mb4 ROW_FORMAT=DYNAMIC"
@@ -250,7 +250,7 @@ def create(server: Server, database: str, table: str, chosen: list[Kind]) -> int
 
 
 def insert(server: Server, database: str, table: str, chosen: list[Kind], first: int, rows: int) -> None:
-    """Rows with keys from `first` on: one of NULLs, then the values in turn, each kind beginning anew when it has no more."""
+    """Insert rows with keys from `first` on: one of NULLs, then each kind's values in turn, starting over when they run out."""
     with closing(session(server)) as connection, connection.cursor() as cursor:
         for n in range(rows):
             cells = [kind.values[(n - 1) % len(kind.values)] if n else "NULL" for kind in chosen]
@@ -258,12 +258,12 @@ def insert(server: Server, database: str, table: str, chosen: list[Kind], first:
 
 
 def session(server: Server) -> "pymysql.connections.Connection[Any]":
-    """A session in UTC that keeps dates as they are given."""
+    """A session in UTC that accepts any date."""
     return server.connect(init_command="SET time_zone = '+00:00', sql_mode = 'ALLOW_INVALID_DATES'")
 
 
 def statements(server: Server, *lines: str) -> Callable[[], None]:
-    """What runs these statements in one session that takes any date."""
+    """Runs these statements in one session that accepts any date."""
 
     def run() -> None:
         with closing(session(server)) as connection, connection.cursor() as cursor:

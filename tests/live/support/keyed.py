@@ -27,9 +27,9 @@ _CLIENTS, _A_PACKET = 2, 8
 
 @dataclass(frozen=True)
 class Keyed:
-    """One kind: its key's columns as SQL and names, the key of row n, and the column that is configured as its chunk key.
+    """One kind of key: its columns as SQL and as names, the key of row n, and the configured chunk key.
 
-    moves: the column that updates give new values of `chunk(n)`, for a chunk key that is not the identity.
+    moves: the column that updates set to new values of `chunk(n)`, for a chunk key that is not the primary key.
     """
 
     columns: str
@@ -46,7 +46,7 @@ def _digest(n: int) -> str:
 
 
 def _words(letters: str) -> Callable[[int], Key]:
-    """Words of few letters, some with a trailing blank, and a number that tells equal ones apart."""
+    """Words of few letters, some with a trailing blank, made unique by a number."""
 
     def key(n: int) -> Key:
         chance = random.Random(n // 3)
@@ -136,12 +136,12 @@ KEYED: dict[str, Keyed] = {
 
 
 def kinds(server: Server) -> dict[str, Keyed]:
-    """The kinds that this server has."""
+    """The kinds that this server supports."""
     return {name: kind for name, kind in KEYED.items() if kind.only in (None, server.flavor)}
 
 
 def create(server: Server, database: str, name: str, rows: int) -> None:
-    """A table of a kind, with rows 0 to `rows` - 1, out of the binlog; statistics are fresh."""
+    """Create a table of a kind with rows 0 to `rows` - 1, outside the binlog, with fresh statistics."""
     kind, table = KEYED[name], f"`{database}`.`{name}`"
     with closing(server.connect(charset="utf8mb4", autocommit=False)) as connection, connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00', sql_log_bin = 0")
@@ -166,8 +166,8 @@ def _row(kind: Keyed, n: int, v: int) -> tuple[Any, ...]:
 class KeyedWriter:
     """Writes to the tables; `committed` counts the transactions that changed something, by table.
 
-    rate: transactions a second, as far as the server can. Written by processes of their own, several transactions a packet: threads
-    of the test, with a round trip a statement, came to a hundred.
+    rate: transactions per second, if the server can. The writers are processes that send several transactions per packet: threads
+    with one round trip per statement reached a hundred per second.
     """
 
     def __init__(self, server: Server, database: str, names: list[str], rows: int, rate: float = 200.0) -> None:
@@ -203,7 +203,7 @@ class KeyedWriter:
         self.stop()
 
     def stop(self) -> None:
-        """End it; raises what failed first."""
+        """End the writers and raise the first failure."""
         self._stopping.set()
         for client in self._clients:
             client.join()
@@ -223,7 +223,7 @@ def _write(
     stopping: Any,
     failures: Any,
 ) -> None:
-    """One process's random transactions on random tables, `rate` a second of them."""
+    """Random transactions of one process on random tables, `rate` per second."""
     try:
         _Client(there, names, rows, random.Random(number)).run(rate, counts, stopping)
     except BaseException as error:
@@ -249,7 +249,7 @@ class _Client:
         )
 
     def run(self, rate: float, counts: Any, stopping: Any) -> None:
-        """Write until told to stop."""
+        """Write until stopped."""
         with closing(self._connection):
             due = time.monotonic()
             while not stopping.is_set():
@@ -259,9 +259,9 @@ class _Client:
                 time.sleep(max(0.0, due - time.monotonic()))
 
     def _packet(self) -> Iterator[int]:
-        """Some transactions of up to three statements in one packet; gives the tables of those that changed something.
+        """Send a packet of transactions with up to three statements each; returns the tables that changed.
 
-        What follows a deadlock is not done.
+        A deadlock ends the packet.
         """
         words, ends = [], {}
         with self._connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""A private server with one table, whose every place in the binlog is known."""
+"""A private server with one table, all of whose binlog positions are known."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -29,10 +29,10 @@ class Place:
 
 
 class Written:
-    """A server of the test's own with one table, some files of binlog, and every place in it."""
+    """A private server with one table, several binlog files, and every position between two transactions."""
 
     def __init__(self, server: Server, *, rows: int | None = None) -> None:
-        """rows: how many the table already has, on a replica; None: it is made."""
+        """rows: the number of rows that the table already has, on a replica; None: create the table."""
         self.server = server
         self.endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
         self.mariadb = server.flavor == "mariadb"
@@ -50,7 +50,7 @@ class Written:
             return current(connection, describe(connection))
 
     def write(self, *, prepare: str = "DO 0") -> None:
-        """One row, in a transaction that `prepare` may give a domain or a tag; the place before it is kept."""
+        """Write one row in one transaction, with a domain or a tag from `prepare`; keep the position in front of it."""
         self.places.append(Place(self.end(), self.rows, executed(self.server)))
         with closing(self.server.connect()) as connection, connection.cursor() as cursor:
             cursor.execute(prepare)
@@ -58,7 +58,7 @@ class Written:
         self.rows += 1
 
     def several(self) -> None:
-        """Rows of several kinds of GTID, in three files."""
+        """Write rows with several kinds of GTID into three files."""
         for number in range(9):
             other = "SET gtid_domain_id = 7" if self.mariadb else "SET gtid_next = 'AUTOMATIC:a_tag'"
             self.write(prepare=other if number % 4 == 1 else "DO 0")
@@ -71,7 +71,7 @@ class Written:
         return Binlog(self.endpoint, FIRST_ID, files, end, self.mariadb)
 
     def read_from(self, start: Position) -> tuple[list[int], BinlogRange]:
-        """The rows behind a place."""
+        """The rows behind a position."""
         with closing(self.connection()) as connection:
             table = read_table(connection, "d", "t")
         binlog_range = BinlogRange({("d", "t"): table}, start, self.end(), mariadb=self.mariadb)
@@ -79,12 +79,12 @@ class Written:
         return keys, binlog_range
 
     def check(self, position: Position) -> None:
-        """`check_same` as a run does it."""
+        """Call `check_same` as a run does."""
         with closing(self.connection()) as connection:
             check_same(connection, self.endpoint, describe(connection), position, FIRST_ID)
 
     def anchored(self) -> Position:
-        """The end of the binlog as a ledger holds it."""
+        """The end of the binlog as the ledger stores it."""
         end = self.end()
         gtids = gtids_at(self.endpoint, end, FIRST_ID, mariadb=self.mariadb)
         return Position(end.file, end.offset, gtids, read_head(self.endpoint, end.file, FIRST_ID).born)

@@ -1,4 +1,4 @@
-"""The commands and snippets of the documentation that `test_docs.py` does not run, each with the reason."""
+"""The commands and snippets of the documentation that `test_docs.py` does not run, each with its reason."""
 
 _PACKAGES = "installs packages"
 _TESTS = "runs these very tests"

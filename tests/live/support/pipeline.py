@@ -1,4 +1,4 @@
-"""A pipeline under test: its spec, and the engine run through its command line, as a user would."""
+"""A pipeline under test: its spec, and the engine run through its command line."""
 
 import json
 import os
@@ -48,7 +48,7 @@ merge_interval_s = {merge}
 
 @dataclass
 class _Journal:
-    """What was read of one, and up to which byte."""
+    """The parsed events of one journal file, and the offset up to which it was read."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     read_to: int = 0
@@ -77,9 +77,9 @@ class Pipeline:
         drivers: Drivers | None = None,
         hosts: Hosts | None = None,
     ) -> None:
-        """Arguments beside the spec's: `environment` of the runners, more than ours.
+        """environment: additional variables for the runners. drivers: for the local sessions of background runners.
 
-        drivers: for the local sessions of those that are left running. hosts: for all that a test waits for.
+        hosts: for commands that a test waits for.
         """
         self.database, self.folder = database, folder
         self.spec = folder / "shop.toml"
@@ -109,7 +109,7 @@ class Pipeline:
         self._reading = threading.Lock()
 
     def command(self, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run one verb to its end; output captured."""
+        """Run one command to its end and capture its output."""
         hosted = self._hosts if self._drivers or verb != "run" else None
         if hosted is not None:
             return hosted.command([verb, str(self.spec), *arguments], self._environment, 280)
@@ -128,12 +128,12 @@ class Pipeline:
             self._back(driver)
 
     def run(self, until: str) -> None:
-        """`run --until`; fails with the runner's output when that does not end with 0."""
+        """Run `run --until`; fails with the runner's output unless the exit code is 0."""
         result = self.command("run", "--until", until)
         assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
 
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-        """Start a runner and return at once. environment: more than the pipeline's, with a JVM of its own where it is recorded."""
+        """Start a runner and return at once. environment: additional variables; a recorded runner gets a JVM of its own."""
         recorded = environment is not None and "POWERCUT_RECORD" in environment
         driver = None if recorded else self._driver()
         with self._log.open("ab") as log:
@@ -152,7 +152,7 @@ class Pipeline:
         return self._drivers.lend() if self._drivers else None
 
     def _give_back(self) -> None:
-        """The drivers of runners that have ended."""
+        """Return the drivers of runners that have ended."""
         for runner, driver in [pair for pair in self._runners if pair[0].poll() is not None]:
             self._runners.remove((runner, driver))
             self._back(driver)
@@ -162,30 +162,30 @@ class Pipeline:
             self._drivers.back(driver)
 
     def start_streaming(self) -> "subprocess.Popen[bytes]":
-        """Start a runner and wait until it has copied and follows the log."""
+        """Start a runner and wait until all tables stream."""
         runner = self.start()
         self.wait_for(lambda: any(e["state"] == "streaming" for e in self.events("table.state")), runner)
         return runner
 
     @property
     def output(self) -> str:
-        """What the runners of `start` have printed, and their Spark."""
+        """What the runners of `start` and their Spark printed."""
         return self._log.read_text()
 
     def kill(self) -> None:
-        """Kill the runners that a failed test left."""
+        """Kill the runners that a failed test left behind."""
         for runner, _ in self._runners:
             runner.kill()
             runner.wait()
         self._give_back()
 
     def stop(self, runner: "subprocess.Popen[bytes]") -> None:
-        """A graceful stop by SIGTERM; fails when it does not end with 0."""
+        """Stop a runner by SIGTERM; fails unless the exit code is 0."""
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=120) == 0, self._log.read_text()[-5000:]
 
     def finish(self, runner: "subprocess.Popen[bytes]") -> None:
-        """Wait until everything that is in the source's log now is committed, and stop; nobody may write any more."""
+        """Wait until everything in the source's binlog is committed, then stop. There must be no writers left."""
         since = clock.utc_text()
         self.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in self.events("source.lag")), runner)
         self.stop(runner)
@@ -198,9 +198,9 @@ class Pipeline:
         return found
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """The journal of all runs, oldest first; only events of these kinds when some are named.
+        """The journal of all runs, oldest first; if kinds are named, only events of these kinds.
 
-        What follows the last end of a line is still being written. What was read is kept: those who wait ask ten times a second.
+        An incomplete last line is left for the next call. Parsed events are kept, because tests ask ten times per second.
         """
         with self._reading:
             for path in (self.home / "journal").glob("*.jsonl"):
@@ -215,7 +215,7 @@ class Pipeline:
             return [event for event in everything if not kinds or event["event"] in kinds]
 
     def epochs(self) -> list[dict[str, Any]]:
-        """The ledger's epoch records that are still there, or were there when this was called before, in order."""
+        """The ledger's epoch records in order, including those that were pruned since an earlier call."""
         for path in sorted((self.home / "ledger").glob("epoch-*.json")):
             if path.name not in self._epochs:
                 with suppress(FileNotFoundError):  # it was pruned just now
@@ -223,7 +223,7 @@ class Pipeline:
         return [self._epochs[name] for name in sorted(self._epochs)]
 
     def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 240.0) -> None:
-        """Wait until `found` is true while the runner lives."""
+        """Wait until `found` returns true; fails if the runner ends."""
         deadline = time.monotonic() + timeout_s
         while not found():
             assert runner.poll() is None, self._log.read_text()[-5000:]
@@ -239,7 +239,7 @@ class Pipeline:
         return self.folder / "lake" / self.database / f"{table}__changes"
 
     def snapshot(self, table: str) -> pa.Table:
-        """The rows of all committed chunks, as the ledger names them."""
+        """The rows of all committed chunks, from the files that the ledger names."""
         name = f"{self.database}.{table}"
         chunks = [c for e in self.epochs() for c in e["tables"].get(name, {}).get("chunks", [])]
         files = [self.mirror(table) / file["name"] for chunk in chunks for file in chunk["files"]]

@@ -1,4 +1,4 @@
-"""Tables that are altered in every way while they are copied and followed, and writers that know nothing of it."""
+"""Tables that are altered in every way while they are copied and streamed, and writers that do not adapt to it."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -17,11 +17,11 @@ _EXPECTED = (1046, 1054, 1062, 1064, 1136, 1146, 1205, 1213, 1264, 1265, 1366, 1
 
 @dataclass(frozen=True)
 class Alteration:
-    """What happens to one table.
+    """The schema changes of one table.
 
-    statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; in turn, with writes between them.
-    outcome: what becomes of the table at the end: followed or resnapshotted; None where that depends on how far the pipeline
-    is behind. create: another table than usual.
+    statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; executed in turn, with writes in between.
+    outcome: the kind of the source event at the end, such as resnapshotted; None if it depends on how far the pipeline is behind.
+    create: the statement that creates the table, if it is not the usual one.
     """
 
     statements: tuple[str, ...]
@@ -111,12 +111,12 @@ ALTERATIONS: dict[str, Alteration] = {
 
 
 def alterations(server: Server) -> dict[str, Alteration]:
-    """Those that this server has."""
+    """The alterations that this server supports."""
     return {name: a for name, a in ALTERATIONS.items() if a.only in (None, server.flavor)}
 
 
 def create(server: Server, database: str, name: str, rows: int) -> None:
-    """The table with rows 0 to `rows` - 1."""
+    """Create the table with rows 0 to `rows` - 1."""
     table = f"`{database}`.`{name}`"
     server.execute(ALTERATIONS[name].create.format(t=table))
     with closing(server.connect(database=database, autocommit=False)) as connection, connection.cursor() as cursor:
@@ -127,7 +127,7 @@ def create(server: Server, database: str, name: str, rows: int) -> None:
 
 
 class Writer(Background):
-    """Inserts, updates and deletes rows of some tables all the time, by columns that each of them keeps."""
+    """Inserts, updates and deletes rows of some tables all the time, through columns that every alteration keeps."""
 
     def __init__(self, server: Server, database: str, names: Sequence[str], rows: int) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class Writer(Background):
         self.written = dict.fromkeys(names, 0)
 
     def work(self, _number: int) -> None:
-        """A statement on each table in turn."""
+        """Run one statement on each table in turn."""
         with closing(self._server.connect(database=self._database)) as connection, connection.cursor() as cursor:
             cursor.execute("SET lock_wait_timeout = 5, sql_mode = ''")
             turn = 0
@@ -161,7 +161,7 @@ class Writer(Background):
 
 
 def alter(server: Server, database: str, name: str, pause: Callable[[], None]) -> None:
-    """What happens to the table, with a pause before each statement."""
+    """Execute the statements of one table, with a pause before each."""
     for statement in ALTERATIONS[name].statements:
         pause()
         server.execute(statement.format(t=f"`{database}`.`{name}`", d=database, n=name))

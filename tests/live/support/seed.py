@@ -24,7 +24,7 @@ CREATE TABLE {table} (
 
 DIGITS = "(SELECT 0 d UNION ALL " + " UNION ALL ".join(f"SELECT {digit}" for digit in range(1, 10)) + ")"
 
-# Every value is a function of the id: two fills are equal, and a test can tell what a row was before it was changed.
+# Every value is a function of the id: two fills are equal, and a test knows what a row was before it was changed.
 FILL = f"""
 INSERT INTO {{table}}
 SELECT id,

@@ -1,4 +1,4 @@
-"""Where a pipeline's readers run: this machine, a standalone cluster, a Connect server; and how one of them is lost."""
+"""Where a pipeline's readers run: local, on a standalone cluster or through Spark Connect; and how a test kills one of them."""
 
 import sys
 import time
@@ -19,14 +19,14 @@ READERS = 2
 
 @dataclass(frozen=True)
 class Session:
-    """`settings`: the lines of the spec's [spark]. victim: the process to kill for a reader's pid; None: none is killed."""
+    """settings: the lines of the spec's [spark]. victim: maps a reader's pid to the process to kill; None: nothing is killed."""
 
     settings: str
     victim: Callable[[int], psutil.Process] | None = None
 
     @contextmanager
     def losing_one(self, pipeline: Pipeline) -> Iterator[None]:
-        """Kill a worker that has read a chunk, in the midst of its next task; fails when none was hit by the end."""
+        """Kill a worker that has read a chunk during its next task; fails if no task was hit by the end."""
         if self.victim is None:
             yield
             return
@@ -36,7 +36,7 @@ class Session:
 
 
 class _Loss(Background):
-    """Kills until one was hit in the midst of a task, which is then seen to be tried again."""
+    """Kills workers until one was hit during a task, then checks that the task is tried again."""
 
     def __init__(self, pipeline: Pipeline, victim: Callable[[int], psutil.Process]) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class _Loss(Background):
                 time.sleep(0.1)
 
     def _readers(self) -> set[int]:
-        """Their pids, while as many chunks are under way as there are readers: then none has just ended its task."""
+        """The pids of the readers, when as many chunks are being read as there are readers, so that no task has just ended."""
         under_way: set[int] = set()
         for event in self._pipeline.events("chunk.assigned", "chunk.finished", "chunk.failed"):
             if event["event"] == "chunk.assigned":
@@ -66,7 +66,7 @@ class _Loss(Background):
         return pids if len(under_way) >= READERS else set()
 
     def _tried_again(self) -> bool:
-        """By Spark, which warns of it, or by Tidemark where Spark does not."""
+        """Whether Spark's warning or, without one, Tidemark's journal shows that the task was retried."""
         failures = self._pipeline.events("chunk.failed", "error")
         return "ExecutorLostFailure" in self._pipeline.output or any(
             "lost its worker" in e["message"] for e in failures
@@ -74,7 +74,7 @@ class _Loss(Background):
 
 
 def _works(pid: int) -> bool:
-    """Whether the process lives and computes."""
+    """Whether the process is alive and busy."""
     try:
         process = psutil.Process(pid)
         before = process.cpu_times()
@@ -85,7 +85,7 @@ def _works(pid: int) -> bool:
 
 
 def spark_settings(master: str, python: str = sys.executable) -> str:
-    """The lines for a master on this machine; `python` is what the workers of a standalone cluster run."""
+    """The [spark] settings for a master on this machine; `python` is the interpreter of a standalone cluster's workers."""
     lines = f'master = "{master}"\n'
     if master.startswith("spark://"):
         lines += f'[spark.conf]\n"spark.driver.host" = "127.0.0.1"\n"spark.pyspark.python" = "{python}"\n'
@@ -94,7 +94,7 @@ def spark_settings(master: str, python: str = sys.executable) -> str:
 
 @contextmanager
 def session_of(kind: str) -> Iterator[Session]:
-    """Each of `SESSIONS`; cluster and server end with the block."""
+    """Each of `SESSIONS`; clusters and servers end with the block."""
     if kind == "local":
         yield Session(spark_settings("local[2]"))
     elif kind == "standalone":
@@ -106,12 +106,12 @@ def session_of(kind: str) -> Iterator[Session]:
 
 
 def _reader(daemon: Daemon, pid: int) -> psutil.Process:
-    """The Python worker itself, which must be what the report says: a process below the daemon."""
+    """The Python worker that the report names, a child of the daemon."""
     (process,) = [p for p in daemon.descendants if p.pid == pid]
     return process
 
 
 def _executor(cluster: Cluster, pid: int) -> psutil.Process:
-    """The executor whose Python worker that is."""
+    """The executor of that Python worker."""
     (executor,) = [e for e in cluster.executors if pid in {p.pid for p in e.children(recursive=True)}]
     return executor

@@ -1,4 +1,4 @@
-"""Tables of one database on a real server, and the log of what happens to them, read without Spark and replayed."""
+"""The tables of one database on a real server, and their binlog, read without Spark and replayed."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -22,7 +22,7 @@ Rows = dict[Any, tuple[Any, ...]]
 
 
 class Source:
-    """Tables of one database, and positions in the log of what happens to them."""
+    """The tables of one database, and positions in the binlog."""
 
     def __init__(self, server: Server, database: str) -> None:
         self.server, self.database = server, database
@@ -37,7 +37,7 @@ class Source:
             return read_table(connection, self.database, name)
 
     def run(self, *statements: str) -> None:
-        """In one session, which ends then."""
+        """Run statements in one session and close it."""
         with closing(self.server.connect(database=self.database)) as session, session.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
@@ -50,7 +50,7 @@ class Source:
         return binlog_range, read_range(self.endpoint, binlog_range, 6000)
 
     def replayed(self, start: Position, end: Position, *names: str, rows: dict[str, Rows] | None = None) -> BinlogRange:
-        """Apply what a binlog range gives to `rows`; every change must fit to what is there."""
+        """Apply the changes of a binlog range to `rows`; every change must match the row that it finds."""
         state = {name: {} for name in names} if rows is None else rows
         binlog_range, found = self.read(start, end, *names)
         for table, _, changes in found:
@@ -69,7 +69,7 @@ class Source:
         return {row[0]: row for row in self.server.execute(f"SELECT * FROM `{self.database}`.`{name}`")}
 
     def check(self, start: Position, *names: str) -> BinlogRange:
-        """The replayed log from `start`, where the tables were empty, and the tables are the same."""
+        """Assert that replaying the binlog from `start`, where the tables were empty, gives the tables."""
         rows: dict[str, Rows] = {name: {} for name in names}
         binlog_range = self.replayed(start, self.at(), *names, rows=rows)
         for name in names:
@@ -78,7 +78,7 @@ class Source:
 
 
 def prepared(server: Server, database: str) -> Source:
-    """The tables, on this server."""
+    """Create the tables on this server."""
     server.execute(f"CREATE TABLE `{database}`.i (id INT PRIMARY KEY, v LONGTEXT) ENGINE = InnoDB")
     server.execute(f"CREATE TABLE `{database}`.m (id INT PRIMARY KEY, v LONGTEXT) ENGINE = MyISAM")
     server.execute(f"CREATE TABLE `{database}`.other (id INT PRIMARY KEY, v LONGTEXT) ENGINE = InnoDB")
@@ -86,7 +86,7 @@ def prepared(server: Server, database: str) -> Source:
 
 
 def numbers(first: int, last: int) -> str:
-    """A SELECT of numbers, for rows by the thousand in one statement."""
+    """A SELECT of numbers, to insert thousands of rows with one statement."""
     return (
         f"WITH RECURSIVE n AS (SELECT {first} AS k UNION ALL SELECT k + 1 FROM n WHERE k < {last}) "
         "SELECT /*+ SET_VAR(cte_max_recursion_depth = 10000000) */ "

@@ -41,12 +41,12 @@ class Client:
     """One connection's stream of transactions, with its own counts."""
 
     def __init__(self, traffic: Traffic, number: int, stopping: threading.Event) -> None:
-        """Client `number` of the traffic."""
+        """`number`: which client of the traffic this is."""
         self.traffic, self.number, self.stopping = traffic, number, stopping
         self.counts: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Write until told to stop; a lost connection is made again (the server may be killed and restarted)."""
+        """Write until stopped. A lost connection is opened again, because tests kill and restart servers."""
         while not self.stopping.is_set():
             try:
                 self._write(self._connect())
@@ -111,7 +111,7 @@ def main() -> None:
     def run(client: Client) -> None:
         try:
             client.run()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the parent is told and raises it
+        except Exception as error:  # noqa: BLE001 - any failure is sent to the parent, which raises it
             failures.append(repr(error))
             stopping.set()
 

@@ -1,6 +1,6 @@
 """Random transactions on the table of `seed`: the SQL of each, and whether it commits.
 
-Chosen for what a follower of the log can get wrong: keys that move (far away, onto a deleted key, swapped), a key
+Chosen for what a reader of the binlog can get wrong: keys that move (far away, onto a deleted key, swapped), a key
 deleted and inserted again in one transaction, many changes of one hot key, several rows per statement and per
 transaction, whole rollbacks and rollbacks to a savepoint. A transaction is one string of statements, so that it costs
 one round trip, whatever it holds.

@@ -1,9 +1,9 @@
-"""``python -m tests.tools.bench.console``: what a refresh of the console costs on a large history, in milliseconds of server time.
+"""``python -m tests.tools.bench.console``: what a rerun of the console costs with a large history, in milliseconds of server time.
 
-A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs of a week: a lag every two seconds, an epoch with changes every
-four. A page is made of parts, each of which refreshes by itself; a figure is of one refresh of one part, or of the whole page as it
-is opened. There is a new line in the journal each time; taking it in, which whichever part comes first does, is told apart. What
-was asked of the index before is forgotten before each part, so no part has its answers from another.
+A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds, an epoch with
+changes every four. A page consists of parts that rerun by themselves. Each figure is the cost of one rerun of one part, or of the
+whole page when it is opened. Before each rerun the journal gets a new line; indexing it is measured separately. The index's cache
+is cleared before each part, so that no part uses the answers of another.
 """
 
 import argparse
@@ -38,17 +38,17 @@ Line = tuple[str, dict[str, Any]]
 
 
 def text(at: datetime) -> str:
-    """As the journal writes a time."""
+    """A time as the journal writes it."""
     return f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 def tables() -> list[tuple[str, int]]:
-    """Names and numbers of chunks."""
+    """The names of the tables, and their numbers of chunks."""
     return [(f"d.t{n:03d}", CHUNKS if n == 0 else 20) for n in range(TABLES)]
 
 
 def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
-    """Plans, chunks and the epoch that commits them."""
+    """The events of a copy: plans, chunks and the epoch that commits them."""
     for name, count in tables():
         bounds = [str(n * 1000) for n in range(1, count)]
         chunks = list(zip([None, *bounds], [*bounds, None], strict=True))
@@ -92,7 +92,7 @@ def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
 
 
 def streaming(at: datetime, until: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
-    """Lags and epochs."""
+    """The events while streaming: lag and epochs."""
     epoch = 2
     while at < until:
         lag = {"position": "mysql-bin.000002:5", "source_position": "mysql-bin.000002:9", "lag_bytes": 100}
@@ -106,7 +106,7 @@ def streaming(at: datetime, until: datetime) -> Iterator[tuple[datetime, str, di
 
 
 def journals(home: Path) -> Path:
-    """Write all of them; returns the newest."""
+    """Write all journals; returns the newest."""
     folder, now = home / "big" / "journal", datetime.now(UTC)
     folder.mkdir(parents=True)
     (home / "big" / "pipeline.toml").write_text(SPEC)
@@ -127,7 +127,7 @@ def journals(home: Path) -> Path:
 
 
 def beat(newest: Path) -> None:
-    """The sign of life of a runner that is this process."""
+    """Write the heartbeat of a runner, with the pid of this process."""
     now, who = text(datetime.now(UTC)), {"pid": os.getpid(), "host": socket.gethostname()}
     alive = {
         "run": newest.stem,
@@ -141,7 +141,7 @@ def beat(newest: Path) -> None:
 
 
 class Parts:
-    """Times every part of a page that refreshes by itself, in milliseconds, by its name."""
+    """Times each rerun of a part of a page, in milliseconds, by its name."""
 
     def __init__(self) -> None:
         self.took: dict[str, list[float]] = {}
@@ -163,7 +163,7 @@ class Parts:
 
 
 def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """Milliseconds of each drawing of each section and of its parts, after one that is not counted."""
+    """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
     config.set_option("server.address", "127.0.0.1")  # else the page is that of a closed door
     parts = Parts()
     page, seq = AppTest.from_file(str(ROOT / "app" / "screens" / "live.py"), default_timeout=600), 10_000_000
@@ -191,7 +191,7 @@ def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[flo
 
 
 def main() -> None:
-    """Print a line a section."""
+    """Print one line per section."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.console")
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds

@@ -1,4 +1,4 @@
-"""The yardsticks: the server's own speed, undecoded, and the libraries one would use otherwise."""
+"""The yardsticks: the server's own speed without decoding, and the libraries that one would use otherwise."""
 
 import struct
 import time
@@ -19,12 +19,12 @@ _SLICE = 4 << 20
 
 
 def endpoint(server: Server) -> Endpoint:
-    """The source as the engine sees it."""
+    """The source's endpoint for the engine."""
     return Endpoint(server.host, server.port, USER, PASSWORD)
 
 
 def rows_undecoded(server: Server, sql: str, rows: int) -> float:
-    """Rows a second that the server sends over the binary protocol to a client that throws them away."""
+    """Rows per second that the server sends over the binary protocol to a client that discards them."""
     with closing(open_connection(endpoint(server))) as connection:
         statement = prepare(connection, sql, "drain")
         began = time.perf_counter()
@@ -34,7 +34,7 @@ def rows_undecoded(server: Server, sql: str, rows: int) -> float:
 
 
 def log_undecoded(server: Server, start: Position) -> tuple[float, int]:
-    """(seconds, bytes) of a binlog dump from `start` to its present end that is thrown away."""
+    """(seconds, bytes) of a binlog dump from `start` to its present end, discarded."""
     with closing(open_connection(endpoint(server))) as connection:
         with connection.cursor() as cursor:
             cursor.execute("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
@@ -49,7 +49,7 @@ def log_undecoded(server: Server, start: Position) -> tuple[float, int]:
 
 
 def _drain(connection: "pymysql.connections.Connection[object]") -> int:
-    """Receive until an end packet is the last thing that came; returns the bytes."""
+    """Receive until an end packet is the last one; returns the bytes."""
     buffer = bytearray(_SLICE)
     view, total, tail = memoryview(buffer), 0, b""
     data = connection._rfile.read1(1 << 16)  # type: ignore[attr-defined]
@@ -65,7 +65,7 @@ def _drain(connection: "pymysql.connections.Connection[object]") -> int:
 
 
 def rows_by_pymysql(server: Server, sql: str, limit: int) -> float:
-    """Rows a second through PyMySQL's unbuffered cursor."""
+    """Rows per second with PyMySQL's unbuffered cursor."""
     with closing(server.connect()) as connection:
         cursor = connection.cursor(SSCursor)
         began, count = time.perf_counter(), 0
@@ -76,9 +76,9 @@ def rows_by_pymysql(server: Server, sql: str, limit: int) -> float:
 
 
 def log_by_mysql_replication(server: Server, start: Position, limit_s: float) -> dict[str, float | str]:
-    """Row images a second through mysql-replication, over as many as it reads in `limit_s`.
+    """Row images per second with mysql-replication, over as many as it reads in `limit_s`.
 
-    `mysql_replication_failed` says at which image it stopped and why, where it cannot decode one.
+    If it cannot decode an image, `mysql_replication_failed` says which and why.
     """
     failed: dict[str, float | str] = {}
     with closing(_stream(server, start, [WriteRowsEvent, UpdateRowsEvent, DeleteRowsEvent])) as stream:

@@ -1,9 +1,8 @@
 """`python -m tests.tools.bench.load --flavor mysql`: what a snapshot costs a busy source, with `max_load` and without.
 
-Clients write at a steady pace, below what the server can do alone, while a pipeline copies a large table beside them and
-follows their changes. In turn, for some seconds each, the copy is paused and held by `max_load`, so what the machine does
-otherwise weighs on both alike; in the end it is let loose. Read the ratios: what the clients get done beside the copy, to what
-they get done without it.
+Clients write at a constant rate below the server's maximum, while a pipeline copies a large table and streams their changes. For
+some seconds each, the copy is paused and held by `max_load` in turn, so that other load on the machine affects both alike; at the
+end it runs without a limit. Read the ratios: the clients' rate beside the copy, to their rate without it.
 """
 
 import argparse
@@ -37,7 +36,7 @@ Modes = dict[str, tuple[tuple[str, dict[str, Any]], ...]]
 
 
 def modes(limit: int) -> Modes:
-    """The commands that lead to each: without the copy, with it held, with it let loose."""
+    """The commands of each mode: the copy paused, limited, and free."""
     return {
         "paused": (("pause", {"snapshot": True}),),
         f"max_load Threads_running={limit}": (
@@ -49,7 +48,7 @@ def modes(limit: int) -> Modes:
 
 
 class Clients(Background):
-    """Each calls for `A_CALL` transactions again and again; rate: of all of them, a second; 0: as many as can be."""
+    """Each runs calls of `A_CALL` transactions. rate: transactions per second of all clients; 0: as many as possible."""
 
     def __init__(self, server: Server, rate: float) -> None:
         super().__init__(threads=CLIENTS)
@@ -62,7 +61,7 @@ class Clients(Background):
         return sum(self._calls) * A_CALL
 
     def work(self, number: int) -> None:
-        """Calls that are due a steady time apart; what is late is not made up for."""
+        """Calls at constant intervals; late calls are not made up for."""
         with closing(self._server.connect()) as connection, connection.cursor() as cursor:
             due = time.monotonic() + number * self._pause_s / CLIENTS
             while not self.stopping.wait(max(0.0, due - time.monotonic())):
@@ -72,7 +71,7 @@ class Clients(Background):
 
 
 def bench_load(server: Server, pipeline: Pipeline, ways: Modes, rounds: int, share: float) -> dict[str, Any]:
-    """By mode: transactions a second of the clients in each round, rows read a second, and how often which reason was shown."""
+    """By mode: the clients' transactions per second in each round, rows read per second, and how often each reason was shown."""
     with Clients(server, 0.0) as clients:
         time.sleep(_CALIBRATE_S)
         most = clients.done / _CALIBRATE_S
@@ -122,7 +121,7 @@ def _rows(pipeline: Pipeline) -> int:
 
 
 def main() -> None:
-    """Measure on a server of its own and print the ratios."""
+    """Measure on a private server and print the ratios."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.load", description=__doc__)
     parser.add_argument("--flavor", choices=FLAVORS, default="mysql")
     parser.add_argument("--rows", type=int, default=2_000_000)

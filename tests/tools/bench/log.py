@@ -1,7 +1,7 @@
-"""Catching up with the binlog, beside its yardsticks, all on the same bytes and in row images a second.
+"""Catching up with the binlog, compared with yardsticks on the same bytes, in row images per second.
 
-From the least work to the most: the server's dump thrown away; our decoding alone, its tables thrown away; the pipeline to
-committed files, with one slot and with two; the pipeline to the merged mirror. And mysql-replication, which only decodes.
+From the least work to the most: the server's dump, discarded; our decoding alone, its tables discarded; the pipeline to committed
+files, with one slot and with two; the pipeline to the merged mirror. And mysql-replication, which only decodes.
 """
 
 import shutil
@@ -28,9 +28,9 @@ _REPEATS, _MYSQL_REPLICATION_S, _SERVER_ID = 3, 8.0, 99_100
 def bench_log(
     server: Server, pipeline: Pipeline, schema: Schema, workload: Workload, rows: int, changes: int
 ) -> Figures:
-    """Images a second; the pipeline has copied everything before, and has caught up afterwards.
+    """Images per second; the pipeline has copied the table before, and has caught up afterwards.
 
-    The pipeline with one slot is a copy of its folder, so that both start at the same position.
+    The pipeline with one slot is a copy of the other's folder, so that both start at the same position.
     """
     server.execute("FLUSH BINARY LOGS")
     start = _position(server)
@@ -64,7 +64,7 @@ def _position(server: Server) -> Position:
 
 
 def _decode(server: Server, schema: Schema, start: Position, end: Position, images: int) -> float:
-    """Seconds that decoding takes in this one process, its results thrown away."""
+    """The seconds that decoding takes in this process."""
     with closing(open_connection(endpoint(server))) as connection:
         table = read_table(connection, DATABASE, schema.table)
     binlog_range = BinlogRange({(DATABASE, schema.table): table}, start, end, mariadb=server.flavor == "mariadb")

@@ -1,4 +1,4 @@
-"""Copying a table, beside its yardsticks, on the same rows; and a run of a pipeline that is measured."""
+"""Copying a table, compared with yardsticks on the same rows; and a measured run of a pipeline."""
 
 from statistics import median
 from typing import Any
@@ -17,7 +17,7 @@ Figures = dict[str, float | str]
 
 
 def bench_rows(server: Server, pipeline: Pipeline, schema: Schema, rows: int) -> Figures:
-    """Rows a second: drained, by PyMySQL, and by the pipeline from its first chunk to the committed mirror."""
+    """Rows per second: undecoded, with PyMySQL, and with the pipeline from its first chunk to the committed mirror."""
     fill(server, DATABASE, schema, rows)
     sql = f"SELECT * FROM {DATABASE}.{schema.table}"
     drained = median(rows_undecoded(server, sql, rows) for _ in range(_DRAINS))
@@ -38,7 +38,7 @@ def bench_rows(server: Server, pipeline: Pipeline, schema: Schema, rows: int) ->
 
 
 def run(pipeline: Pipeline, until: str) -> tuple[list[dict[str, Any]], Figures]:
-    """Run the pipeline; what it journalled meanwhile, and the memory that it took."""
+    """Run the pipeline; returns its journal and its peak memory."""
     before = len(pipeline.events())
     runner = pipeline.start("--until", until)
     memory = Memory(runner.pid)

@@ -1,4 +1,4 @@
-"""Delta tables that are read by Arrow."""
+"""Delta tables, read through Arrow."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_a_table_is_read_whole(tmp_path: Path) -> None:
 
 
 def test_a_process_ends_while_files_are_read(tmp_path: Path) -> None:
-    """Through deltalake's own file system it aborted, or hung for ever."""
+    """With deltalake's own file system the process aborted or hung."""
     command = [sys.executable, "-c", LEAVE, str(_table(tmp_path / "t"))]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (ended.stdout, ended.stderr, ended.returncode) == (f"{ROWS}\n", "", 0)

@@ -1,4 +1,4 @@
-"""A table whose chunks are cut while it is copied: what is known of it at each moment."""
+"""A table whose chunks are split while it is copied: what the history knows at each moment."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -21,31 +21,31 @@ Cut = tuple[int, str | None, str | None]
 
 
 def indexed(*runs: Simulation) -> History:
-    """The journals of these runs."""
+    """An index over the journals of these runs."""
     index = History(None)
     index.refresh({run.directory for run in runs})
     return index
 
 
 def progress(*runs: Simulation, table: str = "shop.orders") -> tables.Progress:
-    """How far a table is."""
+    """The progress of a table."""
     return next(one for one in tables.progress(indexed(*runs).cursor(), "shop") if one.table == table)
 
 
 def plan(*runs: Simulation) -> tables.Plan:
-    """The newest plan of the table that is being cut."""
+    """The newest plan of the table that is being split."""
     return next(one for one in tables.plans(indexed(*runs).cursor(), "shop") if one.table == "shop.orders")
 
 
 def states(*runs: Simulation) -> dict[int, str]:
-    """Each known chunk with its state."""
+    """The state of each known chunk."""
     return {one.chunk: one.state for one in chunks.chunk_states(indexed(*runs).cursor(), "shop", "shop.orders")}
 
 
 def planned(
     run: Simulation, *, estimated: int | None = 50, listed: Sequence[tuple[str | None, str | None]] = ()
 ) -> None:
-    """A new plan of the table, a second later."""
+    """Plan the table again, a second later."""
     run.now += timedelta(seconds=1)
     run.write(
         "table.planned", table="shop.orders", approx_rows=9, chunks=listed, estimated_chunks=estimated, chunk_rows=7
@@ -53,13 +53,13 @@ def planned(
 
 
 def cut(run: Simulation, *cuts: Cut, complete: bool = False) -> None:
-    """Chunks that were cut, a second later."""
+    """Split off chunks, a second later."""
     run.now += timedelta(seconds=1)
     run.write("chunk.planned", table="shop.orders", chunks=cuts, complete=complete)
 
 
 def finished(run: Simulation, chunk: int, lower: str | None, upper: str | None) -> None:
-    """A chunk that was read, a second later."""
+    """Finish a chunk, a second later."""
     run.now += timedelta(seconds=1)
     run.write(
         "chunk.finished", table="shop.orders", chunk=chunk, lower=lower, upper=upper, rows=10, high="bin.000041:5"
@@ -68,12 +68,12 @@ def finished(run: Simulation, chunk: int, lower: str | None, upper: str | None) 
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Simulation:
-    """A run that has planned its table and cut nothing."""
+    """A run that has planned its table and split nothing."""
     return Simulation(tmp_path / "shop", [WALKED], start=START)
 
 
 def test_a_table_that_is_planned_and_not_split_is_waiting(empty: Simulation) -> None:
-    """It is there, with its estimate, and it is not done."""
+    """It is listed with its estimate, and is not complete."""
     found = progress(empty)
     assert (found.chunks, found.expected_chunks, found.complete, found.approx_rows) == (0, 50, False, 400_000)
     assert found.planned
@@ -85,7 +85,7 @@ def test_a_table_that_is_planned_and_not_split_is_waiting(empty: Simulation) -> 
 
 
 def test_chunks_are_known_as_they_are_split(empty: Simulation) -> None:
-    """Until the last is cut the estimate counts, unless more are known than it says."""
+    """The estimate counts until the last chunk is split off, unless more chunks are known."""
     cut(empty, (0, None, "5"), (1, "5", "9"))
     assert states(empty) == {0: "waiting", 1: "waiting"}
     assert (plan(empty).chunks, plan(empty).expected_chunks, plan(empty).last_chunk) == (2, 50, 1)
@@ -100,7 +100,7 @@ def test_chunks_are_known_as_they_are_split(empty: Simulation) -> None:
 
 
 def test_a_table_that_is_listed_whole_is_complete_at_once(tmp_path: Path) -> None:
-    """Its chunks count, whatever the estimate; a table without a plan has nothing to wait for."""
+    """Its chunks count, whatever the estimate; a table without a plan is not waited for."""
     run = Simulation(tmp_path / "shop", [LISTED], start=START)
     run.write("table.state", table="shop.odd", state="stopped", reason="no key")
     found = progress(run, table="shop.customers")
@@ -112,7 +112,7 @@ def test_a_table_that_is_listed_whole_is_complete_at_once(tmp_path: Path) -> Non
 
 
 def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
-    """What was read by the bounds that a chunk had before does not fill it."""
+    """A read within its former bounds does not complete the chunk."""
     cut(empty, (0, None, "100"), (1, "100", None), complete=True)
     finished(empty, 0, None, "100")
     assert states(empty) == {0: "finished", 1: "waiting"}
@@ -127,7 +127,7 @@ def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
 
 
 def test_a_new_plan_forgets_the_chunks_of_the_old_one(empty: Simulation) -> None:
-    """Also that the old one was cut to its end."""
+    """Even if the old plan was split to its end."""
     cut(empty, (0, None, "5"), (1, "5", None), complete=True)
     finished(empty, 0, None, "5")
     planned(empty, estimated=7)
@@ -137,7 +137,7 @@ def test_a_new_plan_forgets_the_chunks_of_the_old_one(empty: Simulation) -> None
 
 
 def test_a_run_that_resumes_goes_on_splitting(empty: Simulation, tmp_path: Path) -> None:
-    """Chunks of the plan's run and of later ones are one table, and a chunk that was read twice counts once."""
+    """Chunks of the plan's run and of later runs belong to one table; a chunk that was read twice counts once."""
     empty.advance(3)
     known = len(empty.bounds["shop.orders"])
     assert 0 < known < 40
@@ -155,7 +155,7 @@ def test_a_run_that_resumes_goes_on_splitting(empty: Simulation, tmp_path: Path)
 
 
 def test_a_streaming_table_is_complete_without_its_last_line(empty: Simulation) -> None:
-    """A runner that was killed may not have told that all is cut; it follows a table only after the whole of it."""
+    """A killed runner may not have journalled the last chunk; a table streams only after all of it was split."""
     cut(empty, (0, None, "5"))
     empty.write("table.state", table="shop.orders", state="streaming", reason=None)
     assert (progress(empty).complete, progress(empty).copied) == (True, True)
@@ -172,7 +172,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["plan", "cut", "cut", "cut"]), CUTS
 def test_any_history_of_plans_and_splits_ends_with_the_newest_bounds(
     events: list[tuple[str, list[Cut], bool]], restart: int
 ) -> None:
-    """Against a dictionary that is emptied by a plan and filled by a cut, over two runs."""
+    """Compared with a dictionary that a plan empties and a split fills, over two runs."""
     with TemporaryDirectory() as folder:
         runs = [Simulation(Path(folder) / "shop", [WALKED], start=START)]
         known: dict[int, tuple[str | None, str | None]] = {}

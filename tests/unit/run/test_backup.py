@@ -1,4 +1,4 @@
-"""A backup holds the ledger and the versions of the tables; put back, both are what they were, and the story goes on from there."""
+"""A backup holds the ledger and the versions of the tables; a restore brings both back, and the pipeline continues from there."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:
 
 
 def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
-    """Ledger, mirror, change log and what the destination says it has; other changes may follow then."""
+    """Ledger, mirror, change log and the destination's records; new changes can be applied to them."""
     world, spec, directory = at_epoch(tmp_path, 2)
     made = write_backup(spec, directory, tmp_path / "b.zip")
     assert (made.epoch, made.tables) == (2, 1)
@@ -46,7 +46,7 @@ def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
 
 
 def test_a_backup_whose_files_are_vacuumed_is_refused(tmp_path: Path) -> None:
-    """By name; the ledger that was there stays."""
+    """By name; the current ledger stays."""
     world, spec, directory = at_epoch(tmp_path, 2)
     write_backup(spec, directory, tmp_path / "b.zip")
     publish_story(world, tmp_path, [], since=3)

@@ -1,4 +1,4 @@
-"""The tables of states: of a runner, of a table and of a chunk."""
+"""The state machines of a runner, of a table and of a chunk."""
 
 import re
 from pathlib import Path
@@ -45,7 +45,7 @@ def begun(**more: Any) -> State:
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: str(machine.name))
 def test_every_transition_leads_to_a_state_that_exists_and_every_state_can_be_reached(machine: Machine) -> None:
-    """No event leads out of the table, none into what is not there yet."""
+    """No event leads out of the table of states."""
     reached = {state for events in machine.transitions.values() for state in events.values()}
     assert reached == set(machine.transitions) - {START}
 
@@ -57,7 +57,7 @@ def test_the_diagram_in_the_documentation_is_that_of_the_table(machine: Machine)
 
 
 def test_the_documentation_has_no_other_diagram() -> None:
-    """One that nobody keeps would soon be wrong."""
+    """An unchecked diagram would become outdated."""
     assert PAGE.read_text(encoding="utf-8").count("```mermaid") == len(MACHINES)
     assert re.search(r"\[\*\] --> starting: launched\n.*\n    starting --> stopping: stop\n", PIPELINE.diagram())
     assert PIPELINE.diagram().endswith("\n    ended --> [*]")
@@ -71,12 +71,12 @@ def test_a_pipeline_can_end_in_every_state() -> None:
 
 
 def test_a_stop_that_comes_while_spark_starts_is_kept() -> None:
-    """A runner told to stop before it runs is not started again by its own start."""
+    """The end of the start does not set a stopping runner to running."""
     assert after(after("starting", "stop"), "started") == "stopping"
 
 
 def test_an_illegal_event_names_state_and_event() -> None:
-    """And says what is possible."""
+    """The error also lists the legal events."""
     with pytest.raises(IllegalEventError, match="'pause' is not possible while the pipeline is paused") as raised:
         after("paused", "pause")
     assert "resume" in raised.value.hint
@@ -87,7 +87,7 @@ def test_an_illegal_event_names_state_and_event() -> None:
 
 
 def test_the_console_knows_the_states_of_a_chunk() -> None:
-    """By the same names; a chunk that was dropped belongs to a plan that is shown no more."""
+    """By the same names; dropped chunks belong to plans that are no longer shown."""
     assert set(STATES) == set(CHUNK.transitions) - {START, "dropped"}
 
 
@@ -113,7 +113,7 @@ def test_the_console_knows_the_states_of_a_chunk() -> None:
     ],
 )
 def test_what_an_epoch_does_to_a_table_is_in_its_table(more: Any, state: str, change: Any, becomes: str) -> None:
-    """The ledger's own words and the table of states agree, and the record says where the last chunk is."""
+    """The ledger's records make legal transitions only, and the record tells where the last chunk is."""
     before = begun(**more)
     assert before.tables["d.t"].state == state
     assert TABLE.after_all(START, table_events(START, more)) == state
@@ -144,7 +144,7 @@ def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() 
     ],
 )
 def test_what_becomes_of_a_table_that_was_removed(change: Any, becomes: str) -> None:
-    """It is none of the pipeline's, and is remembered, until it joins again."""
+    """It leaves the pipeline and is remembered until it joins again."""
     state = begun(**COPIED)
     state = apply(state, completed(state, following(state, "r", {"d.t": dict(REMOVED)})))
     assert not state.tables
@@ -158,7 +158,7 @@ def test_what_becomes_of_a_table_that_was_removed(change: Any, becomes: str) -> 
 
 
 def test_a_removed_table_is_not_changed_in_silence() -> None:
-    """Nothing of the log and no chunk is committed for it."""
+    """No change and no chunk of it is committed."""
     state = begun()
     state = apply(state, following(state, "r", {"d.t": dict(REMOVED)}))
     with pytest.raises(IllegalEventError, match="while the table is removed"):

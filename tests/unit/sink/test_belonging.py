@@ -17,7 +17,7 @@ NAMES = frozenset[str]()
 
 
 def run(folder: Path, *, until: int | None = None) -> World:
-    """A pipeline that has published the story, with what the destination has recorded in the ledger."""
+    """A pipeline that has published the story, and the ledger's record of the destination."""
     story(world := World(folder))
     publish_story(world, folder, [])
     ledger = Ledger(folder / "ledger")
@@ -29,13 +29,13 @@ def run(folder: Path, *, until: int | None = None) -> World:
 def take(
     folder: Path, name: str, *, asked: frozenset[str] = NAMES, everything: bool = False
 ) -> tuple[Possession, int | None]:
-    """Another run takes the pipeline."""
+    """Another run takes over the pipeline."""
     possession = Possession(folder / "lake", name)
     return possession, possession.take(Ledger(folder / "ledger"), asked, everything=everything)
 
 
 def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
-    """By runs that ended in order, and by those that were killed: each has a term of its own."""
+    """By runs that ended properly and by killed ones: each has its own term."""
     run(tmp_path)
     first, _ = take(tmp_path, "a")
     first.release()
@@ -52,7 +52,7 @@ def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
-    """The destination has epochs that it does not know: new ones would be taken for applied."""
+    """The destination has epochs that it does not know: new ones would count as applied."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:2]
     publish_story(world, tmp_path, [])
@@ -69,7 +69,7 @@ def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_copy_whose_original_went_on_is_refused(tmp_path: Path) -> None:
-    """Though no table has more epochs than it knows: another runner has written there since."""
+    """Even if no table has newer epochs: another runner has written since."""
     run(tmp_path)
     shutil.copytree(tmp_path / "ledger", tmp_path / "copy" / "ledger")
     take(tmp_path, "original")
@@ -110,7 +110,7 @@ def test_two_that_start_at_once_do_not_both_hold_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: bool) -> None:
-    """Healed where ledger and files have what it lacks; else it would never get that."""
+    """Repaired if ledger and files have what it lacks; otherwise that would be lost."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:3]
     publish_story(world, tmp_path, [])
@@ -142,7 +142,7 @@ def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: boo
 
 @pytest.mark.parametrize("damage", ["gone", "foreign", "torn", "a file of the mirror", "a file of the log"])
 def test_a_destination_that_is_gone_or_damaged_is_refused(tmp_path: Path, damage: str) -> None:
-    """By name, with what to do; asking for its table's resnapshot is a way on."""
+    """By name, with the remedy; requesting the table's resnapshot is another one."""
     run(tmp_path)
     folder = tmp_path / "lake/d/t"
     if damage == "gone":

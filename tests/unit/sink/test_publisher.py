@@ -1,4 +1,4 @@
-"""A table that is altered or resnapshotted reaches its destination whole, wherever the publisher is killed."""
+"""A table that is altered or resnapshotted arrives complete at its destination, wherever the publisher is killed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 class World:
-    """A ledger and a destination in one folder, and the records of a story that is told them one by one."""
+    """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._seq, self.records = folder, 0, list[Record]()
@@ -91,14 +91,14 @@ class World:
 
 
 def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Record:
-    """What a record says of a table that is another from the next epoch on."""
+    """The record of a table whose definition changes with the next epoch."""
     return {"table": after.as_dict(), "plan": plan.as_dict(), "before": before.as_dict(), **more}
 
 
 def publish_story(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
     """Commit and publish the story from epoch `since` on.
 
-    With a new publisher from each epoch in `killed` on; the one before never merges again.
+    Each epoch in `killed` starts a new publisher; the one before never merges again.
     """
     ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
     publisher = None
@@ -133,7 +133,7 @@ def log(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
-    """A copy, changes, an alteration, more changes of what is not read anew yet, and the new copy."""
+    """A copy, changes, an alteration, more changes before the table is read again, and the new copy."""
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), resnapshot=switch(OLD, after, plan))
@@ -148,7 +148,7 @@ def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
 @pytest.mark.parametrize("plan", [PLAN, RANKED], ids=["still", "moving"])
 def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], plan: Plan) -> None:
-    """At the end nothing of the old copy is left; the log holds every change, in the wider type."""
+    """At the end no row of the old copy is left; the change log has every change, in the wider type."""
     resnapshotted(world := World(tmp_path), plan=plan)
     publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
@@ -157,7 +157,7 @@ def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], pl
 
 
 def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
-    """As it was when the table was altered, however long that takes."""
+    """As it was at the alteration, however long the copy takes."""
     resnapshotted(world := World(tmp_path))
     del world.records[4:]
     publish_story(world, tmp_path, (3,))
@@ -165,7 +165,7 @@ def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
 
 
 def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
-    """What the first attempt read is not published."""
+    """The rows of the first attempt are not published."""
     world = World(tmp_path)
     resnapshotted(world)
     last = world.records[3:]
@@ -179,7 +179,7 @@ def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
 def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> None:
-    """Rows that were there have NULL in it; one that the source drops stays, NULL in what is written from then on."""
+    """Existing rows have NULL in it; a column that the source drops stays, with NULL from then on."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
@@ -196,7 +196,7 @@ def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> No
 
 
 def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
-    """A pipeline that only follows has nothing to read anew."""
+    """A pipeline that only streams has no rows to read again."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
@@ -207,7 +207,7 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
 
 
 def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
-    """A time without zone needs a feature of Delta that a table without such a column was made without."""
+    """A time without zone needs a Delta feature that a table without such a column lacks."""
     dated = replace(OLD, columns=(*OLD.columns, Column("at", "datetime")))
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -222,7 +222,7 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
 def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Sequence[int]) -> None:
-    """It is kept as it was when it left, with everything that was committed; a new copy then takes its place."""
+    """It keeps the state in which it left, with everything committed; then a new copy replaces it."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
@@ -242,7 +242,7 @@ def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Seq
 def test_a_table_that_leaves_and_is_dropped_joins_again(
     tmp_path: Path, killed: Sequence[int], broken_off: bool
 ) -> None:
-    """Nothing of its first life is in the second; a deletion that was broken off is completed, and told of once."""
+    """No row of its first life remains; an interrupted deletion is completed, and journalled once."""
     world, spec = World(tmp_path), parse(SPEC, tmp_path / "shop.toml")
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(
@@ -276,7 +276,7 @@ def _killed(folder: Path) -> None:
 
 
 def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
-    """Unless it is this ledger's own and nothing was ever written to it."""
+    """Unless it belongs to this ledger and nothing was ever written to it."""
     mine, other = (DeltaTables(tmp_path, Owner(ledger), OLD) for ledger in ("L", "other"))
     for _ in range(2):
         mine.check_free()
@@ -301,7 +301,7 @@ def story(world: World) -> None:
 
 
 def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
-    """The publisher lives, says which table has failed, and a resnapshot heals it: log and mirror."""
+    """The publisher continues, names the failed table, and a resnapshot repairs change log and mirror."""
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(tmp_path / "lake", ledger, journal, 0.0)
@@ -334,7 +334,7 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path) -> None:
-    """A VACUUM had listed the folder before the commit. The table fails, and a resnapshot heals log and mirror."""
+    """A VACUUM had listed the folder before the commit. The table fails, and a resnapshot repairs change log and mirror."""
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(tmp_path / "lake", ledger, journal, 0.5)
@@ -366,7 +366,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
 
 
 def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
-    """A run asks before it says that it is done: the last merge may be what fails. Others can be handed over afterwards."""
+    """A run asks before it reports its end, as the last merge may fail. More epochs can be submitted afterwards."""
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(tmp_path / "lake", ledger, journal, 1000.0)
@@ -394,7 +394,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
 
 
 def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> None:
-    """An OPTIMIZE replaced them, and a VACUUM removed them: the table names others."""
+    """OPTIMIZE replaced them and VACUUM removed them: the table names others."""
     story(world := World(tmp_path))
     delta = DeltaTables(tmp_path / "lake", Owner("L"), OLD)
     delta.create(expected=False)
@@ -410,7 +410,7 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> N
 
 
 def wait_for(found: Callable[[], dict[str, TidemarkError]]) -> dict[str, TidemarkError]:
-    """What is found in the end."""
+    """Wait for a condition."""
     deadline = time.monotonic() + 20
     while not (result := found()):
         assert time.monotonic() < deadline
@@ -419,7 +419,7 @@ def wait_for(found: Callable[[], dict[str, TidemarkError]]) -> dict[str, Tidemar
 
 
 def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
-    """Also of a table whose rows move between chunks: before it the old copy, after it the new one with all changes since."""
+    """Also if rows move between chunks: before it the old copy, after it the new one with all changes since."""
     for n, plan in enumerate((PLAN, RANKED)):
         folder = tmp_path / str(n)
         folder.mkdir()
@@ -433,7 +433,7 @@ def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
 
 
 def rows_at(folder: Path, version: int) -> list[tuple[Any, ...]]:
-    """The mirror's rows in one version of it."""
+    """The mirror's rows in one of its versions."""
     rows = DeltaTable(str(folder / "lake/d/t"), version=version).to_pyarrow_table().to_pylist()
     return sorted((row["id"], row["v"]) for row in rows)
 
@@ -441,7 +441,7 @@ def rows_at(folder: Path, version: int) -> list[tuple[Any, ...]]:
 def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An epoch that the destination has, and of which the ledger does not know that, is kept: a lake may be restored."""
+    """An applied epoch stays until the ledger has recorded it, because a lake may be restored."""
     monkeypatch.setattr("engine.ledger.store.FULL_STATE_EVERY", 2)
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")

@@ -1,4 +1,4 @@
-"""A session with a kind that needs no Spark: what is asked of workers, how slots are counted, what becomes of failures."""
+"""A session with a fake kind: what workers are asked, how slots are counted, and what failures cause."""
 
 import json
 import time
@@ -17,7 +17,7 @@ from engine.spark.workers import answer
 
 
 class Fake:
-    """A kind that says it has `reported` slots and in truth has `real` ones."""
+    """A kind that reports `reported` slots and has `real` ones."""
 
     version = "4.3.0"
     ui: str | None = None
@@ -60,7 +60,7 @@ class Fake:
 def opened(
     kind: Fake, monkeypatch: pytest.MonkeyPatch, folder: Path, master: str = "spark://m:7077"
 ) -> Iterator[Session]:
-    """A session of that kind that is ready, looking often."""
+    """A session of that kind that is ready and polls often."""
     monkeypatch.setattr(sessions, "run_tasks", kind.run_tasks)
     monkeypatch.setattr(sessions, "ask", kind.ask)
     monkeypatch.setattr(sessions, "hosts", lambda *_: ["h"])
@@ -74,7 +74,7 @@ def opened(
 
 
 def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its workers run this interpreter and code: one job starts them, nothing is sent, and the destination is not touched."""
+    """Its workers use this interpreter and code: one job starts them, no code is sent, the destination is not tested."""
     kind = Fake(own_python=True)
     with opened(kind, monkeypatch, tmp_path, "local[2]") as session:
         assert (session.slots, kind.jobs) == (2, [2])
@@ -84,7 +84,7 @@ def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark's account is corrected by what the start showed, and followed from there."""
+    """The start corrects Spark's number, which is tracked from then on."""
     kind = Fake(reported=2, real=1)
     with opened(kind, monkeypatch, tmp_path) as session:
         assert session.slots == 1
@@ -99,7 +99,7 @@ def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch
 
 
 def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As long as there are more of them after a count, it is repeated."""
+    """The count is repeated as long as more of them appear."""
     kind = Fake(reported=1, real=1)
     kind.join = [2, 4]
     with opened(kind, monkeypatch, tmp_path) as session:
@@ -108,7 +108,7 @@ def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatc
 
 
 def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By what they answer, or by Spark's refusal to run Python of another version there."""
+    """By their answers, or by Spark's refusal to run another version of Python."""
     kind = Fake()
     kind.ask = lambda *_: [{"host": "h", "pid": 1, "python": "p", "found": {}, "sees": True}]  # type: ignore[method-assign]
     with pytest.raises(PreflightError, match="pymysql on h"), opened(kind, monkeypatch, tmp_path):
@@ -125,7 +125,7 @@ def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_cluster_without_room_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A job that never begins is not waited for for ever."""
+    """A job that never starts is not waited for indefinitely."""
     kind = Fake()
     kind.ask = lambda *_: time.sleep(0.5) or []  # type: ignore[method-assign, func-returns-value]
     monkeypatch.setattr(sessions, "_FIRST_TASK_S", 0.05)
@@ -134,7 +134,7 @@ def test_a_cluster_without_room_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_a_lost_session_is_not_ended_politely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody is there to be reported; unknown failures are left as they are, and missing packages here are not the workers'."""
+    """It would not answer. Unknown failures stay unchanged, and packages missing here are not the workers'."""
     kind = Fake()
     with opened(kind, monkeypatch, tmp_path) as session:
         kind.failure = ZeroDivisionError("a fault of our own")

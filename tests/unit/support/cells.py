@@ -1,4 +1,4 @@
-"""Single values in MySQL's formats, encoded one by one from the manuals, a function a type: rows, images and table maps."""
+"""Single values in MySQL's formats, encoded from the manuals, one function per type: rows, images and table maps."""
 
 import ipaddress
 import struct
@@ -34,7 +34,7 @@ def lenenc(number: int) -> bytes:
 
 
 def latin1(text: str) -> bytes:
-    """MySQL's latin1: Windows-1252, and five bytes that it leaves undefined."""
+    """MySQL's latin1: Windows-1252 plus the five bytes that it leaves undefined."""
     return b"".join(bytes([ord(c)]) if c in "\x81\x8d\x8f\x90\x9d" else c.encode("cp1252") for c in text)
 
 
@@ -54,7 +54,7 @@ def _raw(_: Column, value: Any) -> bytes:
 
 
 def _counted(column: Column, value: Any) -> bytes:
-    """In rows: a length-encoded length, then the content, texts in UTF-8."""
+    """In rows: a length-encoded length, then the content; texts are UTF-8."""
     content = f"{Decimal(value):.{column.scale}f}" if column.type == "decimal" else value
     content = content.encode() if isinstance(content, str) else _raw(column, content)
     return lenenc(len(content)) + content
@@ -72,7 +72,7 @@ def _row_datetime(_: Column, value: datetime) -> bytes:
 
 
 def _time_parts(text: str) -> tuple[bool, int, int, int, int]:
-    """Minus, hours, minutes, seconds and microseconds of a TIME's text."""
+    """Sign, hours, minutes, seconds and microseconds of a TIME's text."""
     hours, minutes, seconds = text.lstrip("-").split(":")
     whole, _, fraction = seconds.partition(".")
     return text.startswith("-"), int(hours), int(minutes), int(whole), int(fraction.ljust(6, "0"))
@@ -128,7 +128,7 @@ def _image_time(column: Column, text: str) -> bytes:
 
 
 def _packed_decimal(column: Column, value: Any) -> bytes:
-    """decimal2bin: groups of nine digits, the first one and the last one shorter; all bits inverted below zero."""
+    """decimal2bin: groups of nine digits, the first and last one shorter; all bits inverted for negative values."""
     number = Decimal(value)
     digits = f"{number.copy_abs():.{column.scale}f}".replace(".", "").zfill(column.precision)[-column.precision :]
     whole, fraction = digits[: column.precision - column.scale], digits[column.precision - column.scale :]
@@ -160,7 +160,7 @@ def _set(column: Column, value: str) -> bytes:
 
 
 def _prefixed(column: Column, value: Any) -> bytes:
-    """In images: the length in as many bytes as the type has for it, then the stored bytes."""
+    """In images: the length, in as many bytes as the type has, then the stored bytes."""
     if column.type in FIXED:
         content = FIXED[column.type](value).rstrip(b"\0")
     elif isinstance(value, str):

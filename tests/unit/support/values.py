@@ -1,4 +1,4 @@
-"""Columns of every supported type and values for them, bounds first, for the tests of both decoders."""
+"""Columns of every supported type with values, bounds first, for the tests of both decoders."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -153,7 +153,7 @@ MAKERS: list[tuple[dict[str, Any], Callable[[Column], st.SearchStrategy[Any]]]] 
 
 @st.composite
 def tables(draw: st.DrawFn, most: int = 9) -> tuple[Table, st.SearchStrategy[list[Any]]]:
-    """A table of random columns, and a strategy for its rows, NULLs anywhere."""
+    """A table with random columns, and a strategy for its rows, NULLs anywhere."""
     chosen = draw(st.lists(st.sampled_from(MAKERS), min_size=1, max_size=most))
     columns = tuple(Column(f"c{n}", **facts) for n, (facts, _) in enumerate(chosen))
     cells = [st.none() | maker(column) for column, (_, maker) in zip(columns, chosen, strict=True)]
@@ -162,7 +162,7 @@ def tables(draw: st.DrawFn, most: int = 9) -> tuple[Table, st.SearchStrategy[lis
 
 
 def expected(column: Column, value: Any) -> Any:
-    """What Arrow gives back for a value."""
+    """The value that Arrow returns for this one."""
     if value is None:
         return None
     if column.type == "bigint" and column.unsigned:

@@ -34,7 +34,7 @@ def laid_out(payloads: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], npt.NDAr
 
 
 def null_bitmap(values: Sequence[Any], skipped: int = 0) -> bytes:
-    """One bit a value, set for None."""
+    """One bit per value, set for None."""
     bits = sum(1 << n + skipped for n, value in enumerate(values) if value is None)
     return bits.to_bytes((len(values) + skipped + 7) // 8, "little")
 
@@ -52,7 +52,7 @@ def image(columns: Sequence[Column], values: Sequence[Any]) -> bytes:
 
 
 def table_map(table: Table, number: int, *, names: bool = True) -> bytes:
-    """The body of a TABLE_MAP event; with names, as under binlog_row_metadata=FULL, without, as under MariaDB's NO_LOG."""
+    """The body of a TABLE_MAP event; with names as under binlog_row_metadata=FULL, without as under MariaDB's NO_LOG."""
     described = [announced(column) for column in table.columns]
     metadata = b"".join(m for _, m in described)
     count = len(described)
@@ -104,7 +104,7 @@ ROW_KINDS = {
 
 
 class Binlog:
-    """One binlog file as the packets of a dump of it; `position` behind its last event."""
+    """One binlog file as the packets of its dump; `position` is behind its last event."""
 
     def __init__(self, file: str = "bin.000001", *, checksum: bool = True) -> None:
         self.file, self.position, self._checksum = file, 4, checksum
@@ -127,7 +127,7 @@ class Binlog:
         return self.position
 
     def gtid(self, server: uuid.UUID, number: int, at: int = 1_700_000_000) -> None:
-        """Begin a transaction as MySQL does; number 0 is one without GTID."""
+        """Begin a transaction as MySQL does; number 0 is a transaction without GTID."""
         self.add(33 if number else 34, b"\1" + server.bytes + number.to_bytes(8, "little") + bytes(17), at=at)
 
     def maria_gtid(self, domain: int, number: int) -> None:
@@ -148,6 +148,6 @@ class Binlog:
         """The XID event that ends a transaction."""
         return self.add(16, bytes(8))
 
-    def rotate(self, following: str) -> int:
-        """The file's end."""
-        return self.add(4, (4).to_bytes(8, "little") + following.encode())
+    def rotate(self, next_file: str) -> int:
+        """End the file."""
+        return self.add(4, (4).to_bytes(8, "little") + next_file.encode())

@@ -29,7 +29,7 @@ Row = tuple[str, list[Any], str]
 
 
 def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any]], **options: Any) -> int:
-    """A transaction of one row event; returns the position behind that event."""
+    """Write a transaction with one row event; returns the position behind that event."""
     log.gtid(SERVER, number)
     log.query("BEGIN")
     log.add(19, table_map(table, options.get("id", NUMBERS[table.full_name])))
@@ -41,7 +41,7 @@ def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any
 def read_log(
     log: Binlog, *, cuts: list[int] | None = None, **options: Any
 ) -> tuple[BinlogRange, list[Row], list[Changes]]:
-    """Everything that a binlog range says of a log that comes in blocks."""
+    """Feed a log, in blocks, to a binlog range; returns the range, the rows and the changes."""
     start = options.get("start", Position(log.file, 4))
     end = options.get("end", Position(log.file, log.position))
     more = {name: options[name] for name in ("awaited", "since", "known") if name in options}
@@ -64,7 +64,7 @@ def read_log(
 @given(st.lists(st.tuples(st.sampled_from([ORDERS, ITEMS, OTHER]), st.integers(0, 99)), max_size=12), st.data())
 @settings(max_examples=60)
 def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, int]], data: st.DataObject) -> None:
-    """However the stream is cut: every row of the captured tables, at its event's position; no other table's."""
+    """However the stream is split: every row of the captured tables, at its event's position, and no others."""
     log, expected = Binlog(), []
     for number, (table, key) in enumerate(happened, 1):
         at = write(log, number, table, "insert", [[key, "x"][: len(table.columns)]])
@@ -81,7 +81,7 @@ def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, 
 
 
 def test_a_range_ends_at_its_end() -> None:
-    """What lies behind the end position is not given, though the stream goes on."""
+    """Changes behind the end position are not returned, even though the stream goes on."""
     log = Binlog()
     write(log, 1, ITEMS, "insert", [[1]])
     end = Position(log.file, log.position)
@@ -92,7 +92,7 @@ def test_a_range_ends_at_its_end() -> None:
 
 
 def test_changes_become_rows_of_the_change_log() -> None:
-    """Kind, commit time, position, number and transaction, for both servers."""
+    """With kind, commit time, position, number and transaction, for both servers."""
     log = Binlog()
     log.gtid(SERVER, 5, at=1_800_000_000)
     log.add(19, table_map(ITEMS, 8))
@@ -168,7 +168,7 @@ PASSES = [
 
 @pytest.mark.parametrize("statement", ALTERS)
 def test_a_statement_that_may_alter_a_table_ends_the_range(statement: str) -> None:
-    """What came before in the log is given, nothing after, of no table; in one block or in many."""
+    """Everything before it is returned, nothing of any table behind it; in one block or in many."""
     for cuts in ([], list(range(40))):
         log = Binlog()
         write(log, 1, ORDERS, "insert", [[1, "before"]])
@@ -193,7 +193,7 @@ def test_a_statement_that_may_alter_a_table_ends_the_range(statement: str) -> No
 
 
 def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() -> None:
-    """CREATE TABLE … SELECT is logged with its rows (MySQL 8.0.21 on): a binlog range never ends between the two."""
+    """CREATE TABLE … SELECT is logged with its rows (MySQL 8.0.21 on): no binlog range ends between the two."""
     log = Binlog()
     log.gtid(SERVER, 1)
     log.query("CREATE TABLE `orders` (`id` int) START TRANSACTION")
@@ -210,7 +210,7 @@ def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() ->
 
 
 def test_a_write_that_is_logged_as_a_statement_ends_the_range() -> None:
-    """It can reach any table, through a view or a trigger; what it writes to itself is told, and none of its values."""
+    """A view or a trigger may lead to any table. The error names the tables in the statement, but no values."""
     log = Binlog()
     write(log, 1, ORDERS, "insert", [[1, "before"]])
     log.gtid(SERVER, 2)
@@ -226,7 +226,7 @@ def test_a_write_that_is_logged_as_a_statement_ends_the_range() -> None:
 
 
 def test_all_writes_of_a_transaction_are_taken_together() -> None:
-    """However the log is cut into blocks; rows that the same transaction has as rows are kept."""
+    """However the log is split into blocks. Rows that the same transaction logged as rows are kept."""
     log = Binlog()
     log.gtid(SERVER, 1)
     log.query("BEGIN")
@@ -248,7 +248,7 @@ def test_all_writes_of_a_transaction_are_taken_together() -> None:
 
 @pytest.mark.parametrize("statement", PASSES)
 def test_a_harmless_statement_or_one_about_another_table_passes(statement: str) -> None:
-    """The table is followed on."""
+    """The table streams on."""
     log = Binlog()
     log.gtid(SERVER, 1)
     log.query(statement)
@@ -260,7 +260,7 @@ def test_a_harmless_statement_or_one_about_another_table_passes(statement: str) 
 
 
 def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
-    """A name that cannot be read in it may be that of the table; the default database decides."""
+    """A name that cannot be decoded may be the table's; the default database decides."""
     table = Table("shop", "été", ITEMS.columns, ("id",))
     log = Binlog()
     log.query("TRUNCATE `été`".encode("latin-1"))
@@ -274,7 +274,7 @@ def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
 
 
 def test_rows_of_a_transaction_that_was_rolled_back_are_dropped() -> None:
-    """Servers log one when it touched tables that cannot be rolled back."""
+    """Servers log it if it changed tables that cannot be rolled back."""
     log = Binlog()
     write(log, 1, ITEMS, "insert", [[1]])
     log.gtid(SERVER, 2)
@@ -289,7 +289,7 @@ def test_rows_of_a_transaction_that_was_rolled_back_are_dropped() -> None:
 
 @pytest.mark.parametrize("statement", ["ROLLBACK TO `s`", "XA COMMIT X'01',X'',1"])
 def test_a_schema_change_that_cannot_be_read_is_refused(statement: str) -> None:
-    """A partial rollback, or the commit of rows that were logged before."""
+    """A partial rollback, or a commit of rows that were logged earlier."""
     log = Binlog()
     write(log, 1, ITEMS, "insert", [[1]])
     log.gtid(SERVER, 2)
@@ -300,7 +300,7 @@ def test_a_schema_change_that_cannot_be_read_is_refused(statement: str) -> None:
 
 
 def test_rows_of_a_table_that_was_never_named_are_refused() -> None:
-    """They may be a captured table's; row events without rows, which end a statement, are not meant."""
+    """It may be a captured table. Row events without rows, which end a statement, are accepted."""
     log = Binlog()
     log.rows(ITEMS, 0xFFFFFF, "insert", [])
     log.rows(ITEMS, 99, "insert", [[1]])
@@ -312,7 +312,7 @@ def test_rows_of_a_table_that_was_never_named_are_refused() -> None:
 
 
 def test_a_table_whose_number_changes_keeps_its_order() -> None:
-    """FLUSH TABLES gives a table a new number; rows under both come in the log's order."""
+    """FLUSH TABLES gives a table a new number; the rows under both keep the log's order."""
     log = Binlog()
     for number, key in enumerate([5, 3, 4, 1], 1):
         write(log, number, ITEMS, "insert", [[key], [key + 10]], id=8 + key % 2)
@@ -321,7 +321,7 @@ def test_a_table_whose_number_changes_keeps_its_order() -> None:
 
 
 def test_an_altered_table_is_recognised_by_its_map() -> None:
-    """Columns that differ without a statement: the place in front of their transaction is told."""
+    """If the columns differ without a statement, the error has the position in front of the transaction."""
     log = Binlog()
     wider = Table("shop", "orders", (*ORDERS.columns, Column("n", "int")), ("id",))
     write(log, 1, ITEMS, "insert", [[1]])
@@ -336,7 +336,7 @@ def test_an_altered_table_is_recognised_by_its_map() -> None:
 
 
 def test_two_tables_altered_one_after_the_other() -> None:
-    """The first ends the binlog range; the second is met by the next one, and what is known already by none."""
+    """The first ends the binlog range; the next range stops at the second, unless the change is already known."""
     log = Binlog()
     log.gtid(SERVER, 1)
     log.query("ALTER TABLE orders ADD COLUMN m INT")
@@ -353,7 +353,7 @@ def test_two_tables_altered_one_after_the_other() -> None:
 
 
 def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
-    """Through the place at which a table's first finished chunk is exact; they may have other columns. Statements still count."""
+    """Up to the high watermark of a table's first finished chunk its rows may have other columns. Statements still count."""
     log = Binlog()
     wider = Table("shop", "orders", (*ORDERS.columns, Column("n", "int")), ("id",))
     write(log, 1, wider, "insert", [[1, "a", 2]])

@@ -1,4 +1,4 @@
-"""The rule of emission, alone and in a whole pipeline: nothing is lost, nothing is doubled, whatever finishes when."""
+"""The rule of emission, alone and in a simulated pipeline: no row is lost or doubled, in whatever order chunks finish."""
 
 from itertools import pairwise
 from random import Random
@@ -22,7 +22,7 @@ from tests.unit.capture.world import Image, Order, World, inside, limits_of, new
 
 
 def run(rng: Random) -> Pipeline:
-    """A pipeline from its start to its end, the source busy all the while."""
+    """Run a pipeline from start to end, with a source that is always busy."""
     world = new_world(rng, rng.randrange(6))
     pipeline = Pipeline(world, random_bounds(world, rng), rng, start=len(world.states) - 1)
     for _ in range(rng.randrange(5, 40)):
@@ -56,14 +56,14 @@ def test_the_mirror_equals_the_source_and_the_log_never_contradicts_itself(rng: 
 
 
 def test_many_pipelines_emit_what_matters() -> None:
-    """The simulation reaches the cases that it is for: it emits, and drops, and has lone halves of updates."""
+    """The simulation covers its purpose: changes are emitted and dropped, and updates are split."""
     emissions = [run(Random(seed)).emitted for seed in range(40)]
     assert sum(n > 0 for n in emissions) > 25
 
 
 @given(st.randoms(use_true_random=False))
 def test_an_image_is_emitted_by_the_letter_of_the_rule(rng: Random) -> None:
-    """Iff its chunk is finished and its position is after A(chunk): whatever is finished, finished newly, pending or not cut."""
+    """If and only if its chunk is finished, now or earlier, and its position is behind A(chunk)."""
     world = new_world(rng, 8)
     ranges = limits_of(random_bounds(world, rng))
     # A: None for what is not finished, the end of the last epoch for what was finished before, else the chunk's own.
@@ -89,7 +89,7 @@ def test_an_image_is_emitted_by_the_letter_of_the_rule(rng: Random) -> None:
 
 
 def test_neighbours_that_are_exact_alike_are_one_run() -> None:
-    """What a segment knows of a table does not grow with its chunks."""
+    """What a binlog range knows of a table does not grow with the number of chunks."""
     limits = limits_of([(str(n),) for n in range(1, 7)])
     pieces = [
         Piece(limits[0], finished=True),
@@ -106,7 +106,7 @@ def test_neighbours_that_are_exact_alike_are_one_run() -> None:
 
 
 def test_the_server_is_not_asked_while_nothing_is_finished_or_all_is() -> None:
-    """A change then need not be placed, whatever its key is."""
+    """Changes need not be placed then, whatever the key."""
     world = new_world(Random(3), 9)
     changes = world.changes((0, 0), world.ends[-1])
     strange = ChunkKey((Column("k0", "varchar", charset="utf8mb4", collation="x"),), "PRIMARY")
@@ -120,7 +120,7 @@ def test_the_server_is_not_asked_while_nothing_is_finished_or_all_is() -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_a_table_without_key_is_one_chunk(rng: Random) -> None:
-    """Its changes are tested by position alone; none is emitted before it is finished."""
+    """Only the position decides; no change is emitted before the chunk is finished."""
     world = new_world(rng, 6)
     through = rng.choice(world.ends)
     changes = world.changes((0, 0), world.ends[-1])
@@ -139,7 +139,7 @@ def test_a_table_without_key_is_one_chunk(rng: Random) -> None:
     ],
 )
 def test_a_lone_half_of_an_update_is_an_insert_or_a_delete(emit: list[bool], kinds: list[int]) -> None:
-    """A row that moves out of or into the finished part."""
+    """For a row that moves into or out of the finished part."""
     kind = np.array([INSERT, BEFORE, AFTER, DELETE, BEFORE, AFTER])
     chosen, result = published(kind, np.array([True, *emit, True, True, True]))
     assert result.tolist() == [INSERT, *kinds, DELETE, BEFORE, AFTER]
@@ -148,7 +148,7 @@ def test_a_lone_half_of_an_update_is_an_insert_or_a_delete(emit: list[bool], kin
 
 
 def test_positions_compare_across_files() -> None:
-    """A later file is later, however small the offset; a file may be larger than 4 GiB."""
+    """A later file is later, however small the offset; a file may exceed 4 GiB."""
     world = World(1, pa.int64(), 3)
     table = world.table([((1,), 1), ((1,), 2)])
     facts = {

@@ -1,4 +1,4 @@
-"""What a segment tells of its events: counts by type, what was passed over, the largest transaction."""
+"""The event statistics of a binlog range: counts by type, skipped events, the largest transaction."""
 
 import uuid
 from itertools import pairwise
@@ -15,7 +15,7 @@ SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")
 
 
 def statistics(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> EventStatistics:
-    """Of a log that comes in blocks."""
+    """The statistics of a log that comes in blocks."""
     made, position = EventStatistics(mariadb=mariadb), StreamPosition(log.file, 4)
     for a, b in pairwise(sorted({0, *cuts, len(log.payloads)})):
         for run in position.runs(*laid_out(log.payloads[a:b])):
@@ -25,7 +25,7 @@ def statistics(log: Binlog, cuts: list[int], *, mariadb: bool = False) -> EventS
 
 @pytest.mark.parametrize("cuts", [[], list(range(40)), [5, 9], [3, 8, 11]])
 def test_events_are_counted_and_the_largest_transaction_is_named(cuts: list[int]) -> None:
-    """However the log is cut; events that are made for the dump count for nothing."""
+    """However the log is split. Events that the server makes for the dump are not counted."""
     log = Binlog()
     opening = log.position
     places = []
@@ -50,7 +50,7 @@ def test_events_are_counted_and_the_largest_transaction_is_named(cuts: list[int]
 
 
 def test_the_last_transaction_can_be_the_largest() -> None:
-    """It is complete when the binlog range is; without transactions there is none."""
+    """It is complete when the range is; without transactions there is no largest one."""
     log = Binlog()
     assert statistics(log, []).largest is None
     log.maria_gtid(3, 7)
@@ -62,7 +62,7 @@ def test_the_last_transaction_can_be_the_largest() -> None:
 
 
 def test_compressed_events_are_counted_too() -> None:
-    """And refused by the same rule."""
+    """They are refused by the same rule."""
     log = Binlog()
     log.add(40, payload(event(2, b"") + event(30, b"x") + event(30, b"y")))
     log.add(30, b"plain")

@@ -1,4 +1,4 @@
-"""Which transactions of another server's binlog are ours: against the plain definition."""
+"""Which transactions of another server's binlog are already captured, compared with the plain definition."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,20 +19,20 @@ Transaction = tuple[int, int, int]
 
 
 def facts_of(transactions: list[Transaction]) -> tuple[list[str], np.ndarray]:
-    """As `Transactions` gives them."""
+    """The facts in the form of `Transactions`."""
     sources = ["", *sorted({f"{d}-{s}-" for d, s, _ in transactions})]
     return sources, np.array([[0, sources.index(f"{d}-{s}-"), n] for d, s, n in transactions], np.int64).reshape(-1, 3)
 
 
 def list_of(transactions: list[Transaction]) -> GtidList:
-    """The GTID_LIST of a file that these are in front of."""
+    """The GTID_LIST of a file that follows these transactions."""
     position = GtidPosition({d: (s, n) for d, s, n in transactions})
     return GtidList({(d, s): n for d, s, n in transactions}, position)
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Transaction]:
-    """Transactions of three domains and three servers; numbers ascend in each domain, as on a real server."""
+    """Transactions of three domains and three servers; numbers ascend within a domain, as on a real server."""
     last = [0, 0, 0]
     out = []
     for domain, server, step in draw(
@@ -45,7 +45,7 @@ def histories(draw: st.DrawFn) -> list[Transaction]:
 
 @given(histories(), st.data())
 def test_what_lies_behind_a_position_is_found(history: list[Transaction], data: st.DataObject) -> None:
-    """From any file at whose head all is ours, read in any blocks: what is ours and what is not is told exactly."""
+    """From any file with a known start, read in blocks of any size: exactly the new transactions are found."""
     place = data.draw(st.integers(0, len(history)))
     head = data.draw(st.integers(0, place))
     ours = GtidPosition({d: (s, n) for d, s, n in history[:place]})
@@ -63,7 +63,7 @@ def test_what_lies_behind_a_position_is_found(history: list[Transaction], data: 
 
 @given(histories(), st.data())
 def test_a_file_that_begins_too_late_is_not_taken(history: list[Transaction], data: st.DataObject) -> None:
-    """What it would pass over is new."""
+    """It would skip new transactions."""
     place = data.draw(st.integers(0, len(history)))
     head = data.draw(st.integers(place, len(history)))
     assume(head > place)
@@ -72,7 +72,7 @@ def test_a_file_that_begins_too_late_is_not_taken(history: list[Transaction], da
 
 
 def test_a_last_transaction_that_is_not_there_is_missing() -> None:
-    """Then nothing of the domain is new, and the place is refused."""
+    """Then nothing of the domain is new, and the position is refused."""
     behind = BehindPosition(GtidPosition({0: (1, 5)}), list_of([]))
     sources, facts = facts_of([(0, 1, 4), (0, 2, 5), (0, 2, 6)])
     assert not behind.choose(RUN, np.arange(3), facts, sources).any()
@@ -80,7 +80,7 @@ def test_a_last_transaction_that_is_not_there_is_missing() -> None:
 
 
 def test_numbers_that_do_not_ascend_prove_nothing() -> None:
-    """Two servers that wrote to one domain."""
+    """Two servers wrote to one domain."""
     behind = BehindPosition(GtidPosition({0: (1, 5)}), list_of([]))
     sources, facts = facts_of([(0, 1, 4), (0, 2, 4)])
     with pytest.raises(NoPlaceError, match="diverged"):
@@ -91,7 +91,7 @@ def test_numbers_that_do_not_ascend_prove_nothing() -> None:
     st.sets(st.tuples(st.integers(1, 2), st.integers(1, 9))), st.lists(st.tuples(st.integers(1, 2), st.integers(1, 9)))
 )
 def test_what_is_not_in_a_set_is_found(ours: set[tuple[int, int]], log: list[tuple[int, int]]) -> None:
-    """MySQL's sets; a transaction without a GTID proves nothing."""
+    """For MySQL's sets. A transaction without a GTID proves nothing."""
     sources = ["", "00000000-0000-0000-0000-000000000001:", "00000000-0000-0000-0000-000000000002:tag:"]
     held = np.array(sorted(ours), np.int64).reshape(-1, 2)
     wanted = NotInSet(gtid_set_of(sources, held[:, 0], held[:, 1]))

@@ -1,4 +1,4 @@
-"""Change logs: the texts beside the source's columns are the same however many changes share one."""
+"""Change logs: the text columns of a change do not depend on the changes beside it."""
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_a_change_log_says_the_same_of_each_change_alone(changes: list[tuple[int, int, int, int, int]]) -> None:
-    """Long binlog ranges of equal positions and transactions, short ones, and none."""
+    """For long ranges with equal positions and transactions, for short ranges, and for none."""
     kind, offset, ts, source, number = (np.array([c[n] for c in changes], np.int64) for n in range(5))
     columns = [kind.astype(np.int8), np.full(len(changes), 7), offset, ts, source, number]
     facts = pa.table([pa.array(column) for column in columns], schema=FACTS)
@@ -31,7 +31,7 @@ def test_a_change_log_says_the_same_of_each_change_alone(changes: list[tuple[int
 
 @given(CHANGES, st.data())
 def test_taking_all_in_their_order_gives_what_is_there(changes: list[tuple[int, ...]], data: st.DataObject) -> None:
-    """Any other order, and any part, is what it says."""
+    """Any other order and any part give those rows."""
     rows = pa.table({"id": pa.array(range(len(changes)), pa.int64())})
     facts = pa.table([pa.array([0] * len(changes), field.type) for field in FACTS], schema=FACTS)
     chosen = data.draw(st.permutations(range(len(changes))))[: data.draw(st.integers(0, len(changes)))]

@@ -1,4 +1,4 @@
-"""Transactions that were rolled back, prepared, committed elsewhere or torn: against a model that applies them as a server does."""
+"""Transactions that are rolled back, prepared, committed elsewhere or torn, compared with a model of a server."""
 
 import struct
 import uuid
@@ -34,12 +34,12 @@ def end_of(packet: bytes) -> int:
 
 
 def bare(packet: bytes) -> bytes:
-    """An event as it stands in a compressed transaction: without checksum."""
+    """An event as a compressed transaction contains it: without checksum."""
     return packet[1:10] + (len(packet) - 5).to_bytes(4, "little") + packet[14:-4]
 
 
 class Files:
-    """Binlog files that can be read anew; counts how often."""
+    """Binlog files that can be read several times; counts the reads."""
 
     def __init__(self, *logs: Binlog) -> None:
         self.logs = {log.file: log for log in logs}
@@ -68,7 +68,7 @@ class Files:
 def read_log(
     files: Files, start: Position, end: Position, cuts: list[int] | None = None, **options: Any
 ) -> list[list[Any]]:
-    """What a binlog range gives: table, key and kind, with position and transaction's number where asked for."""
+    """The changes of a binlog range: table, key and kind; on request also position and transaction number."""
     tables = {("shop", t.name): t for t in (ITEMS, STONE)}
     binlog_range = BinlogRange(tables, start, end, mariadb=False, log=files)
     packets, position, found = list(files.packets(start, end)), StreamPosition(start.file, start.offset), []
@@ -88,9 +88,9 @@ def read_log(
 
 
 class Writer:
-    """Writes transactions to files; `places`: between them.
+    """Writes transactions to files. `places`: the positions between them.
 
-    `counted`: for each binlog range between two places what counts there.
+    `counted`: for each binlog range between two positions, the rows that count.
     """
 
     def __init__(self) -> None:
@@ -130,7 +130,7 @@ class Writer:
         self.logs.append(Binlog(name))
 
     def fold(self) -> None:
-        """Put what the last transaction holds behind its GTID into a compressed payload."""
+        """Put the last transaction's events behind the GTID into a compressed payload."""
         last = max(n for n, packet in enumerate(self.log.payloads) if packet[5] == 33)
         events = [bare(packet) for packet in self.log.payloads[last + 1 :]]
         del self.log.payloads[last + 1 :]
@@ -158,7 +158,7 @@ TRANSACTIONS = st.lists(
 
 
 def write(happened: list[Any]) -> Writer:
-    """The log of these transactions, and what counts."""
+    """The log of these transactions, and the rows that count."""
     writer = Writer()
     prepared: dict[str, list[int]] = {}
     for number, (how, steps, folded, choice) in enumerate(happened):
@@ -184,7 +184,7 @@ def write(happened: list[Any]) -> Writer:
 
 
 def take(writer: Writer, steps: list[Any]) -> list[int]:
-    """Write the steps of a transaction; the keys that are left at its end."""
+    """Write the steps of a transaction; returns the keys that remain at its end."""
     keys, savepoints = [], dict[str, int]()
     for step in steps:
         name = str(step[1]).lower()
@@ -192,7 +192,7 @@ def take(writer: Writer, steps: list[Any]) -> list[int]:
             keys += writer.rows(step[1], step[2])
         elif step[0] == "savepoint":
             if len(keys) > savepoints.get(name, len(keys)):
-                continue  # rows between two of one name are doubtful, which is another test's
+                continue  # rows between two of one name are unknown, which another test covers
             writer.log.query(f"SAVEPOINT `{step[1]}`")
             savepoints.pop(name, None)
             savepoints[name] = len(keys)
@@ -205,7 +205,7 @@ def take(writer: Writer, steps: list[Any]) -> list[int]:
 
 
 def finish(writer: Writer, how: str, xid: str) -> None:
-    """Write a transaction's end."""
+    """Write the end of a transaction."""
     if how == "commit":
         writer.log.commit()
     elif how == "rollback":
@@ -217,7 +217,7 @@ def finish(writer: Writer, how: str, xid: str) -> None:
 @given(TRANSACTIONS, st.data(), st.sampled_from([0, 300, 1 << 20]))
 @settings(max_examples=depth(60, 600), deadline=None)
 def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.DataObject, kept: int) -> None:
-    """However the log is split into binlog ranges and these into blocks, and however little of a transaction may be kept back."""
+    """However the log is split into ranges and blocks, and however small the buffer for a transaction is."""
     writer = write(happened)
     files = Files(*writer.logs)
     inner = sorted(data.draw(st.sets(st.integers(0, len(writer.counted)))) | {0, len(writer.counted)})
@@ -230,7 +230,7 @@ def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.Data
 
 
 def test_a_small_transaction_is_not_read_twice() -> None:
-    """It is kept back until its end is known. A large one of other tables is not read ahead either, one of captured ones once."""
+    """It is buffered until its end is known. A large one is read ahead once if it has captured rows, otherwise never."""
     writer = Writer()
     writer.begin()
     keys = writer.rows(count=50)
@@ -255,7 +255,7 @@ def test_a_small_transaction_is_not_read_twice() -> None:
 
 
 def test_prepared_rows_come_with_their_commit() -> None:
-    """Position and GTID are those of the commit; rows of others keep theirs and their order."""
+    """With the commit's position and GTID; other rows keep their own, and their order."""
     writer = Writer()
     writer.begin("XA START X'0a',X'',1")
     writer.rows(count=2)
@@ -283,7 +283,7 @@ def test_prepared_rows_come_with_their_commit() -> None:
 
 
 def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
-    """The server died while it wrote; whether the binlog range goes on in the next file or ends with this one."""
+    """The server died while writing it; the range may end with this file or go on in the next."""
     writer = Writer()
     writer.begin()
     keys = writer.rows()
@@ -306,7 +306,7 @@ def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
 
 
 def test_a_transaction_of_unknown_outcome_is_named() -> None:
-    """A savepoint that is not there; a commit whose PREPARE is not; rows rolled back that their engine keeps."""
+    """An unknown savepoint; a commit without its PREPARE; rolled-back rows that their engine keeps."""
     writer = Writer()
     writer.begin()
     writer.rows()
@@ -349,10 +349,10 @@ def test_a_transaction_of_unknown_outcome_is_named() -> None:
         (STONE, "ROLLBACK TO `s`", {"shop.stone"}, None),
     ],
 )
-def test_rows_between_two_savepoints_of_one_name_are_doubtful(
+def test_rows_between_two_savepoints_of_one_name_are_unknown(
     between: Table, ending: str, stopped: set[str], counted: list[int] | None
 ) -> None:
-    """A trigger's savepoint shadows the session's, another one of the session replaces it, and both are logged alike."""
+    """A trigger's savepoint shadows the session's, the session's own replaces it, and both are logged alike."""
     writer = Writer()
     writer.begin()
     writer.rows()
@@ -368,7 +368,7 @@ def test_rows_between_two_savepoints_of_one_name_are_doubtful(
 
 
 def test_a_table_under_two_numbers_in_one_position_keeps_its_order() -> None:
-    """All events of a compressed transaction have one position; the order is that of the events."""
+    """All events of a compressed transaction have one position; the order of the events counts."""
     log = Binlog()
     log.gtid(SERVER, 1)
     inner = Binlog()

@@ -1,4 +1,4 @@
-"""What a statement writes to, as its text tells it; in doubt everything."""
+"""The tables that a statement writes to, from its text; in doubt, all tables."""
 
 import pytest
 
@@ -48,7 +48,7 @@ UNCLEAR = [
 
 @pytest.mark.parametrize("statement", TABLES)
 def test_the_tables_of_a_statement(statement: str) -> None:
-    """Those that it writes to, by database and name."""
+    """By database and name."""
     written = written_by(statement, "D")
     assert not written.unknown
     assert set(written.tables) == TABLES[statement]
@@ -57,7 +57,7 @@ def test_the_tables_of_a_statement(statement: str) -> None:
 
 @pytest.mark.parametrize("statement", UNCLEAR)
 def test_what_is_not_understood_is_unknown(statement: str) -> None:
-    """It is then all tables."""
+    """Then it may write to any table."""
     assert written_by(statement, "d") == UNKNOWN
 
 
@@ -74,12 +74,12 @@ def test_what_is_not_understood_is_unknown(statement: str) -> None:
     ],
 )
 def test_routines_that_may_be_called(statement: str, names: set[str]) -> None:
-    """Whatever stands in front of a parenthesis."""
+    """Every name in front of a parenthesis."""
     assert set(written_by(statement, "d").routines) >= names
 
 
 def test_statements_of_one_transaction_are_taken_together() -> None:
-    """All that any of them writes."""
+    """The union of what they write to."""
     both = written_by("INSERT INTO a VALUES (1)", "d") | written_by("CALL p", "d")
     assert (both.tables, set(both.routines) >= {"p"}, both.unknown) == ((("d", "a"),), True, False)
     assert (both | UNKNOWN).unknown

@@ -1,4 +1,4 @@
-"""A chunk read at any state between its watermarks is, after the backfill, the chunk at the high one."""
+"""A chunk that is read in any state between its watermarks is, after the backfill, the chunk at the high watermark."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ from tests.unit.capture.world import inside, limits_of, new_world, nobody, rando
 @given(st.randoms(use_true_random=False))
 @settings(max_examples=depth(60, 600))
 def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
-    """Read at any moment between low and high, whatever was inserted, moved, deleted and inserted again meanwhile."""
+    """Read at any time between the watermarks, whatever was inserted, moved and deleted meanwhile."""
     world = new_world(rng, rng.randrange(1, 14))
     low, read, high = sorted(rng.randrange(len(world.states)) for _ in range(3))
     for limits in limits_of(random_bounds(world, rng)):
@@ -36,7 +36,7 @@ def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_the_rows_may_come_in_pieces(rng: Random) -> None:
-    """Blocks of the SELECT and runs of the binlog are applied one by one, however many wait, with the same result."""
+    """Blocks of the SELECT and of the binlog are applied one by one, however many are buffered, with the same result."""
     world = new_world(rng, rng.randrange(1, 10))
     middle = rng.randrange(len(world.states))
     parts = [world.changes(world.ends[0], world.ends[middle]), world.changes(world.ends[middle], world.ends[-1])]
@@ -59,7 +59,7 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_a_table_that_is_one_chunk_has_no_chunk_key(rng: Random) -> None:
-    """All its changes are in the chunk: there is nothing to compare."""
+    """Every change is in the chunk, so nothing is compared."""
     world = new_world(rng, rng.randrange(1, 10))
     changes = world.changes(world.ends[0], world.ends[-1])
     reduced = reduce_changes([changes], world.schema, world.names, None)
@@ -69,7 +69,7 @@ def test_a_table_that_is_one_chunk_has_no_chunk_key(rng: Random) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_a_key_lies_in_exactly_one_chunk(rng: Random) -> None:
-    """The placing among bounds and the test against one range say the same."""
+    """Placing a key among bounds agrees with testing each range."""
     world = new_world(rng, 6)
     bounds = random_bounds(world, rng)
     keys = [world.key(rng) for _ in range(20)]
@@ -81,7 +81,7 @@ def test_a_key_lies_in_exactly_one_chunk(rng: Random) -> None:
 
 
 def test_null_keys_belong_to_the_range_that_is_open_below() -> None:
-    """A nullable chunk key: NULL rows are part of the first chunk."""
+    """With a nullable chunk key, rows with NULL are in the first chunk."""
     rows = pa.table({"k": pa.array([None, 1, 9], pa.int32())})
     key = ChunkKey((Column("k", "int"),), "k")
     assert inside_range(rows, Range(None, ("5",)), key, nobody).tolist() == [True, True, False]
@@ -92,7 +92,7 @@ def test_null_keys_belong_to_the_range_that_is_open_below() -> None:
 
 
 def test_nothing_is_no_error() -> None:
-    """No changes, no rows, or neither."""
+    """Without changes, without rows, or without both."""
     world = new_world(Random(1), 5)
     nothing = reduce_changes([empty(world.schema)], world.schema, world.names, world.within(Range(("0",), ("5",))))
     assert nothing.counts == {"changes": 0, "deleted": 0, "upserted": 0}

@@ -1,4 +1,4 @@
-"""Shapes: filters in SQL's three-valued logic, masks, what is left out, and which specs are refused."""
+"""Projections: filters in SQL's three-valued logic, masks, excluded columns, and specs that are refused."""
 
 import hashlib
 import hmac
@@ -64,7 +64,7 @@ Tree = tuple[Any, ...]
 
 @st.composite
 def leaves(draw: st.DrawFn) -> Tree:
-    """One test of a column, as (what, column, literals, operator)."""
+    """One comparison, as (what, column, literals, operator)."""
     name = draw(st.sampled_from(sorted(POOLS)))
     what = draw(st.sampled_from(["compare", "mirrored", "in", "between", "null"]))
     literals = draw(st.lists(st.sampled_from(POOLS[name]), min_size=2, max_size=3))
@@ -82,7 +82,7 @@ TREES = st.recursive(
 
 
 def sql(tree: Tree) -> str:
-    """The tree as the text of a filter."""
+    """The text of a filter tree."""
     if tree[0] == "not":
         return f"NOT ({sql(tree[1])})"
     if tree[0] in ("and", "or"):
@@ -116,7 +116,7 @@ def _compared(a: Any, operator: str, b: Any) -> bool | None:
 
 
 def truth(tree: Tree, row: dict[str, Any]) -> bool | None:
-    """The naive model: Python's values, None for unknown; Python orders texts by code points."""
+    """The naive model: Python values, None for unknown; Python orders texts by code points."""
     if tree[0] == "not":
         return _not(truth(tree[1], row))
     if tree[0] in ("and", "or"):
@@ -147,7 +147,7 @@ ROWS = st.lists(
 
 @given(TREES, ROWS)
 def test_a_filter_passes_what_is_true_in_three_valued_logic(tree: Tree, rows: list[dict[str, Any]]) -> None:
-    """Every condition, in every nesting, over NULLs, passes the rows that the model calls true, and no others."""
+    """All conditions, nested in any way, over NULLs: exactly the rows pass that are true in the model."""
     schema = pa.schema([arrow_schema(TABLE).field(name) for name in POOLS])
     table = pa.Table.from_pylist(rows, schema=schema)
     assert passing(parse_where(sql(tree), TABLE), table).tolist() == [truth(tree, row) is True for row in rows]
@@ -187,7 +187,7 @@ def test_a_filter_passes_what_is_true_in_three_valued_logic(tree: Tree, rows: li
     ],
 )
 def test_what_is_not_understood_is_refused(where: str, why: str) -> None:
-    """A filter that is not plain comparisons with literals of the column's type is refused with the reason and what is allowed."""
+    """Anything but comparisons with literals of the column's type is refused, with the reason and what is allowed."""
     with pytest.raises(SpecError) as refused:
         parse_where(where, TABLE)
     assert why in refused.value.message
@@ -224,20 +224,20 @@ def spec(section: str, more: str = "") -> Spec:
     ],
 )
 def test_specs_that_cannot_be_are_refused(section: str, why: str) -> None:
-    """Unknown names, keys that would be hidden and filters that are none are told before anything starts. Cut by `day`."""
+    """Unknown names, hidden keys and invalid filters are reported before anything starts. The chunk key is `day`."""
     with pytest.raises(SpecError) as refused:
         checked(spec(section))
     assert why in str(refused.value)
 
 
 def checked(parsed: Spec) -> Projection:
-    """The projection, with all checks of the start."""
+    """The projection, after all checks of a start."""
     check_rules(parsed, [TABLE])
     return projection_of(parsed, TABLE, ["day"])
 
 
 def test_the_salt_comes_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A salt in the spec, and a reference to none, are refused; another salt is another projection."""
+    """A literal salt and a dangling reference are refused; another salt gives another projection."""
     section = '[tables."shop.*"]\nmask = ["name"]'
     with pytest.raises(SpecError, match="holds the salt"):
         spec(section, 'mask_salt = "x"')
@@ -254,7 +254,7 @@ def test_the_salt_comes_by_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_later_globs_win_field_by_field() -> None:
-    """What a later section does not say is as an earlier one says; without a section nothing is changed."""
+    """A field that the later section does not set comes from an earlier one; without sections nothing changes."""
     parsed = spec('[tables."shop.*"]\nexclude = ["n"]\nwhere = "n = 1"\n[tables."shop.o*"]\nexclude = ["rate"]')
     projection = checked(parsed)
     assert [c.name for c in TABLE.columns if projection.kept and c.name not in projection.kept] == ["rate"]
@@ -268,7 +268,7 @@ def test_later_globs_win_field_by_field() -> None:
 
 @given(ROWS)
 def test_masks_are_digests_of_texts_and_bytes(rows: list[dict[str, Any]]) -> None:
-    """A masked column is text; equal values have equal digests, NULL stays NULL, and what is left out is gone."""
+    """A masked column is text; equal values have equal digests, NULL stays NULL, and excluded columns are gone."""
     table = pa.Table.from_pylist([{"id": n, **row} for n, row in enumerate(rows)], schema=arrow_schema(TABLE))
     plain = Projection(("id", "name", "blob", "n"), {"name": "sha256", "blob": "sha512", "n": "sha256"})
     shown = plain.apply(table)
@@ -290,7 +290,7 @@ def test_masks_are_digests_of_texts_and_bytes(rows: list[dict[str, Any]]) -> Non
 
 
 def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
-    """Into it: an insert; out of it: a delete; within: both halves; outside: nothing."""
+    """Into the filter: an insert; out of it: a delete; within it: both halves; outside: nothing."""
     projection = Projection(("id",), where=parse_where("n > 0", TABLE))
     n = [0, 1, 1, 0, 1, 2, None, 0, 5, None]
     kind = np.array([BEFORE, AFTER] * 4 + [INSERT, DELETE])
@@ -308,7 +308,7 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
 
 
 def test_needed_columns_and_those_of_no_use() -> None:
-    """A SELECT fetches what is published and what the filter looks at; other columns are passed over and not counted."""
+    """A SELECT reads the published columns and the filter's; the others are skipped and not counted."""
     projection = Projection(("id", "name"), where=parse_where("at IS NULL", TABLE))
     assert [c.name for c in projection.needed(TABLE)] == ["id", "at", "name"]
     assert [c.name for c in projection.tolerant(TABLE).columns if c.unread] == [
@@ -320,7 +320,7 @@ def test_needed_columns_and_those_of_no_use() -> None:
 
 @pytest.mark.parametrize("section", ['columns = ["n"]', 'mask = ["n"]', 'where = "n = 1"'])
 def test_a_column_that_the_projection_needs_may_not_go(section: str) -> None:
-    """Dropping it stops the table; dropping one that is left out, or adding one, does not."""
+    """Dropping it stops the table; dropping an excluded column or adding one does not."""
     parsed = spec(f'[tables."shop.orders"]\n{section}')
     without = Table("shop", "orders", tuple(c for c in TABLE.columns if c.name != "n"), ("id",))
     with pytest.raises(TableStoppedError, match="'n'"):
@@ -343,12 +343,12 @@ def test_a_column_that_the_projection_needs_may_not_go(section: str) -> None:
     ],
 )
 def test_statements_are_reported_without_their_values(statement: str, shown: str) -> None:
-    """A message about a statement shows it up to its first literal: it may be a value of a column that is left out."""
+    """Messages quote a statement up to its first literal, which may be a value of an excluded column."""
     assert without_values(statement) == shown
 
 
 def test_a_spec_is_checked_against_each_table() -> None:
-    """The column that a table is cut by is known from the spec; a table that cannot be captured is not looked at."""
+    """The spec gives the chunk key; tables that cannot be captured are not checked."""
     indexed = Table("shop", "orders", TABLE.columns, ("id",), indexes=(Index("PRIMARY", ("id",)), Index("d", ("day",))))
     cut = '[snapshot]\nchunk_key = { "shop.orders" = "day" }\n[tables."shop.*"]\nexclude = ["day"]'
     with pytest.raises(SpecError, match="'day' cannot be left out"):

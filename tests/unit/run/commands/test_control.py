@@ -1,4 +1,4 @@
-"""Commands and signals of a runner, without one."""
+"""The commands and signals of a runner, tested without one."""
 
 import json
 import os
@@ -32,7 +32,7 @@ from engine.source.catalog import BY_GLOBS, Membership
 
 @pytest.fixture
 def control(tmp_path: Path) -> Any:
-    """A control that has started; one command was sent before, and a folder lies in the inbox."""
+    """A started control; one command was sent before its start, and the inbox contains a folder."""
     directory = Directory(tmp_path)
     send_command(directory, "stop", reason="for the run before")
     (directory.inbox / "folder.json").mkdir()
@@ -59,7 +59,7 @@ def _answers(folder: Path, identity: str) -> list[dict[str, Any]]:
 
 
 def waiting_change(control: Control) -> Change | None:
-    """The change of tables that is accepted and not carried out."""
+    """The accepted membership change that is still to be executed."""
     return next(iter(control.accepted(Change)), None)
 
 
@@ -71,7 +71,7 @@ def _wait(found: Callable[[], Any]) -> None:
 
 
 def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Path) -> None:
-    """A stop that nobody took does not end the next run; a folder in the inbox does not end the heartbeat."""
+    """An old stop does not end the next run; a folder in the inbox does not end the heartbeat."""
     _wait(lambda: _events(tmp_path, "command.refused"))
     message = "It was sent before this run began: no run was there."
     assert _events(tmp_path, "command.refused")[0]["message"] == message
@@ -85,14 +85,14 @@ def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Pat
 
 
 def test_a_signal_becomes_a_stop(control: Control, tmp_path: Path) -> None:
-    """The handler only takes note; the stop is written by the thread that attends."""
+    """The handler only sets a flag; the control thread writes the stop."""
     os.kill(os.getpid(), signal.SIGTERM)
     _wait(lambda: control.stopping)
     assert _events(tmp_path, "run.state")[-1]["reason"] == "signal SIGTERM"
 
 
 def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Control, tmp_path: Path) -> None:
-    """The same file put there once more, under the id that was answered: refused, and kept to be looked at."""
+    """The same file under an answered id is refused and kept for inspection."""
     directory = Directory(tmp_path)
     identity = send_command(directory, "pause", reason="once")
     _wait(lambda: control.paused)
@@ -108,7 +108,7 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
 
 
 def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path) -> None:
-    """Pauses of tables and limits are kept; wrong ones are refused; a reset leads back to the spec."""
+    """Table pauses and limits are stored; invalid ones are refused; a reset returns to the spec."""
     directory = Directory(tmp_path)
     control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
     paces = list[Throttle]()
@@ -140,7 +140,7 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
 
 
 def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tmp_path: Path) -> None:
-    """Each is judged by what the one before has left; what the ledger shows to be impossible is refused at once."""
+    """Each is checked against the result of the one before; what contradicts the ledger is refused at once."""
     directory = Directory(tmp_path)
     add, remove = (partial(send_command, directory, verb) for verb in ("add-table", "remove-table"))
     first = remove(arguments={"tables": ["d.a"]})
@@ -175,7 +175,7 @@ def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tm
 
 
 def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control, tmp_path: Path) -> None:
-    """A runner was killed between the commit and the answer; what is still to be deleted is still to be done."""
+    """The runner was killed between commit and answer; a pending deletion is still executed."""
     directory = Directory(tmp_path)
     table = TableState({}, {}, Coverage())
     for verb in ("add-table", "remove-table"):
@@ -193,7 +193,7 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
 
 
 def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
-    """As by default; a command that waits, or the setting, is what lets them join."""
+    """By default; a pending command or the setting lets them join."""
     text = 'name = "shop"\nsource = {{ host = "h", user = "u", tables = ["d.*"], new_tables = "{}" }}\nsink = {{ path = "lake" }}'
     new = [Table("d", "new", (), ())]
     refuse, add = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add"))
@@ -206,7 +206,7 @@ def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
 
 
 def test_who_is_a_member() -> None:
-    """What was added stays whatever the globs say, what was removed does not come back by them."""
+    """An added table stays whatever the globs say; a removed one does not return through them."""
     tables = [("d", name) for name in ("a", "b", "c")]
     members = Membership(also=frozenset({("d", "c")}), without=frozenset({("d", "a")}))
     assert members.chosen(["d.a", "d.b"], tables) == [("d", "b"), ("d", "c")]
@@ -214,7 +214,7 @@ def test_who_is_a_member() -> None:
 
 
 def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp_path: Path) -> None:
-    """Its file lies in the inbox until the answer is in the journal; whoever looks meanwhile must not take it for a new one."""
+    """Its file stays in the inbox until the journal has the answer, and is not taken for a new command meanwhile."""
     table = TableState({}, {}, Coverage())
     state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
     control.committed = lambda: state
@@ -241,7 +241,7 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
 def test_a_clock_that_is_set_decides_nothing(
     control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float, verb: str
 ) -> None:
-    """A command is for the run that its sender saw, whatever either clock says; the runner is alive all the while."""
+    """A command is for the run that its sender saw, whatever the clocks say; the runner stays alive."""
     _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
     real = clock.utc_now
     monkeypatch.setattr(clock, "utc_now", lambda: real() + timedelta(seconds=step_s))
@@ -271,7 +271,7 @@ def test_a_clock_that_is_set_decides_nothing(
 def test_the_run_that_was_meant_decides(
     control: Control, tmp_path: Path, fields: dict[str, Any], *, taken: bool
 ) -> None:
-    """One that names no run, written by hand or by an earlier version, is for the run that lives when it comes."""
+    """A command without a run, from an earlier version or written by hand, is for the current run."""
     _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
     command = {"id": "by-hand", "verb": "pause", **fields}
     (tmp_path / "inbox" / "by-hand.json").write_text(json.dumps(command))
@@ -280,7 +280,7 @@ def test_the_run_that_was_meant_decides(
 
 
 def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
-    """Though its file and its `sent` are from the future; the same name that is written again later is another command."""
+    """Even if its times are in the future; a file written later under the same name is another command."""
     directory, journal = Directory(tmp_path), Journal(tmp_path / "journal" / "r.jsonl", "r")
     directory.inbox.mkdir()
     path = directory.inbox / "c.json"
@@ -299,7 +299,7 @@ def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
 
 
 def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
-    """By their count, though the times of their files run backwards."""
+    """By their counter, even if file times run backwards."""
     directory, journal = Directory(tmp_path), Journal(tmp_path / "journal" / "r.jsonl", "r")
     sent = [send_command(directory, "throttle", arguments={"readers": n}) for n in range(1, 7)]
     for n, identity in enumerate(sent):

@@ -1,4 +1,4 @@
-"""Who may run a pipeline: the lock, the heartbeat where there is no lock, and standing by."""
+"""Who may run a pipeline: the lock, the heartbeat without a lock, and standby."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from engine.run.commands.lock import held
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
-    """An empty pipeline, whose leases end soon."""
+    """An empty pipeline with short leases."""
     monkeypatch.setattr(lock, "LEASE_S", 0.8)
     monkeypatch.setattr(lock, "_LOOK_S", 0.05)
     return Directory(tmp_path)
@@ -30,7 +30,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
 
 @contextmanager
 def beating(directory: Directory, **fields: Any) -> Iterator[None]:
-    """A runner elsewhere shows its heartbeat."""
+    """The heartbeat of a runner on another host."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -52,7 +52,7 @@ def beating(directory: Directory, **fields: Any) -> Iterator[None]:
 
 
 def test_a_lock_keeps_a_second_runner_out(directory: Directory) -> None:
-    """At once, and with words that say what to do."""
+    """At once, with an error that names the remedy."""
     with held(directory), pytest.raises(PipelineHeldError, match="holds its lock") as raised, held(directory):
         pass
     assert "--standby" in raised.value.hint
@@ -61,7 +61,7 @@ def test_a_lock_keeps_a_second_runner_out(directory: Directory) -> None:
 
 
 def test_a_heartbeat_keeps_a_second_runner_out_where_there_is_no_lock(directory: Directory) -> None:
-    """Its file was deleted, or the file system has none; whatever its clock says."""
+    """The lock file was deleted, or the file system has no locks; the other host's clock does not matter."""
     with beating(directory), pytest.raises(PipelineHeldError, match="run r on elsewhere"), held(directory):
         pass
     with held(directory):
@@ -69,7 +69,7 @@ def test_a_heartbeat_keeps_a_second_runner_out_where_there_is_no_lock(directory:
 
 
 def test_a_runner_that_is_dead_on_this_machine_is_not_waited_for(directory: Directory) -> None:
-    """Nor one whose number is another process's by now."""
+    """Nor one whose pid belongs to another process now."""
     with subprocess.Popen(["sleep", "60"]) as other, subprocess.Popen([sys.executable, "-c", ""]) as gone:
         gone.wait()
         for pid in (gone.pid, os.getpid(), other.pid):
@@ -86,7 +86,7 @@ def _starts_at_once(directory: Directory, pid: int) -> None:
 
 
 def test_a_standby_takes_over_when_the_lease_ends(directory: Directory) -> None:
-    """It says that it waits, and why; then it is the runner."""
+    """It reports that it waits, and why; then it becomes the runner."""
     why: list[str] = []
     taken = threading.Event()
 

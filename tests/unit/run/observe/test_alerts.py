@@ -1,4 +1,4 @@
-"""Which alerts stand, by the journal's events."""
+"""Which alerts are raised, from the journal's events."""
 
 from datetime import timedelta
 from typing import Any
@@ -15,12 +15,12 @@ Notices = list[tuple[str, str, str | None, int]]
 
 
 def line(event: str, at_s: float, **fields: Any) -> dict[str, Any]:
-    """A line of the journal, so many seconds after the beginning."""
+    """A journal line, that many seconds after the start."""
     return {"event": event, "ts": utc_text(BEGIN + timedelta(seconds=at_s)), "run": "r", "seq": 1, **fields}
 
 
 def lag(at_s: float, lag_s: float | None = 0.0, size: int | None = 0, runway_s: float | None = None) -> dict[str, Any]:
-    """A measurement."""
+    """A measurement of the lag."""
     return line("source.lag", at_s, lag_s=lag_s, lag_bytes=size, runway_s=runway_s)
 
 
@@ -30,19 +30,19 @@ def table(at_s: float, state: str, reason: str | None = None, hint: str | None =
 
 
 def failed(at_s: float, exit_code: int = 4) -> dict[str, Any]:
-    """The end of a run that failed."""
+    """The end of a failed run."""
     error = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "hint": "Copy again."}
     return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
 
 
 def notices(alerts: Alerts, *lines: dict[str, Any]) -> Notices:
-    """What is told of these lines: event, kind, table, repeat."""
+    """The notices that these lines cause: event, kind, table, repeat."""
     notices = [notice for heard in lines for notice in alerts.hear(heard)]
     return [(event.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
 
 
 def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long() -> None:
-    """Neither a short peak nor a short pause says anything; once each."""
+    """A short peak or a short recovery does nothing; each notice comes once."""
     alerts = Alerts(Settings(lag_s=10, for_s=60))
     assert (
         notices(alerts, *(lag(s, 11) for s in range(0, 60, 2)), lag(60, 10), *(lag(s, 11) for s in range(62, 122, 2)))
@@ -66,7 +66,7 @@ def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long
 
 
 def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
-    """The runway by default: six hours. One that never ends, or is not known, is no alert."""
+    """The default runway is six hours. An unlimited or unknown runway raises no alert."""
     alerts = Alerts(Settings(lag_bytes=1000, for_s=0))
     assert notices(alerts, lag(0, 99.0, 1000, 6 * 3600.0), lag(2, 99.0, 1000, None)) == []
     assert notices(alerts, lag(4, None, 1001, 6 * 3600.0 - 1)) == [
@@ -80,7 +80,7 @@ def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
 
 
 def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
-    """With its own remedy; while it is resnapshotted the alert stands."""
+    """With the table's remedy; during its resnapshot the alert stays."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
     assert (event, alert.message, alert.hint) == ("alert.raised", "d.t stopped: no date", "Set invalid_dates.")
@@ -92,7 +92,7 @@ def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams()
 
 
 def test_what_stands_is_repeated_seldom() -> None:
-    """By the measurements, which come every two seconds; not what is just about to be cleared."""
+    """On measurements, which come every two seconds; not while it is about to be cleared."""
     alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
     alerts.hear(table(0, "stopped", "no"))
     found = notices(alerts, *(lag(s, 0.0) for s in range(0, 200, 2)))
@@ -104,7 +104,7 @@ def test_what_stands_is_repeated_seldom() -> None:
 
 
 def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
-    """A service that starts it again and again is quiet; a run that lasts, or ends well, clears it."""
+    """A service that restarts it causes no more; a run that lasts, or ends well, clears it."""
     alerts = Alerts(Settings(for_s=60, repeat_s=3600))
     ((event, alert),) = alerts.hear(failed(0))
     assert (event, alert.value, alert.message, alert.hint) == (
@@ -130,7 +130,7 @@ def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
 
 
 def test_alerts_outlive_a_run() -> None:
-    """What a file holds is what stood."""
+    """The file holds the raised alerts."""
     alerts = Alerts(Settings())
     alerts.hear(table(0, "stopped", "no"))
     later = Alerts(Settings(), [Alert(**record) for record in alerts.as_list()])
@@ -153,7 +153,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(st.tuples(st.integers(1, 50), EVENTS), max_size=60), st.integers(0, 60))
 def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]], for_s: int) -> None:
-    """Whatever comes: by name, a raise with repeat 0, then repeats 1, 2 …, then one clearing; what was raised is what stands."""
+    """Per name: raised with repeat 0, then repeats 1, 2 …, then cleared once; the raised ones are the current alerts."""
     alerts = Alerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
     at_s, open_ = 0.0, dict[Name, int]()
     for step, event in events:
@@ -168,18 +168,18 @@ def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]],
 
 
 def parked(at_s: float, chunk: int) -> dict[str, Any]:
-    """A chunk that failed too often."""
+    """A chunk is parked."""
     facts = {"table": "d.t", "chunk": chunk, "attempts": 8, "message": "It was interrupted.", "hint": "Mend it."}
     return line("chunk.parked", at_s, **facts, parked=1)
 
 
 def unparked(at_s: float, left: int) -> dict[str, Any]:
-    """One that was read after all."""
+    """A parked chunk is read."""
     return line("chunk.unparked", at_s, table="d.t", chunk=3, reason="it was read", parked=left)
 
 
 def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
-    """The first with its error and the way to try it again; the others are in `status`."""
+    """The first with its error and how to retry it; `status` lists the others."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(parked(0, 3))
     assert event == "alert.raised"

@@ -1,4 +1,4 @@
-"""A run's numbers in OpenMetrics, as its parser reads them."""
+"""A run's metrics in OpenMetrics, as its own parser reads them."""
 
 import socket
 import urllib.request
@@ -33,25 +33,25 @@ Found = dict[tuple[str, ...], float]
 
 
 def line(event: str, **fields: Any) -> dict[str, Any]:
-    """A line of the journal."""
+    """A journal line."""
     assert set(fields) <= set(EVENTS[event])
     return {"run": "r", "seq": 1, "ts": TS, "event": event, **dict.fromkeys(EVENTS[event]), **fields}
 
 
 def epoch(**more: Any) -> dict[str, Any]:
-    """An epoch of ten changes."""
+    """An epoch with ten changes."""
     fields = {"epoch": 7, "changes": 10, "tables": {"d.t": 10}, "table_kinds": {"d.t": [4, 3, 3, 0]}, "transactions": 2}
     fields |= {"bytes": 999, "timings": {"read": 0.5, "commit": 0.25}, "events": {"Xid": 2, "Write_rows": 5}}
     return line("epoch.committed", **fields, **more)
 
 
 def finished(group: int, table: str = "d.t") -> dict[str, Any]:
-    """A chunk that was read."""
+    """A finished chunk."""
     return line("chunk.finished", table=table, chunk=1, rows=50, group=group, timings={"read": 1.5, "write": 0.5})
 
 
 def values(seen: Seen, state: State | None = STATE) -> dict[str, Found]:
-    """Every sample: its name, then its labels' values without the pipeline's name."""
+    """Every sample: its name, then its label values without the pipeline's name."""
     found: dict[str, Found] = {}
     for metric in families("shop", seen, state):
         for sample in metric.samples:
@@ -62,7 +62,7 @@ def values(seen: Seen, state: State | None = STATE) -> dict[str, Found]:
 
 
 def heard(*lines: dict[str, Any]) -> Seen:
-    """After these lines."""
+    """The counters after these lines."""
     seen = Seen()
     for event in lines:
         seen.hear(event)
@@ -85,7 +85,7 @@ def test_the_log_is_counted_by_table_and_kind() -> None:
 
 
 def test_lag_runway_and_position_are_the_last_measured() -> None:
-    """What is not known has no sample: it is not 0."""
+    """An unknown value has no sample, instead of 0."""
     measured = line(
         "source.lag",
         position="mysql-bin.000003:858",
@@ -108,7 +108,7 @@ def test_lag_runway_and_position_are_the_last_measured() -> None:
 
 
 def test_a_source_that_is_away_is_not_connected() -> None:
-    """Before anything is connected nobody knows; each try of a wait counts."""
+    """Before the first connection it is unknown; each retry counts."""
     assert "tidemark_source_connected" not in values(Seen(), None)
     away = line("source.away", attempt=1)
     seen = heard(away, away)
@@ -119,7 +119,7 @@ def test_a_source_that_is_away_is_not_connected() -> None:
 
 
 def test_tables_and_chunks_are_those_of_the_committed_state() -> None:
-    """So that they are right after a restart too."""
+    """So they are right after a restart."""
     found = values(Seen())
     assert found["tidemark_tables"] == {("copying",): 1, ("streaming",): 0, ("stopped",): 1, ("removed",): 0}
     assert found["tidemark_table_state"][("d.s", "stopped")] == 1
@@ -139,7 +139,7 @@ def test_states_are_exported_by_name() -> None:
 
 
 def test_readers_are_busy_until_their_group_is_reported() -> None:
-    """Never more than there are; a group is forgotten with its tables, and with the server that it was read from."""
+    """Never more than exist; a group ends with its tables and with its server."""
     spark = {"master": "local[2]", "slots": 2}
     source = {"server": "s", "version": "9.7", "flavor": "mysql", "uuid": "u", "watermark_class": "gtid"}
     seen = heard(line("run.connected", source=source, spark=spark))
@@ -167,7 +167,7 @@ def test_readers_are_busy_until_their_group_is_reported() -> None:
 
 
 def test_destination_errors_and_alerts_are_counted() -> None:
-    """An alert is there while it stands."""
+    """A raised alert is 1."""
     alert = {"kind": "table_stopped", "table": "d.t"}
     applied = {"sink": "delta", "table": "d.t", "kind": "merge", "rows": 5, "duration_s": 0.5}
     lines = [line("sink.applied", **applied, through_epoch=n) for n in (3, 4)]
@@ -183,7 +183,7 @@ def test_destination_errors_and_alerts_are_counted() -> None:
 
 
 def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
-    """By whoever asks for nothing else; every family has help, and its unit at the end of its name."""
+    """Also without an Accept header; every family has a help text and ends with its unit."""
     journal = Journal(tmp_path / "j.jsonl", "r")
     port = _free_port()
     exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), [{"kind": "run_failed", "table": None}])

@@ -1,4 +1,4 @@
-"""An alarm tells the journal, stderr, a file and a webhook."""
+"""The notifier writes alerts to the journal, stderr, a file and a webhook."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ def events(folder: Path) -> list[dict[str, Any]]:
 
 
 def open_notifier(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
-    """Of one run."""
+    """The notifier of one run."""
     directory = Directory(folder)
     journal = Journal(directory.journal("r"), "r")
     return journal, Notifier(spec, directory, journal, Helpers(journal))
@@ -47,7 +47,7 @@ def test_an_alert_goes_everywhere(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """With the same fields, and a failed run before the process ends; nothing when nothing is wrong."""
+    """With the same fields, for a failed run before the process ends; without alerts nothing is sent."""
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", f"{receiver.url}\n")
     journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     made.connect()
@@ -81,7 +81,7 @@ def test_an_alert_goes_everywhere(
 def test_a_webhook_that_is_down_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In the journal, without its address; a terminal shows it as a line."""
+    """In the journal, without its address; the terminal shows a line."""
     monkeypatch.setattr("engine.run.observe.notifier.PATIENCE_S", 0.5)
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", "http://127.0.0.1:9/s3cret")
     journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
@@ -98,7 +98,7 @@ def test_a_webhook_that_is_down_is_said_once(
 
 
 def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A later run does not tell it again, and clears it; a file that is damaged tells nothing."""
+    """A later run does not repeat the alert, and clears it; a damaged file holds no alerts."""
     spec = parse(SPEC, tmp_path / "shop.toml")
     for state in ("stopped", "stopped", "streaming"):
         journal, made = open_notifier(tmp_path, spec)
@@ -123,7 +123,7 @@ def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_an_address_that_is_none_is_refused_and_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
-    """It may hold a secret."""
+    """It may contain a secret."""
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", url)
     journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     with pytest.raises(SpecError, match="not the address of a webhook") as raised:

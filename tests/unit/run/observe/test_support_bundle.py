@@ -1,4 +1,4 @@
-"""The diagnostics bundle: what is in it, and what never is."""
+"""The support bundle: what it contains, and what it never contains."""
 
 import json
 import zipfile
@@ -37,7 +37,7 @@ SECRETS = {"BUNDLE_PASSWORD": 'pass "word"', "BUNDLE_WEBHOOK": "https://hooks.ex
 
 @pytest.fixture
 def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A pipeline whose every file has a secret in it, and values of rows."""
+    """A pipeline with a secret and row values in every file."""
     for name, value in SECRETS.items():
         monkeypatch.setenv(name, value)
     file = tmp_path / "pipeline.toml"
@@ -63,7 +63,7 @@ def contents(file: Path) -> dict[str, str]:
 
 
 def test_a_bundle_has_no_secret_and_no_value(spec_file: Path, tmp_path: Path) -> None:
-    """Not by any of the ways in: journal, log, spec, settings of Spark; what cannot be made says so and stops nothing."""
+    """From no input: journal, log, spec, Spark settings. A part that fails says so and does not stop the others."""
     made = write_bundle(load(spec_file), spec_file, Directory(tmp_path), tmp_path / "out" / "b.zip")
     found = contents(made.file)
     assert set(found) >= {"README.txt", "versions.json", "spec.toml", "status.json", "check.json", "journal/r1.jsonl"}
@@ -78,7 +78,7 @@ def test_a_bundle_has_no_secret_and_no_value(spec_file: Path, tmp_path: Path) ->
 
 
 def test_values_are_kept_when_they_are_wanted(spec_file: Path, tmp_path: Path) -> None:
-    """Secrets are not."""
+    """Secrets are still removed."""
     found = contents(
         write_bundle(load(spec_file), spec_file, Directory(tmp_path), tmp_path / "b.zip", with_values=True).file
     )
@@ -88,13 +88,13 @@ def test_values_are_kept_when_they_are_wanted(spec_file: Path, tmp_path: Path) -
 
 
 def test_a_bundle_that_cannot_be_written_says_so(spec_file: Path, tmp_path: Path) -> None:
-    """A folder is no file."""
+    """Its path is a folder."""
     with pytest.raises(TidemarkError, match="cannot be written"):
         write_bundle(load(spec_file), spec_file, Directory(tmp_path), tmp_path)
 
 
 def test_a_short_secret_is_removed_where_it_is_a_word() -> None:
-    """Replacing it everywhere would leave nothing to read."""
+    """Replacing it everywhere would leave nothing readable."""
     scrubber = Scrubber(["ab", ""])
     assert scrubber.clean("about ab, (ab)") == "about ***, (***)"
     assert scrubber.removed == 2

@@ -1,4 +1,4 @@
-"""A run in a terminal: one line or one bar a table, whenever its chunks are cut."""
+"""A run in a terminal: one line or one bar per table, whenever its chunks are split."""
 
 import io
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def planned(chunks: Sequence[Bounds] = (), estimated: int | None = 400) -> dict[
 
 
 def cut(*numbers: int, complete: bool = False) -> dict[str, object]:
-    """Chunks that were cut."""
+    """Chunks that were split off."""
     return _event("chunk.planned", chunks=[[number, "1", "2"] for number in numbers], complete=complete)
 
 
@@ -34,7 +34,7 @@ def bar(*events: dict[str, object]) -> Task:
 
 
 def test_a_plan_is_a_line_and_a_chunk_is_none() -> None:
-    """Chunks are cut by the thousand; a log must not hold a line for each."""
+    """There are thousands of chunks; a log must not have a line for each."""
     out = io.StringIO()
     lines = Lines(Console(file=out))
     for event in (planned(), cut(0, 1), cut(2, complete=True)):
@@ -45,7 +45,7 @@ def test_a_plan_is_a_line_and_a_chunk_is_none() -> None:
 
 
 def test_a_bar_is_as_long_as_the_estimate_until_the_last_chunk_is_split() -> None:
-    """And is never full before that, also when the estimate was too low."""
+    """It is never full before that, even if the estimate was too low."""
     assert bar(planned()).total == 400
     assert bar(planned(), cut(*range(12))).total == 400
     assert bar(planned(), cut(*range(400))).total == 401
@@ -56,7 +56,7 @@ def test_a_bar_is_as_long_as_the_estimate_until_the_last_chunk_is_split() -> Non
 
 
 def test_the_bar_of_a_table_that_is_listed_whole_has_its_chunks() -> None:
-    """Whatever the estimate was; a split makes it longer, another table's cut does not."""
+    """Whatever the estimate; a split makes the bar longer, another table's chunks do not."""
     listed = planned([[None, "5"], ["5", None]], 9)
     assert bar(listed).total == 2
     assert bar(_event("table.state", state="removed", reason=None), listed).total == 2

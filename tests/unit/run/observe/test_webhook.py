@@ -1,4 +1,4 @@
-"""A webhook that works, is down, refuses, hangs: whoever posts never waits."""
+"""A webhook that works, is down, refuses or hangs: posting never blocks."""
 
 import json
 import time
@@ -16,7 +16,7 @@ from tests.support.receiver import Receiver
 
 @pytest.fixture
 def helpers(tmp_path: Path) -> Helpers:
-    """Those of a run whose journal lies in this test's folder."""
+    """The helpers of a run whose journal is in this test's folder."""
     return Helpers(Journal(tmp_path / "r.jsonl", "r"))
 
 
@@ -28,7 +28,7 @@ def _wait(found: Callable[[], Any]) -> None:
 
 
 def test_messages_arrive_in_their_order(receiver: Receiver, helpers: Helpers) -> None:
-    """Whole, and all of them before it is closed."""
+    """Complete, and all of them before it is closed."""
     said: list[str] = []
     webhook = Webhook(receiver.url, lambda problem, _: said.append(problem), helpers)
     for n in range(50):
@@ -39,7 +39,7 @@ def test_messages_arrive_in_their_order(receiver: Receiver, helpers: Helpers) ->
 
 
 def test_what_fails_is_tried_again_and_said_once(receiver: Receiver, helpers: Helpers) -> None:
-    """And said again only after it had worked; what is refused for good is dropped."""
+    """And reported again only after a success; a permanently refused message is dropped."""
     said: list[tuple[str, float | None]] = []
     receiver.answers = [500, 503, 429]
     webhook = Webhook(receiver.url, lambda *message: said.append(message), helpers, first_retry_s=0.01)
@@ -59,7 +59,7 @@ def test_what_fails_is_tried_again_and_said_once(receiver: Receiver, helpers: He
 
 
 def test_a_webhook_that_is_down_holds_nobody_up(receiver: Receiver, helpers: Helpers) -> None:
-    """Posting returns at once, only the newest are kept, closing waits as long as it was told; the address is never said."""
+    """Posting returns at once, only the newest messages are kept, closing waits for its timeout; the address is never logged."""
     said: list[str] = []
     url = receiver.url
     receiver.close()
@@ -82,7 +82,7 @@ def test_a_webhook_that_is_down_holds_nobody_up(receiver: Receiver, helpers: Hel
 
 
 def test_one_that_comes_back_gets_what_waited(receiver: Receiver, helpers: Helpers) -> None:
-    """Also when the run ends meanwhile: it is tried again at once."""
+    """Also if the run ends meanwhile: it is retried at once."""
     receiver.answers = [500]
     webhook = Webhook(receiver.url, lambda *_: None, helpers, first_retry_s=30)
     webhook.post({"n": 0})
@@ -93,7 +93,7 @@ def test_one_that_comes_back_gets_what_waited(receiver: Receiver, helpers: Helpe
 
 
 def test_what_the_thread_meets_does_not_end_it(receiver: Receiver, helpers: Helpers, tmp_path: Path) -> None:
-    """A message that cannot even be written as JSON is told by name; the next one is posted."""
+    """A message that cannot be serialised is reported by name; the next one is posted."""
     webhook = Webhook(receiver.url, lambda *_: None, helpers)
     endless: list[Any] = []
     endless.append(endless)

@@ -1,4 +1,4 @@
-"""The words of a redump: what each form asks for, and what is refused."""
+"""The arguments of a redump: what each form requests, and what is refused."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ TABLES = {"d.one": _state(ONE, "id"), "d.two": _state(TWO, "a", "b"), "d.whole":
 
 @pytest.fixture
 def journals(tmp_path: Path) -> Path:
-    """Two runs: a copy, and another one of table d.one, whose chunk 3 alone was read."""
+    """Two runs: a copy, and another copy of table d.one, whose chunk 3 alone was read."""
     events = [
         [("table.planned", "d.one", None, None, None), ("chunk.finished", "d.one", 3, "10", "20")],
         [
@@ -53,7 +53,7 @@ def _redump(journals: Path, **arguments: Any) -> Redump:
 
 
 def test_every_form(journals: Path) -> None:
-    """Everything, tables, chunks of the last copy, a range, keys of one column and of several."""
+    """Everything, tables, chunks of the last copy, a range, keys with one column and with several."""
     assert _redump(journals, tables=[]).tables == ()
     assert _redump(journals).whole
     assert _redump(journals, chunks=[4]).ranges == (Range(("7",), None),)
@@ -84,14 +84,14 @@ def test_every_form(journals: Path) -> None:
     ],
 )
 def test_what_cannot_be_carried_out_is_refused(journals: Path, arguments: dict[str, Any]) -> None:
-    """With what is wrong: an unknown table, a chunk of an earlier copy, no list, no key."""
+    """With the fault: an unknown table, a chunk of an earlier copy, an invalid list, no key."""
     with pytest.raises(SpecError) as raised:
         _redump(journals, **arguments)
     assert raised.value.detail == "Nothing was read again."
 
 
 def test_the_words_of_a_command_line(tmp_path: Path) -> None:
-    """Keys with commas between, as JSON lists, or in a file, a line each."""
+    """Keys separated by commas, as JSON lists, or in a file, one per line."""
     assert arguments_of(["d.one"], "3,7", None, "") == {"tables": ["d.one"], "chunks": [3, 7]}
     assert arguments_of(["d.one"], "", ("", "z"), "")["range"] == [None, "z"]
     assert arguments_of(["d.one"], "", None, "k1,k2")["keys"] == ["k1", "k2"]

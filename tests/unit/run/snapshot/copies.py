@@ -1,4 +1,4 @@
-"""A snapshot without a server: a cutter that answers at once, readers that report what a test wants."""
+"""A snapshot without a server: a chunk splitter that answers at once, and readers that report what a test wants."""
 
 import json
 import threading
@@ -37,7 +37,7 @@ GROUP = ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate
 def copying(
     name: str, chunks: int, strategy: Strategy = "even", *, rank: int = 0, rows: int = 100_000, **more: Any
 ) -> TableCopy:
-    """A table whose keys are cut at 10, 20, 30 …; of so many rows a chunk."""
+    """A table with bounds at 10, 20, 30 …, and that many rows per chunk."""
     table = Table("d", name, (Column("id", "int", nullable=False),), ("id",), indexes=(Index("PRIMARY", ("id",)),))
     size = chunks * rows if strategy != "one" else 9
     plan = Plan(
@@ -47,7 +47,7 @@ def copying(
 
 
 class FakeSplitter:
-    """Instead of `run.snapshot.splitter.ChunkSplitter`: cuts at each ten, up to `ends` of a table that is walked."""
+    """Replaces `run.snapshot.splitter.ChunkSplitter`: splits at each ten, up to `ends` of a walked table."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, Uncut, int]] = []
@@ -89,7 +89,7 @@ class FakeSplitter:
 
 
 def report(request: ChunkRequest, **more: Any) -> Report:
-    """What a reader says of a chunk that it has read."""
+    """A reader's report of a finished chunk."""
     return {
         "table": request.table.full_name, "chunk": request.number, "limits": request.limits.as_list(), "low": LOW, "high": LOW,
         "files": [], "rows": 10, "backfill": {}, "nulled": {}, "timings": {"read": 0.2}, "started": "", "ended": "", "host": "h",
@@ -98,18 +98,18 @@ def report(request: ChunkRequest, **more: Any) -> Report:
 
 
 def failure(request: ChunkRequest, error: TidemarkError) -> Report:
-    """What a reader says that has failed."""
+    """A reader's report of a failure."""
     table = request.table.full_name
     return {"table": table, "chunk": request.number, "host": "h", "pid": 1, "failure": error.as_dict()}
 
 
 def read_all(group: ChunkGroup) -> list[Report]:
-    """Readers to whom nothing happens."""
+    """Readers without failures."""
     return [report(request) for request in group.requests]
 
 
 class Copies:
-    """A snapshot of some tables, with what its journal says. answer: what a group's job reports; it waits until `settle`."""
+    """A snapshot of some tables, and its journal. answer: the reports of a group's job, which waits until `settle`."""
 
     def __init__(
         self, folder: Path, tables: Iterable[TableCopy], readers: int, answer: Callable[[ChunkGroup], list[Report]]
@@ -133,7 +133,7 @@ class Copies:
         return self.answer(group)
 
     def assign(self) -> list[dict[str, list[int]]]:
-        """Cut what is wanted and start groups; those that are new, in their order: chunks by table."""
+        """Split what is requested and start groups; returns the new groups in order, as chunks by table."""
         before = self.events("chunk.assigned")
         for _ in range(8):
             self.snapshot.assign(GROUP)
@@ -144,13 +144,13 @@ class Copies:
         return list(groups.values())
 
     def cut(self) -> None:
-        """Take over what was cut, while no job ends."""
+        """Take over the split chunks, before any job ends."""
         batch = self.snapshot.collect()
         assert not batch.finished
         assert not batch.stopped
 
     def settle(self) -> Batch:
-        """Let all jobs end; what came of them."""
+        """Let all jobs end; returns their results."""
         self._gate.set()
         whole, deadline = Batch(), time.monotonic() + 10
         while self.snapshot.under_way and time.monotonic() < deadline:
@@ -162,7 +162,7 @@ class Copies:
         return whole
 
     def commit(self, batch: Batch) -> None:
-        """Commit what was read, as the coordinator does."""
+        """Commit the finished chunks, as the coordinator does."""
         names = {f.table for f in batch.finished} | set(self.snapshot.cut_since())
         for name in names:
             coverage = self.coverage(name.removeprefix("d."))
@@ -179,7 +179,7 @@ class Copies:
         return [line for line in lines if line["event"] == kind]
 
     def journalled(self) -> list[tuple[str, list[Any], bool]]:
-        """What was told of chunks that were cut: table, chunks, complete."""
+        """The journalled chunks: table, chunks, complete."""
         return [(e["table"].removeprefix("d."), e["chunks"], e["complete"]) for e in self.events("chunk.planned")]
 
     def close(self) -> None:
@@ -192,7 +192,7 @@ class Copies:
 def copies(
     folder: Path, *tables: TableCopy, readers: int = 2, answer: Callable[[ChunkGroup], list[Report]] = read_all
 ) -> Iterator[Copies]:
-    """A snapshot that is closed in the end."""
+    """A snapshot that is closed at the end."""
     made = Copies(folder, tables, readers, answer)
     try:
         yield made

@@ -1,4 +1,4 @@
-"""Chunks that fail by themselves: they alone wait, are found among others, and are parked; the rest goes on."""
+"""Chunks that fail on their own: they are retried alone, isolated from their group, and parked; the rest continues."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,12 +22,12 @@ PENDING = {n: Range((str(n),), (str(n + 1),)) for n in range(12)}
 
 
 def table(name: str = "t", rows: int = 10) -> TableCopy:
-    """A table of twelve small chunks that are all cut."""
+    """A table with twelve small chunks."""
     return copying(name, 12, rows=rows, coverage=Coverage(pending=PENDING))
 
 
 def poisoned(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
-    """Readers that fail at these chunks, and read no further then."""
+    """Readers that fail at these chunks and stop reading."""
 
     def read(group: ChunkGroup) -> list[Report]:
         reports = []
@@ -41,7 +41,7 @@ def poisoned(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
 
 
 def deadly(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
-    """Readers that die of these chunks."""
+    """Readers that die at these chunks."""
 
     def read(group: ChunkGroup) -> list[Report]:
         if any(request.number in numbers for request in group.requests):
@@ -52,12 +52,12 @@ def deadly(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
 
 
 def state(one: TableCopy) -> dict[str, TableState]:
-    """As the ledger has it."""
+    """A table as the ledger holds it."""
     return {one.table.full_name: TableState({}, {}, one.coverage)}
 
 
 def until_idle(run: Copies, *tables: TableCopy) -> list[dict[str, list[int]]]:
-    """Read until nothing waits; pauses are over at once. The groups that were read."""
+    """Read until nothing is left, without waiting for pauses; returns the groups that were read."""
     groups = []
     for _ in range(200):
         for one in tables:
@@ -70,7 +70,7 @@ def until_idle(run: Copies, *tables: TableCopy) -> list[dict[str, list[int]]]:
 
 
 def test_a_chunk_that_fails_waits_alone_and_is_parked(tmp_path: Path) -> None:
-    """After eight tries, each after a longer pause, it alone in its group; the others are read meanwhile."""
+    """After eight tries with growing pauses, alone in its group; the others are read meanwhile."""
     one = table()
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         groups = until_idle(run, one)
@@ -86,7 +86,7 @@ def test_a_chunk_that_fails_waits_alone_and_is_parked(tmp_path: Path) -> None:
 
 
 def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path) -> None:
-    """As often as any other; read at last, it is forgotten. Asked for twice is asked for once, for another table never."""
+    """As often as any other; when it is read, it is no longer parked. Two requests count as one, other tables' not at all."""
     one = table()
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
@@ -108,7 +108,7 @@ def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path)
 
 
 def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
-    """Then it is parked again, since when it was first; a chunk with other bounds is another one."""
+    """Then it is parked again, with its first time; a chunk with other bounds is another chunk."""
     one, again, replanned = table(), table(), copying("t", 12, coverage=Coverage(pending={5: Range(("5",), ("9",))}))
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
@@ -125,7 +125,7 @@ def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
 
 
 def test_what_killed_a_reader_is_found(tmp_path: Path) -> None:
-    """By groups of half as many, until it is alone; those that were in its group are innocent."""
+    """By halving its group until it is alone; the others of the group are not blamed."""
     one = table()
     with copies(tmp_path, one, readers=1, answer=deadly(4)) as run:
         groups = [group["t"] for group in until_idle(run, one) if 4 in group["t"]]
@@ -139,7 +139,7 @@ def test_what_killed_a_reader_is_found(tmp_path: Path) -> None:
 
 
 def test_small_tables_that_lost_their_reader_are_read_apart(tmp_path: Path) -> None:
-    """One of ten tables kills whoever reads it: it alone is parked."""
+    """One of ten tables kills its readers: only that one is parked."""
     tables = [copying(f"t{n}", 1, "one") for n in range(10)]
 
     def read(group: ChunkGroup) -> list[Report]:
@@ -154,7 +154,7 @@ def test_small_tables_that_lost_their_reader_are_read_apart(tmp_path: Path) -> N
 
 
 def test_a_table_that_is_at_fault_itself_is_left_alone(tmp_path: Path) -> None:
-    """One chunk after the other is parked: the rest of it is not tried. Others go on, and a resume tries all of it again."""
+    """After several parked chunks its rest is not tried. Others continue, and a resume tries everything again."""
     bad, good = table("bad"), table("good")
 
     def read(group: ChunkGroup) -> list[Report]:
@@ -175,7 +175,7 @@ def test_a_table_that_is_at_fault_itself_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_read_for_long_is_shown(tmp_path: Path) -> None:
-    """Of each table the group that was begun first."""
+    """For each table, the group that was started first."""
     one = table()
     with copies(tmp_path, one, readers=1) as run:
         first, _ = run.assign()
@@ -186,7 +186,7 @@ def test_what_is_read_for_long_is_shown(tmp_path: Path) -> None:
 
 
 def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_path: Path) -> None:
-    """A bounded run has other reasons to fail then, or none."""
+    """A bounded run then fails for another reason, or not at all."""
     one = table()
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
@@ -203,7 +203,7 @@ def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_
 
 
 def test_a_file_that_says_nothing_is_as_good_as_none(tmp_path: Path) -> None:
-    """What it held is tried like any other chunk."""
+    """Its chunks are tried like any others."""
     (tmp_path / "parked.json").write_text("[{]")
     journal = Journal(tmp_path / "j.jsonl", "r")
     assert not Parking(Directory(tmp_path), journal).of("d.t")

@@ -1,4 +1,4 @@
-"""The snapshot's side: who reads what next, what is cut and told, and what becomes of failures."""
+"""The scheduler of the snapshot: which chunk is read next, what is split and journalled, and how failures end."""
 
 import math
 from pathlib import Path
@@ -15,22 +15,22 @@ from tests.unit.run.snapshot.copies import GROUP, copies, copying, failure, read
 
 
 def losing(group: ChunkGroup) -> list[Report]:
-    """A reader that has lost its connection, and gets no other."""
+    """A reader that has lost its connection and gets no other."""
     return [failure(group.requests[0], TransientError("lost"))]
 
 
 def refused(group: ChunkGroup) -> list[Report]:
-    """A reader that may not log in."""
+    """A reader whose login is refused."""
     return [failure(group.requests[0], LoginRefusedError("no"))]
 
 
 def changing(group: ChunkGroup) -> list[Report]:
-    """A reader that does not find a column."""
+    """A reader that misses a column."""
     return [failure(group.requests[0], SchemaChangedError("gone"))]
 
 
 def test_readers_that_fail_together_are_one_failure(tmp_path: Path) -> None:
-    """Nine groups lose the server at once: that is one attempt of eight, not the end of the run."""
+    """Nine groups lose the server at once: that is one attempt of eight, and the run continues."""
     table = copying("t", 16)
     with copies(tmp_path, table, readers=8, answer=losing) as run:
         assert len(run.assign()) == 9
@@ -42,7 +42,7 @@ def test_readers_that_fail_together_are_one_failure(tmp_path: Path) -> None:
 
 
 def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None:
-    """However often, each time after a longer pause; a chunk that is read in between begins the count again."""
+    """With growing pauses, without a limit; a successful read resets them."""
     table = copying("t", 1, "one")
     with copies(tmp_path, table, answer=losing) as run:
         for n in range(30):
@@ -60,7 +60,7 @@ def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None
 
 
 def test_a_table_that_goes_on_changing_stops_the_8th_time(tmp_path: Path) -> None:
-    """The log, which was read, says nothing of it."""
+    """The binlog contains no schema change."""
     table = copying("t", 1, "one")
     with copies(tmp_path, table, answer=changing) as run:
         for _ in range(8):
@@ -72,7 +72,7 @@ def test_a_table_that_goes_on_changing_stops_the_8th_time(tmp_path: Path) -> Non
 
 
 def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five of them; for a moment a proxy may do that."""
+    """After five minutes; a proxy may refuse for a moment."""
     table, now = copying("t", 1, "one"), [1000.0]
     monkeypatch.setattr("engine.clock.monotonic_s", lambda: now[0])
     with copies(tmp_path, table, answer=refused) as run:
@@ -87,7 +87,7 @@ def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkey
 
 
 def test_readers_that_join_get_work(tmp_path: Path) -> None:
-    """One group more than there are readers is under way, however many those are now."""
+    """There is one group more than readers, whatever their number is now."""
     with copies(tmp_path, copying("t", 64), readers=2) as run:
         assert len(run.assign()) == 3
         run.readers = 5
@@ -109,7 +109,7 @@ def test_an_error_that_no_other_try_cures_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_a_dropped_table_is_not_queued_again(tmp_path: Path) -> None:
-    """What was under way when the table stopped is forgotten when it comes back."""
+    """Its unfinished chunks are forgotten when the table returns."""
     with copies(tmp_path, copying("t", 16), readers=8, answer=losing) as run:
         run.assign()
         run.snapshot.drop("d.t")
@@ -123,7 +123,7 @@ def test_a_dropped_table_is_not_queued_again(tmp_path: Path) -> None:
 
 
 def test_small_tables_share_a_group(tmp_path: Path) -> None:
-    """A group for each of forty would be forty jobs; a quarter of them at a time keeps two readers busy to the end."""
+    """Forty groups would be forty jobs; groups of a quarter keep two readers busy to the end."""
     tables = [copying(f"t{n}", 1, "one") for n in range(40)]
     with copies(tmp_path, *tables, readers=2) as run:
         groups = run.assign()
@@ -136,14 +136,14 @@ def test_small_tables_share_a_group(tmp_path: Path) -> None:
 
 
 def test_a_group_is_worth_about_a_second(tmp_path: Path) -> None:
-    """Small tables of a third of a second each come by threes or fours, however many there are."""
+    """Tables of a third of a second each are grouped by three or four, however many there are."""
     tables = [copying(f"t{n}", 1, "one", seconds=0.3, read=1) for n in range(40)]
     with copies(tmp_path, *tables, readers=1) as run:
         assert [len(group) for group in run.assign()] == [4, 4]
 
 
 def test_the_chunks_of_a_large_table_are_shared(tmp_path: Path) -> None:
-    """A second of work a group, and towards the end fewer chunks, so that all readers end together."""
+    """A second of work per group, and smaller groups towards the end, so that all readers end together."""
     table = copying("t", 16)
     with copies(tmp_path, table, readers=4) as run:
         assert [group["t"] for group in run.assign()] == [[0], [1], [2], [3], [4]]
@@ -160,7 +160,7 @@ def test_the_chunks_of_a_large_table_are_shared(tmp_path: Path) -> None:
 
 
 def test_whose_turn_it_is(tmp_path: Path) -> None:
-    """The operator's priority first; then the table with the least under way; then the one with the most to do."""
+    """First by priority, then the table with the fewest chunks in progress, then the one with the most left."""
     tables = [copying("late", 900, rank=1), copying("small", 30), copying("large", 300)]
     with copies(tmp_path, *tables, readers=3) as run:
         assert [next(iter(group)) for group in run.assign()] == ["large", "small", "late", "large"]  # each first chunk
@@ -174,7 +174,7 @@ def test_whose_turn_it_is(tmp_path: Path) -> None:
 
 
 def test_a_stopped_table_does_not_stop_the_others_of_its_group(tmp_path: Path) -> None:
-    """Their chunks are finished, it is read no more, and what it had waiting is forgotten."""
+    """Their chunks finish; its own pending chunks are forgotten."""
 
     def stopping(group: ChunkGroup) -> list[Report]:
         stop = TableStoppedError("no")
@@ -193,7 +193,7 @@ def test_a_stopped_table_does_not_stop_the_others_of_its_group(tmp_path: Path) -
 
 
 def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
-    """Those behind an error, of the failing table and of others in its group, in their order and in front."""
+    """Chunks behind an error, of the failed table and others, return to the front in their order."""
 
     def second_fails(group: ChunkGroup) -> list[Report]:
         done, failed, *_ = group.requests
@@ -228,7 +228,7 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
 
 
 def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
-    """A chunk that had grown was read up to a nearer bound: that is told, the rest is cut by a walk, and nothing is idle before."""
+    """A chunk that had grown was read to a nearer bound: this is journalled, and a walk splits the rest."""
 
     def nearer(group: ChunkGroup) -> list[Report]:
         limits = {0: Range(None, ("3",))}
@@ -254,7 +254,7 @@ def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
 
 
 def test_a_listed_plan_is_not_journalled_again(tmp_path: Path) -> None:
-    """`table.planned` had all chunks of an even plan: cutting them says nothing new."""
+    """`table.planned` lists all chunks of an even plan: splitting them adds nothing."""
     with copies(tmp_path, copying("t", 30), copying("u", 1, "one")) as run:
         while run.assign():
             run.commit(run.settle())
@@ -264,7 +264,7 @@ def test_a_listed_plan_is_not_journalled_again(tmp_path: Path) -> None:
 
 
 def test_a_split_of_a_listed_plan_is_journalled(tmp_path: Path) -> None:
-    """The chunk that was too large has got a nearer bound, its other parts new numbers; then all is known again."""
+    """The chunk gets a nearer bound, its other parts new numbers; then everything is known again."""
 
     def dense(group: ChunkGroup) -> list[Report]:
         limits = {2: Range(("20",), ("22",))}
@@ -279,7 +279,7 @@ def test_a_split_of_a_listed_plan_is_journalled(tmp_path: Path) -> None:
 
 
 def test_a_walk_is_journalled_as_it_goes(tmp_path: Path) -> None:
-    """The first chunk at once and alone, so that a reader can begin; the last time with the word that no more will follow."""
+    """The first chunk at once and alone, so that a reader can start; the last event says that no more follow."""
     with copies(tmp_path, copying("t", 9, "uneven")) as run:
         run.splitter.ends["d.t"] = 20
         run.assign()
@@ -290,7 +290,7 @@ def test_a_walk_is_journalled_as_it_goes(tmp_path: Path) -> None:
 
 
 def test_a_plan_of_very_many_chunks_is_journalled_as_it_goes(tmp_path: Path) -> None:
-    """More than are listed; cut a bounded number ahead of the readers, more when half of those are taken."""
+    """More than are listed; a bounded number is split ahead, and more when half of those are assigned."""
     table = copying("t", 10_001)
     with copies(tmp_path, table, readers=1) as run:
         run.assign()
@@ -310,7 +310,7 @@ def test_a_plan_of_very_many_chunks_is_journalled_as_it_goes(tmp_path: Path) -> 
 
 
 def test_chunks_of_an_earlier_run_are_journalled_again(tmp_path: Path) -> None:
-    """It may have been killed between its commit and its journal."""
+    """It may have been killed between commit and journal."""
     coverage = Coverage(
         (Range(None, ("5",)),), ((0, 0),), {1: Range(("5",), ("9",))}, (Uncut(2, Range(("9",), None), "walk"),), 3
     )
@@ -320,7 +320,7 @@ def test_chunks_of_an_earlier_run_are_journalled_again(tmp_path: Path) -> None:
 
 
 def test_a_splitter_that_loses_the_source_tries_again(tmp_path: Path) -> None:
-    """After a pause, as a reader does."""
+    """After a pause, like a reader."""
     table = copying("t", 9, "uneven")
     with copies(tmp_path, table) as run:
         run.splitter.errors["d.t"] = TransientError("lost")
@@ -333,7 +333,7 @@ def test_a_splitter_that_loses_the_source_tries_again(tmp_path: Path) -> None:
 
 
 def test_a_table_that_cannot_be_split_stops(tmp_path: Path) -> None:
-    """With the reason, and the others go on."""
+    """With the reason; the others continue."""
     with copies(tmp_path, copying("t", 9, "uneven"), copying("u", 1, "one")) as run:
         run.splitter.errors["d.t"] = TableStoppedError("a date that does not exist")
         run.snapshot.assign(GROUP)
@@ -345,7 +345,7 @@ def test_a_table_that_cannot_be_split_stops(tmp_path: Path) -> None:
 
 
 def test_what_is_unknown_has_no_coverage(tmp_path: Path) -> None:
-    """A table that is not being copied: the ledger knows it."""
+    """Only the ledger knows a table that is not in the snapshot."""
     with copies(tmp_path, answer=read_all) as run:
         assert run.snapshot.coverage("d.x") is None
         assert run.snapshot.idle
@@ -353,7 +353,7 @@ def test_what_is_unknown_has_no_coverage(tmp_path: Path) -> None:
 
 
 def test_a_chunk_goes_through_its_states_and_no_others(tmp_path: Path) -> None:
-    """One that nobody read is never taken for committed; what is committed is forgotten, and what is dropped."""
+    """An unread chunk never counts as committed; committed and dropped chunks are forgotten."""
     table = copying("t", 4, coverage=Coverage(pending={n: Range((str(n),), (str(n + 1),)) for n in range(4)}))
     with copies(tmp_path, table, readers=1) as run:
         assert set(table.states.values()) == {"waiting"}

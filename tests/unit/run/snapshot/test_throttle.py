@@ -1,4 +1,4 @@
-"""Rates hold on average, hours are hours, limits are told in words."""
+"""Rates hold on average, hours are respected, limits are explained in words."""
 
 from datetime import UTC, datetime
 
@@ -15,7 +15,7 @@ NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 @given(st.lists(st.integers(1, 5000), min_size=20, max_size=60), st.integers(100, 2000))
 def test_a_rate_is_kept_on_average(chunks: list[int], rate: int) -> None:
-    """Reading as soon as it is allowed takes as long as the rate says, but for the last chunk."""
+    """Reading as soon as allowed takes as long as the rate requires, except for the last chunk."""
     pace, now_s = Pace(Throttle(max_rows_per_s=rate)), 100.0
     for rows in chunks:
         while pace.wait(now_s, NOON):
@@ -25,7 +25,7 @@ def test_a_rate_is_kept_on_average(chunks: list[int], rate: int) -> None:
 
 
 def test_the_tighter_of_two_rates_counts_and_may_be_changed() -> None:
-    """Bytes here; without limits nothing waits at once."""
+    """Here the limit of bytes; without limits nothing waits."""
     pace = Pace(Throttle(max_rows_per_s=1000, max_bytes_per_s=10))
     pace.spend(1000, 100, 0.0)
     assert pace.wait(9.9, NOON) == "at most 1,000 rows/s and 10 bytes/s"
@@ -49,7 +49,7 @@ def test_the_tighter_of_two_rates_counts_and_may_be_changed() -> None:
     ],
 )
 def test_hours(hours: tuple[str, ...], time: str, within: bool) -> None:
-    """Over midnight too."""
+    """Also across midnight."""
     at = datetime.fromisoformat(f"2026-01-31T{time}:00+00:00")
     assert within_hours(hours, at) is within
     assert bool(Pace(Throttle(hours=hours)).wait(0.0, at)) is not within
@@ -74,18 +74,18 @@ def test_what_is_too_much_is_named_with_its_limit() -> None:
     ],
 )
 def test_what_is_no_throttle_is_refused(changes: dict[str, object]) -> None:
-    """With the names that there are."""
+    """The error lists the valid names."""
     with pytest.raises(SpecError, match="No such throttle") as raised:
         throttled(Throttle(), changes)
     assert "max_rows_per_s" in raised.value.hint
 
 
 def test_a_load_is_within_its_limits_when_it_was_so_for_a_while() -> None:
-    """It jumps from look to look; a look that failed tells nothing; other limits count at once."""
+    """A load fluctuates; a failed measurement decides nothing; new limits count at once."""
     hold, limits = Hold(), Throttle(max_load={"Threads_running": 3})
     assert hold.after("", limits, 10.0) == ""
     assert hold.after("5 are too many", limits, 10.25) == "5 are too many"
-    assert hold.after("", limits, 18.0) == "5 are too many", "the look before was long ago"
+    assert hold.after("", limits, 18.0) == "5 are too many", "the last measurement was long ago"
     assert hold.after("4 are too many", limits, 18.25) == "4 are too many"
     assert hold.after("", limits, 18.5) == "4 are too many"
     assert hold.after(None, limits, 19.5) == "4 are too many"

@@ -1,4 +1,4 @@
-"""Which statements leave every value of every row as it was; in doubt, none does."""
+"""Which statements keep every value of every row; in doubt, none does."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ CHANGES = [
     ("ALTER TABLE t ADD COLUMN extra INT NOT NULL", columns(replace(EXTRA, nullable=False))),
     ("ALTER TABLE t ADD COLUMN extra INT AS (v + 1)", columns(EXTRA)),
     ("ALTER TABLE t ADD COLUMN extra TIMESTAMP", columns(Column("extra", "timestamp"))),
-    # The catalogue has moved on.
+    # The catalog has changed since.
     ("ALTER TABLE t ADD COLUMN extra INT", columns(EXTRA, Column("later", "int"))),
     ("ALTER TABLE t ADD COLUMN extra INT", BEFORE),
     ("ALTER TABLE t ADD COLUMN v INT", BEFORE),
@@ -88,11 +88,11 @@ CHANGES = [
 
 @pytest.mark.parametrize(("statement", "after"), KEEPS, ids=[s for s, _ in KEEPS])
 def test_what_keeps_rows_is_recognised(statement: str, after: Table) -> None:
-    """Columns that come are NULL everywhere, those that stay hold what they held."""
+    """New columns are NULL everywhere, the others keep their values."""
     assert keeps_rows(BEFORE, after, statement, held=["id", "v", "name", "state", "back"])
 
 
 @pytest.mark.parametrize(("statement", "after"), CHANGES, ids=[s for s, _ in CHANGES])
 def test_anything_else_may_change_rows(statement: str, after: Table) -> None:
-    """Also what cannot be parsed, and what the catalogue does not bear out."""
+    """Also what cannot be parsed, and what the catalog contradicts."""
     assert not keeps_rows(BEFORE, after, statement, held=["id", "v", "name", "state", "back"])

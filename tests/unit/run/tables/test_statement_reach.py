@@ -1,4 +1,4 @@
-"""Where a write leads: the closure over triggers, foreign keys, views and routines."""
+"""The tables that a statement may write: the closure over triggers, foreign keys, views and routines."""
 
 import pytest
 
@@ -46,7 +46,7 @@ PROGRAMS = Programs(
     ],
 )
 def test_the_closure(tables: list[str], routines: list[str], names: str) -> None:
-    """Until nothing is added."""
+    """Until no table is added."""
     found = reached(PROGRAMS, Written(tuple(("d", t) for t in tables), tuple(routines)))
     assert found == {("d", name) for name in names.split()}
 
@@ -62,10 +62,10 @@ def test_the_closure(tables: list[str], routines: list[str], names: str) -> None
     ],
 )
 def test_a_statement_of_unknown_effect_may_write_to_any_table(written: Written) -> None:
-    """A body that is not shown, SQL that is built, an engine that hands writes on."""
+    """A hidden body, dynamic SQL, an engine that passes writes on."""
     assert reached(PROGRAMS, written) is None
 
 
 def test_without_the_grants_nothing_is_believed() -> None:
-    """An empty catalogue looks like one that is not shown."""
+    """An empty catalog may be one without grants."""
     assert reached(Programs(whole=False), Written((("d", "b"),))) is None
