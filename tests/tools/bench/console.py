@@ -58,7 +58,7 @@ def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
         for number, (lower, upper) in enumerate(chunks):
             began, at = at, at + timedelta(seconds=0.05)
             place = f"mysql-bin.000001:{number * 100 + 4}"
-            facts = {
+            facts: dict[str, Any] = {
                 "lower": lower,
                 "upper": upper,
                 "low": place,
@@ -169,7 +169,7 @@ def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[flo
     page, seq = AppTest.from_file(str(ROOT / "app" / "screens" / "live.py"), default_timeout=600), 10_000_000
     for section in SECTIONS:
         page.query_params["pipeline"], page.query_params["section"] = "big", section
-        whole = []
+        whole: list[float] = []
         for n in range(rounds + 1):
             seq += 1
             line = {"run": newest.stem, "seq": seq, "ts": text(datetime.now(UTC)), "event": "epoch.committed"}

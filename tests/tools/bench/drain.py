@@ -52,13 +52,13 @@ def _drain(connection: "pymysql.connections.Connection[object]") -> int:
     """Receive until an end packet is the last one; returns the bytes."""
     buffer = bytearray(_SLICE)
     view, total, tail = memoryview(buffer), 0, b""
-    data = connection._rfile.read1(1 << 16)  # type: ignore[attr-defined]
+    data = connection._rfile.read1(1 << 16)
     while True:
         total += len(data)
         tail = (tail + bytes(data[-16:]))[-16:]
         if tail[-9:-6] == b"\x05\x00\x00" and tail[-5] == 0xFE:
             return total
-        got = connection._sock.recv_into(view)  # type: ignore[attr-defined]
+        got = connection._sock.recv_into(view)
         if not got:
             return total
         data = view[:got]

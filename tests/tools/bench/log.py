@@ -36,7 +36,7 @@ def bench_log(
     start = _position(server)
     images = workload.write(server, DATABASE, schema, rows, changes)
     end = _position(server)
-    dumped, decoded = [], []
+    dumped, decoded, size = [], [], 0
     for _ in range(_REPEATS):
         took_s, size = log_undecoded(server, start)
         dumped.append(took_s)

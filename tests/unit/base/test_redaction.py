@@ -74,7 +74,7 @@ def test_secrets_do_not_stand_in_the_list_of_processes() -> None:
     """A setting that goes into the JVM's command line is refused if it holds a secret; all others are set later."""
     with pytest.raises(ValueError, match=r"list of processes"):
         Spark(conf={"spark.driver.extraJavaOptions": "-Djavax.net.ssl.keyStorePassword=hunter2"})
-    assert Spark(conf={"spark.driver.extraJavaOptions": "-Xss4m"})
+    assert Spark(conf={"spark.driver.extraJavaOptions": "-Xss4m"}).conf
     assert holds_secret("spark.hadoop.fs.s3a.secret.key", "hunter2")
     assert holds_secret("spark.hadoop.proxy", "http://me:hunter2@proxy/")
     assert not holds_secret("spark.authenticate.secretBitLength", "256")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.capture import tasks
+from engine.capture import reader_session, tasks
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
 from engine.capture.chunk.fast_forward import moving
 from engine.capture.tasks import ChunkGroup
@@ -40,7 +40,7 @@ class Readers:
         self.read: list[str] = []
         self.offered: list[Candidate] = []
         self.dropped = 0
-        self.columns = COLUMNS
+        self.columns: tuple[Column, ...] = COLUMNS
         self.watermarks = self
 
     def offer(self, candidate: Candidate) -> None:
@@ -67,8 +67,8 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
     monkeypatch.setattr(tasks, "open_connection", lambda _: nullcontext(made))
     monkeypatch.setattr(tasks, "closing", lambda connection: connection)
     monkeypatch.setattr(tasks, "read_table", lambda _, d, t: Table(d, t, made.columns, ("id",)))
-    monkeypatch.setattr(tasks.sessions, "session", lambda *_: made)
-    monkeypatch.setattr(tasks.sessions, "drop", made.drop)
+    monkeypatch.setattr(reader_session, "session", lambda *_: made)
+    monkeypatch.setattr(reader_session, "drop", made.drop)
     monkeypatch.setattr(tasks, "read_chunk", made.reading("chunk"))
     monkeypatch.setattr(tasks, "read_keyless", made.reading("keyless"))
     return made

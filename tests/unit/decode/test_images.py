@@ -233,9 +233,9 @@ def test_events_of_many_images_and_of_one(data: st.DataObject) -> None:
         for kind, pair in KINDS.items():
             images = [data.draw(row) for _ in range(3)] * (size * len(pair))
             happened += [(kind, 2, images)] if images else []
-    images, _ = decoded(table, log_of(table, happened).payloads)
+    found, _ = decoded(table, log_of(table, happened).payloads)
     for n, column in enumerate(table.columns):
-        assert images.rows[n].to_pylist() == [expected(column, values[n]) for _, _, rows in happened for values in rows]
+        assert found.rows[n].to_pylist() == [expected(column, values[n]) for _, _, rows in happened for values in rows]
 
 
 def test_the_decoders_do_not_believe_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:

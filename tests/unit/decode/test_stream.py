@@ -4,6 +4,7 @@ import random
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +104,7 @@ def test_statements_table_maps_and_rotations_are_read() -> None:
 def test_damaged_bodies_are_refused_or_read(seed: int) -> None:
     """Truncated and changed bytes of table maps and statements give an error of ours or a value."""
     rng = random.Random(seed)
-    facts = [
+    facts: list[dict[str, Any]] = [
         {"type": "decimal", "precision": 9, "scale": 1},
         {"type": "enum", "labels": ("a", "bc"), "charset": "utf8mb4"},
     ]

@@ -215,8 +215,8 @@ def _setting(section: str, key: str) -> bool:
 
 def _assigned(key: str, value: str) -> bool:
     """Whether some section of a spec accepts the value."""
-    sections = [model for field in Spec.model_fields.values() if _is_section(model := field.annotation)]
-    holders: list[Any] = [model for model in sections if key in model.model_fields]
+    sections: list[Any] = [field.annotation for field in Spec.model_fields.values() if _is_section(field.annotation)]
+    holders = [model for model in sections if key in model.model_fields]
     typed = tomllib.loads(f"it = {value}")["it"]
     for model in holders:
         model.__pydantic_validator__.validate_assignment(model.model_construct(), key, typed)

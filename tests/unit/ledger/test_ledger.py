@@ -28,6 +28,9 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "FULL_STATE_EVERY", 5)
 
 
+STRATEGIES: list[tuple[Strategy, int]] = [("even", 10**6), ("uneven", 9), ("one", 1)]
+
+
 def planned(name: str, strategy: Strategy, chunks: int) -> dict[str, Any]:
     """A table that joins."""
     plan = Plan(name, 9, 9, ("k",), "i", "0", "9", None, strategy, "", 5, chunks, "1", "1")
@@ -77,7 +80,7 @@ def records(rng: Random) -> Iterator[dict[str, Any]]:
         tables: dict[str, Any] = {}
         if epoch == 0 or rng.random() < 0.1:
             name = f"shop.t{len(coverages)}"
-            plan = planned(name, *rng.choice([("even", 10**6), ("uneven", 9), ("one", 1)]))
+            plan = planned(name, *rng.choice(STRATEGIES))
             coverages[name] = uncut_table(plan_from_dict(plan["plan"]))
             tables[name] = {"planned": plan}
         for name in list(coverages):

@@ -63,7 +63,7 @@ def plan_of(server: Server, rng: Random) -> Plan:
     # As a table whose key is configured: it may have ties and NULLs.
     indexed = replace(server.table, indexes=(Index("i", server.key.names),))
     spec = spec.model_copy(update={"chunk_key": {"main.t": "k0"}})
-    return decide(indexed, known, Ends(*key_ends(server, indexed, server.key)), spec)  # type: ignore[arg-type]
+    return decide(indexed, known, Ends(*key_ends(server, indexed, server.key)), spec)
 
 
 def numbers(bound: Bound) -> tuple[int, ...]:
@@ -120,7 +120,7 @@ class Copy:
         most, patience_s = self._rng.randrange(1, 5), self._rng.choice([0.0, 60.0])
         piece = self._rng.choice(self.coverage.uncut)
         server = self.server
-        off = cut(server, server.table, server.key, self.plan, piece, most, patience_s)  # type: ignore[arg-type]
+        off = cut(server, server.table, server.key, self.plan, piece, most, patience_s)
         assert len(off.chunks) <= most
         assert off.chunks
         self.coverage, chunks = self.coverage.after(off)
@@ -215,7 +215,7 @@ def test_a_walk_follows_the_published_rule(walking: None, seed: int, rows: int) 
         server.insert(keys(rng, len(server.key.columns), nullable=False))
         left, lower = sorted(server.keys), None
         for _ in range(len(left) + 1):
-            found = next_bound(server, server.table, server.key, Range(lower, None), rows)  # type: ignore[arg-type]
+            found = next_bound(server, server.table, server.key, Range(lower, None), rows)
             expected = _published(left, lower, rows)
             assert found == (None if expected is None else tuple(map(str, expected)))
             if found is None:
@@ -241,7 +241,7 @@ def test_a_walk_does_not_leave_its_range(walking: None) -> None:
         server.insert((n // 10, n % 10) for n in range(40))
         plan = Plan("main.t", 40, 0, server.key.names, "i", "0", "3", 0.1, "even", "", 5, 4, "1", "1")
         piece = Uncut(2, Range(("2",), ("3",)), "walk")
-        walked = cut(server, server.table, server.key, plan, piece, 99, 60.0)  # type: ignore[arg-type]
+        walked = cut(server, server.table, server.key, plan, piece, 99, 60.0)
     ends = [("2",), ("2", "4"), ("2", "8"), ("3",)]
     assert walked == Cut(piece, tuple(Range(*pair) for pair in pairwise(ends)), None)
 
@@ -254,9 +254,7 @@ def test_even_chunks_come_by_arithmetic_alone(most: int, patience_s: float, chun
     plan = Plan("d.t", 40, 0, ("k0",), "i", "0", "39", 1.0, "even", "", 10, 4, "10", "10")
     with closing(Server(1, nullable=False)) as server:
         piece = uncut_table(plan).uncut[0]
-        coverage, cut_off = uncut_table(plan).after(
-            cut(None, server.table, server.key, plan, piece, most, patience_s)  # type: ignore[arg-type]
-        )
+        coverage, cut_off = uncut_table(plan).after(cut(None, server.table, server.key, plan, piece, most, patience_s))
     assert cut_off == [Chunk(n, plan.even_range(n)) for n in range(chunks)]
     left = (Uncut(chunks, Range(plan.even_bound(chunks), None), "even"),) if chunks < 4 else ()
     assert (coverage.uncut, coverage.next_number) == (left, 4)
@@ -266,7 +264,7 @@ def made(plan: Plan, coverage: Coverage) -> tuple[Coverage, list[Chunk]]:
     """The chunks of the first unsplit range."""
     with closing(Server(1, nullable=False)) as server:
         key = plan.key(server.table)
-        return coverage.after(cut(server, server.table, key, plan, coverage.uncut[0], 9, 60.0))  # type: ignore[arg-type]
+        return coverage.after(cut(server, server.table, key, plan, coverage.uncut[0], 9, 60.0))
 
 
 def test_what_cannot_be_split_is_one_chunk() -> None:

@@ -41,7 +41,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, walking: None) -> list[bool]:
 def parts(server: Server, *, exact: bool) -> Any:
     """The JSON output."""
     tables = [server.table, server.table]
-    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), Throttle(), exact=exact)))["tables"]  # type: ignore[arg-type]
+    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), Throttle(), exact=exact)))["tables"]
 
 
 def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
@@ -72,7 +72,7 @@ def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
     """For people, followed by the reason for each table's plan."""
     out = Console(file=io.StringIO(), width=90)
     with closing(Server(2, nullable=False)) as server:
-        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))  # type: ignore[arg-type]
+        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))
     lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0"]
     assert lines[3:] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
@@ -128,5 +128,5 @@ def test_rows_that_the_statistics_do_not_know_are_counted(
     monkeypatch.setattr(planner, "key_ends", lambda *_: ["1", "5"])
     monkeypatch.setattr(planner, "query", lambda *_: [{"n": counted}])
     tables = [table(column("id", "int"), key=["id"])]
-    assert plan_tables(None, tables, Snapshot())[0].approx_rows == rows  # type: ignore[arg-type]
-    assert plan_tables(None, tables, Snapshot(), exact=False)[0].approx_rows == 0  # type: ignore[arg-type]
+    assert plan_tables(None, tables, Snapshot())[0].approx_rows == rows
+    assert plan_tables(None, tables, Snapshot(), exact=False)[0].approx_rows == 0

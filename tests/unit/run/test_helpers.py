@@ -90,26 +90,20 @@ def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
     assert notices == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
 
 
-def test_the_lag_monitor_survives_whatever_it_meets(journal: Journal) -> None:
+def test_the_lag_monitor_survives_whatever_it_meets(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also foreign errors, such as an OSError, and bugs of Tidemark."""
     helpers = Helpers(journal)
 
-    def committed() -> Any:
+    def failing(*_: object) -> Any:
         raise ZeroDivisionError
 
     away = OutageTracker(journal, lambda _: None)
-    with closing(LagMonitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
-        monitor.measure = committed  # type: ignore[method-assign]
+    with closing(LagMonitor(ENDPOINT, 1, journal, failing, away, helpers)) as monitor:
+        monkeypatch.setattr(monitor, "measure", failing)
         _wait(lambda: monitor._thread.is_alive() or True)
-        import engine.run.observe.lag as module
-
-        opened = module.open_connection
-        module.open_connection = lambda _: committed()  # type: ignore[assignment]
-        try:
-            _wait(lambda: _events(journal, "error"))
-            assert monitor._thread.is_alive()
-        finally:
-            module.open_connection = opened
+        monkeypatch.setattr("engine.run.observe.lag.open_connection", failing)
+        _wait(lambda: _events(journal, "error"))
+        assert monitor._thread.is_alive()
     assert _events(journal, "error")[0]["helper"] == "monitor"
 
 
@@ -277,5 +271,5 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
     disk.met("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
-    notices = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})
-    assert [(event, alert.kind) for event, alert in notices] == [("alert.cleared", "disk_full")]
+    cleared = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})
+    assert [(event, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]

@@ -26,7 +26,8 @@ class Waiting:
     """The source, journal and clock of one run; `shown` is the content of `runner.json`."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_s, self.shown = 1000.0, None
+        self.now_s = 1000.0
+        self.shown: dict[str, Any] | None = None
         monkeypatch.setattr("engine.clock.monotonic_s", lambda: self.now_s)
         monkeypatch.setattr("engine.clock.utc_now", lambda: BEGIN + timedelta(seconds=self.now_s - 1000.0))
         self.journal = Journal(folder / "j.jsonl", "r")
@@ -82,8 +83,9 @@ def test_a_source_that_does_not_purge_is_waited_for_without_end(waiting: Waiting
     waiting.measured(None)
     for _ in range(7 * 24 * 120):
         waiting.now_s += waiting.away.pause_after(GONE)
-    assert waiting.shown is not None
-    assert waiting.shown["gives_up_at"] is None
+    shown = waiting.shown
+    assert shown is not None
+    assert shown["gives_up_at"] is None
     waiting.away.epoch_done()
     assert waiting.shown is None
     (back,) = waiting.events("source.back")
@@ -156,7 +158,8 @@ def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
 def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_back(waiting: Waiting) -> None:
     """Once; it is repeated after hours like others. The terminal shows each retry."""
     waiting.measured(6 * 3600.0)
-    alerts, notices = Alerts(Settings(repeat_s=3600)), []
+    alerts = Alerts(Settings(repeat_s=3600))
+    notices: list[tuple[Any, ...]] = []
     waiting.journal.listeners.append(
         lambda heard: notices.extend((heard["ts"], *notice) for notice in alerts.hear(heard))
     )

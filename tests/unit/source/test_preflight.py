@@ -25,7 +25,7 @@ def checked(monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]] | Tide
     monkeypatch.setattr(preflight, "query", query)
     endpoint, source = Endpoint("db", 3306, "tidemark", ""), Source(host="db", user="tidemark", tables=("shop.*",))
     variables = {"server_id": str(server_id)}
-    return preflight._server_ids(Context(endpoint, source, 5000, None, MARIADB, variables))  # type: ignore[arg-type]
+    return preflight._server_ids(Context(endpoint, source, 5000, None, MARIADB, variables))
 
 
 def test_a_right_that_nothing_needs_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPat
         text = "Python in worker has different version: 3.12 than that in driver: 3.11, PySpark"
         raise RuntimeError(text)
 
-    kind.ask = refuse  # type: ignore[method-assign]
+    monkeypatch.setattr(kind, "ask", refuse)
     with pytest.raises(PreflightError, match=r"workers on h run Python 3\.12"), opened(kind, monkeypatch, tmp_path):
         pass
     assert list((tmp_path / "lake").iterdir()) == []
@@ -127,7 +127,12 @@ def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPat
 def test_a_cluster_without_room_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A job that never starts is not waited for indefinitely."""
     kind = Fake()
-    kind.ask = lambda *_: time.sleep(0.5) or []  # type: ignore[method-assign, func-returns-value]
+
+    def never(*_: object) -> list[dict[str, Any]]:
+        time.sleep(0.5)
+        return []
+
+    monkeypatch.setattr(kind, "ask", never)
     monkeypatch.setattr(sessions, "_FIRST_TASK_S", 0.05)
     with pytest.raises(SparkLostError, match="has run no task"), opened(kind, monkeypatch, tmp_path):
         pass

@@ -183,7 +183,7 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
         gone = replace(table, removed={"by": identity, "drop": True, "dropped": False})
         joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
         state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
-        control.committed = lambda state=state: state  # type: ignore[misc]
+        control.committed = lambda state=state: state
         _wait(lambda: waiting_change(control) is not None)
         change = waiting_change(control)
         assert change is not None

@@ -194,7 +194,7 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
         text = answer.read().decode()
-    found = {metric.name: metric for metric in text_string_to_metric_families(text)}
+    found = {metric.name: metric for metric in text_string_to_metric_families(text)}  # type: ignore[no-untyped-call]
     assert text.endswith("# EOF\n")
     assert found["tidemark_changes"].type == "counter"
     assert found["tidemark_epoch_seconds"].unit == "seconds"

@@ -34,7 +34,7 @@ TABLES = {"d.one": _state(ONE, "id"), "d.two": _state(TWO, "a", "b"), "d.whole":
 @pytest.fixture
 def journals(tmp_path: Path) -> Path:
     """Two runs: a copy, and another copy of table d.one, whose chunk 3 alone was read."""
-    events = [
+    journalled: list[list[tuple[Any, ...]]] = [
         [("table.planned", "d.one", None, None, None), ("chunk.finished", "d.one", 3, "10", "20")],
         [
             ("chunk.finished", "d.two", 0, None, '["5", "6"]'),
@@ -42,7 +42,7 @@ def journals(tmp_path: Path) -> Path:
             ("chunk.finished", "d.one", 4, "7", None),
         ],
     ]
-    for n, lines in enumerate(events):
+    for n, lines in enumerate(journalled):
         events = [dict(zip(("event", "table", "chunk", "lower", "upper"), line, strict=True)) for line in lines]
         (tmp_path / f"{n}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + '{"torn')
     return tmp_path

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.tasks import ChunkGroup, Report
@@ -23,6 +23,7 @@ from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.retries import Batch
 from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import TableCopy
 from engine.run.snapshot.throttle import Pace
 from engine.settings import Throttle
@@ -122,9 +123,8 @@ class Copies:
         self.parking, self.paused = Parking(directory, self.journal), set[str]()
         disk = Disk([directory.root], self.journal)
         gate = Gate(Pace(Throttle()), self.parking, disk, lambda name: name in self.paused)
-        self.snapshot = Snapshot(
-            lambda: self.readers, gate, self.activity, 1 << 20, self.journal, self.splitter, self._run
-        )  # type: ignore[arg-type]
+        splitter = cast(ChunkSplitter, self.splitter)
+        self.snapshot = Snapshot(lambda: self.readers, gate, self.activity, 1 << 20, self.journal, splitter, self._run)
         for table in tables:
             self.snapshot.add(table)
 

@@ -30,7 +30,7 @@ def poisoned(*numbers: int) -> Callable[[ChunkGroup], list[Report]]:
     """Readers that fail at these chunks and stop reading."""
 
     def read(group: ChunkGroup) -> list[Report]:
-        reports = []
+        reports: list[Report] = []
         for request in group.requests:
             if request.number in numbers:
                 return [*reports, {**failure(request, TransientError(f"no {request.number}")), "own": True}]

@@ -62,13 +62,14 @@ def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None
 def test_a_table_that_goes_on_changing_stops_the_8th_time(tmp_path: Path) -> None:
     """The binlog contains no schema change."""
     table = copying("t", 1, "one")
+    batches = []
     with copies(tmp_path, table, answer=changing) as run:
         for _ in range(8):
             table.retry_at = 0.0
             run.assign()
             run.snapshot.log_read(math.inf)
-            batch = run.settle()
-        assert list(batch.stopped) == ["d.t"]
+            batches.append(run.settle())
+        assert list(batches[-1].stopped) == ["d.t"]
 
 
 def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,11 +221,11 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
     with copies(tmp_path, *tables, readers=1, answer=second_fails) as run:
         groups = run.assign()
         run.settle()
-        done = {next(iter(group)) for group in groups}
-        failed = {list(group)[1] for group in groups}
+        first = {next(iter(group)) for group in groups}
+        second = {list(group)[1] for group in groups}
         for t in tables:
-            expected = [] if t.table.name in done else [Chunk(0, WHOLE)]
-            assert (list(t.waiting), t.failures) == (expected, int(t.table.name in failed))
+            expected = [] if t.table.name in first else [Chunk(0, WHOLE)]
+            assert (list(t.waiting), t.failures) == (expected, int(t.table.name in second))
 
 
 def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
