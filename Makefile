@@ -15,14 +15,14 @@ setup: ## Install what demo, test and bench need (as root, or tell which command
 	@.ci/setup
 
 demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
-	@$(PYTHON) -m tests.demo
+	@$(PYTHON) -m tests.tools.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
 	$(PYTHON) -m pytest tests/browser --durations 10
 	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal --durations 40
 
 soak: setup ## The tests that have a depth, as deep as makes sense
-	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live/test_disaster.py tests/live/test_power_cut.py tests/live/test_commands_random.py tests/live/test_refresh.py tests/live/test_copy.py \
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live/test_disaster.py tests/live/test_power_cut.py tests/live/test_commands_random.py tests/live/test_redump_parts.py tests/live/test_copy.py \
 		tests/live/test_watermarks.py tests/live/test_random_schemas.py --timeout 14400 \
 		-n 2 --dist worksteal
 
@@ -33,7 +33,7 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a
 	$(PYTHON) -m pytest tests/unit -n 2
 
 bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication
-	@$(PYTHON) -m tests.bench
+	@$(PYTHON) -m tests.tools.bench
 
 format: $(READY) ## Format and repair what can be repaired automatically
 	$(PYTHON) -m ruff format .

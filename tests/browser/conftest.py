@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.evidence import Witness, log_tails
 from tests.browser.journals import SPEC, SimulatedTable, Simulation, real_now
-from tests.demo import console
+from tests.tools.demo import console
 
 # The browser's own services would otherwise contact hosts that a closed network does not have.
 FLAGS = (

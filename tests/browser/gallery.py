@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS, every_state
-from tests.demo import console
+from tests.tools.demo import console
 
 BUSY = [
     "",

@@ -18,7 +18,7 @@ from engine.directory import read_runner
 from tests.browser import wizard
 from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
 from tests.browser.test_console import healthy
-from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.support.compare import assert_equal, lake_table, source_table
 
 TABLE, CHUNK = "shop.orders", 3
 EQUAL_S = 120.0

@@ -10,12 +10,12 @@ from playwright.sync_api import Locator, Page
 from engine.directory import Directory
 from tests.browser.conftest import OpenPage
 from tests.browser.hands import HANDS, Hand
-from tests.demo import console, free_port
-from tests.live.seed import seed_table
-from tests.live.workload import Workload
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.drivers import Drivers
 from tests.servers.users import create_user
+from tests.tools.demo import console, free_port
 
 START_MS = 120_000
 """Spark alone took 56 s on two overloaded cores."""

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.hands import HANDS, Keyboard
-from tests.demo import console
+from tests.tools.demo import console
 
 # Streamlit sends a click in the next turn of the browser's event loop. Here that turn is late, as in a busy browser.
 LATE_CLICK = """button => {

@@ -13,10 +13,10 @@ from tests.browser import operating, wizard
 from tests.browser.conftest import OpenPage
 from tests.browser.hands import HANDS
 from tests.browser.story import Consoles, Story, fill_shop
-from tests.demo import stop_runners
-from tests.live.workload import Workload
+from tests.live.support.workload import Workload
 from tests.servers import start
 from tests.servers.drivers import Drivers
+from tests.tools.demo import stop_runners
 
 
 @pytest.fixture(params=[("mouse", "mysql"), ("keyboard", "mariadb")], ids="-".join)

@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 
 from tests.browser.story import PIPELINE, START_MS, USER, Story
 from tests.browser.test_console import healthy
-from tests.demo import PASSWORD_VARIABLE
 from tests.servers import Server
+from tests.tools.demo import PASSWORD_VARIABLE
 
 ROWS_PER_S = 750
 """The rate limit at first, so that the copy lasts long enough on any machine."""

@@ -1,4 +1,4 @@
-"""Reading binlog ranges: over file ends, from file ends, and before the server lets a dump have all of it."""
+"""Reading binlog ranges: across file ends, from a file's end, and when a write is logged as a statement."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -14,7 +14,7 @@ from tests.servers import PASSWORD, USER, Server
 
 
 def test_ranges_over_many_files_add_up(server: Server, database: str) -> None:
-    """Cut at any file's end, the parts together give every change once and in order; so does the whole."""
+    """Ranges that are split at file ends give every change once and in order, like one range over all files."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     with closing(open_connection(endpoint)) as connection:
@@ -47,7 +47,7 @@ def test_ranges_over_many_files_add_up(server: Server, database: str) -> None:
 def test_the_gtid_set_at_a_position_is_what_the_server_executed(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """On an idle MySQL the set that is decoded from the binlog is the server's own; in a later file too."""
+    """On an idle MySQL, the GTID set decoded from the binlog equals the server's own, in later files too."""
     server = server_with("mysql")
     database = new_database(server)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
@@ -62,7 +62,7 @@ def test_the_gtid_set_at_a_position_is_what_the_server_executed(
 
 
 def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, database: str) -> None:
-    """Through a view the captured table's name is not in the statement; the binlog range ends behind it all the same."""
+    """Through a view, the statement does not name the captured table. The binlog range ends behind it anyway."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"CREATE VIEW `{database}`.seen AS SELECT * FROM `{database}`.t")

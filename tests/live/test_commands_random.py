@@ -1,4 +1,4 @@
-"""Commands at random against a pipeline that lives, while its tables are written: each is answered, and all ends equal."""
+"""Random commands to a running pipeline whose tables are written: each command is answered, and the mirrors end equal."""
 
 import json
 import os
@@ -12,12 +12,12 @@ import pytest
 
 from engine.directory import Directory, send_command
 from engine.run.observe.status import status
-from tests.depth import depth
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.depth import depth
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
@@ -28,13 +28,13 @@ Command = tuple[str, dict[str, Any]]
 
 
 class Chance:
-    """Commands at random, by a seed: what an operator may send, sensible or not."""
+    """Random commands from a seed: anything that an operator may send, sensible or not."""
 
     def __init__(self, seed: int, database: str) -> None:
         self._random, self._database = random.Random(seed), database
 
     def sequence(self) -> list[Command]:
-        """Two to five commands, and what lifts every pause again, so that all can be carried out."""
+        """Two to five commands, then those that lift every pause, so that all can be executed."""
         commands = [self._command() for _ in range(self._random.randint(2, 5))]
         lifted: list[Command] = [("resume", {}), ("resume", {"snapshot": True})]
         return [*commands, *lifted, ("resume", {"tables": [self._name(name) for name in NAMES]})]
@@ -91,7 +91,7 @@ class Chance:
 def test_commands_at_random_end_equal_and_answered(
     flavor: str, server_with: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Sequences in rounds; at the end of each everything that is captured equals the source, to the row."""
+    """After each round of sequences, every captured table equals the source."""
     seed = int(os.environ.get("TIDEMARK_SEED", "20261122"))
     print(f"TIDEMARK_SEED={seed}")  # for who wants to see it again
     server = server_with(flavor, sync_binlog=0, innodb_flush_log_at_trx_commit=0)
@@ -101,7 +101,7 @@ def test_commands_at_random_end_equal_and_answered(
         create(server, database, name, ROWS)
     tables = [f"{database}.{name}" for name in NAMES]
     pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, tables=tables, poll=0.2, merge=0.5)
-    runner, chance = pipeline.follow(), Chance(seed, database)
+    runner, chance = pipeline.start_streaming(), Chance(seed, database)
     sent: dict[str, Command] = {}
     for _ in range(-(-SEQUENCES // A_ROUND)):
         with KeyedWriter(server, database, [*NAMES, GUEST], WRITTEN, 200.0) as writer:
@@ -114,7 +114,7 @@ def test_commands_at_random_end_equal_and_answered(
 
 
 def _send(pipeline: Pipeline, runner: "Popen[bytes]", commands: list[Command], sent: dict[str, Command]) -> None:
-    """One after the other, without waiting in between; then wait until all are answered."""
+    """Send the commands without waiting in between, then wait until all are answered."""
     directory = Directory(pipeline.home)
     new = {send_command(directory, verb, arguments=arguments): (verb, arguments) for verb, arguments in commands}
     sent |= new
@@ -122,7 +122,7 @@ def _send(pipeline: Pipeline, runner: "Popen[bytes]", commands: list[Command], s
 
 
 def _check_equal(pipeline: Pipeline, runner: "Popen[bytes]", server: Server) -> None:
-    """Nobody writes now: wait until the mirror has all, and compare."""
+    """Without writers: wait until the mirror has everything, and compare."""
     since = time.time()
 
     def caught_up() -> bool:
@@ -152,7 +152,7 @@ def _streams(pipeline: Pipeline, name: str) -> bool:
 
 
 def _check_answers(pipeline: Pipeline, sent: dict[str, Command]) -> None:
-    """Each command once: done, or refused with a reason. Nothing was damaged, so nothing that was read again had a ghost."""
+    """Each command has one answer, done or refused with a reason. A redump finds no ghosts, as nothing was damaged."""
     answers: dict[str, list[dict[str, Any]]] = {}
     for event in pipeline.events("command.done", "command.refused"):
         answers.setdefault(event["id"], []).append(event)
@@ -160,11 +160,11 @@ def _check_answers(pipeline: Pipeline, sent: dict[str, Command]) -> None:
     twice = {one: found for one, found in answers.items() if len(found) != 1}
     assert not twice, twice
     for identity, (answer,) in answers.items():
-        told = f"{sent[identity]} was answered {json.dumps(answer)}"
+        context = f"{sent[identity]} was answered {json.dumps(answer)}"
         if answer["event"] == "command.refused":
-            assert answer["message"], told
+            assert answer["message"], context
         elif sent[identity][0] == "redump" and (result := answer["result"]):
-            assert result["ghosts"] == 0, told
+            assert result["ghosts"] == 0, context
     done = {verb for identity, (verb, _) in sent.items() if answers[identity][0]["event"] == "command.done"}
     assert done == {"pause", "resume", "throttle", "redump", "add-table", "remove-table"}
     assert not pipeline.events("error", "chunk.failed")

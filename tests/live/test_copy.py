@@ -1,4 +1,4 @@
-"""A table that is written to all the while goes into the lake and stays equal; the central promise."""
+"""The central promise: a table that is written all the time is copied into the lake and stays equal to the source."""
 
 import random
 import signal
@@ -9,14 +9,14 @@ from itertools import product
 
 import pytest
 
-from tests.depth import depth
-from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.sessions import SESSIONS, Session, session_of
-from tests.live.workload import Workload
+from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.sessions import SESSIONS, Session, session_of
+from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, Server
+from tests.support.depth import depth
 
 LEAST_PER_SECOND = 500
 
@@ -32,7 +32,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 
 def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
-    """Mirror equal to the source; snapshot and change log together too, each change finding exactly what it says."""
+    """The mirror equals the source; so does snapshot plus change log, in which each change matches the row it finds."""
     source = source_table(server, database, "orders")
     assert_equal(source, pipeline.mirror("orders"))
     snapshot, key = pipeline.snapshot("orders"), ["id"]
@@ -46,16 +46,16 @@ def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
 def test_a_million_rows_under_load_stay_equal(
     server: Server, database: str, new_pipeline: PipelineFactory, session: Session
 ) -> None:
-    """One million rows copied under more than 500 transactions a second and followed for 30 s are the source's.
+    """A million rows, copied under more than 500 transactions per second and streamed for 30 s, equal the source.
 
-    In a session of each kind, where 300 000 do; on a cluster an executor is killed on the way, on a Connect server a reader.
+    Other kinds of session copy 300 000 rows; the test kills an executor of the cluster and a reader of the Connect server.
     """
     seed_table(
         server, database, "orders", depth(1_000_000 if session.victim is None else 300_000, 1_000_000), binlog=False
     )
     pipeline = new_pipeline(server, database, chunk_rows=20_000, spark=session.settings)
     with Workload(server, database, "orders", seed=1, rate=700) as load, session.losing_one(pipeline):
-        runner = pipeline.follow()
+        runner = pipeline.start_streaming()
         time.sleep(30)
         counts = load.stop()
     pipeline.finish(runner)
@@ -68,7 +68,7 @@ def test_a_million_rows_under_load_stay_equal(
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_killed_at_ten_random_instants(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """A runner killed ten times, wherever it is, resumes: equal, nothing twice, nothing lost, nothing read again."""
+    """A runner that is killed ten times resumes: no row is lost, doubled or read again."""
     seed_table(server, database, "orders", 600_000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=10_000, merge=1.0)
     chance = random.Random(7)
@@ -110,7 +110,7 @@ def _read_again(pipeline: Pipeline) -> set[int]:
 def test_a_graceful_stop_commits_what_is_under_way(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """SIGTERM in the middle of a copy ends with 0, and no chunk that was read is read again."""
+    """SIGTERM during a copy ends with 0, and no finished chunk is read again."""
     seed_table(server, database, "orders", 300_000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=2_000)
     runner = pipeline.start()
@@ -128,7 +128,7 @@ def test_a_graceful_stop_commits_what_is_under_way(
 def test_a_second_runner_ends_with_5_and_harms_nothing(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Two runners on one pipeline: the second says that it is held and ends with 5; the first goes on."""
+    """The second runner of a pipeline says who holds it and ends with 5; the first goes on."""
     seed_table(server, database, "orders", 50_000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=5_000)
     runner = pipeline.start()
@@ -142,10 +142,10 @@ def test_a_second_runner_ends_with_5_and_harms_nothing(
 
 
 def test_pause_resume_and_stop_by_command(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Commands are answered in the journal; while paused nothing is committed; afterwards everything is there."""
+    """The journal answers the commands; a paused pipeline commits nothing; after resume everything arrives."""
     seed_table(server, database, "orders", 20_000)
     pipeline = new_pipeline(server, database, chunk_rows=5_000)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     assert pipeline.command("pause", "--reason", "test").returncode == 0
     pipeline.wait_for(lambda: len(pipeline.events("command.done")) == 1, runner)
     assert pipeline.status()["state"] == "paused"

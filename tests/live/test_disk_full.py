@@ -1,4 +1,4 @@
-"""A full disk pauses the pipeline, which says so and goes on by itself when there is room; nothing is lost, nothing is parked."""
+"""A full disk pauses the pipeline, which reports it and continues when there is room. Nothing is lost, no chunk is parked."""
 
 import json
 from contextlib import ExitStack
@@ -10,17 +10,17 @@ from engine.directory import Directory, read_runner
 from engine.history import History
 from engine.history.runs import journalled
 from tests.browser.journals import SimulatedTable, Simulation
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.mounts import Small, mounted
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.mounts import Small, mounted
 
 MB = 1 << 20
 
 
 def _create(server: Server, database: str) -> None:
-    """4 MB in chunks of 200 kB that no compression makes smaller."""
+    """Create 4 MB of incompressible rows, in chunks of 200 kB."""
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT, noise VARBINARY(1000))")
     for first in range(0, 4000, 1000):
         rows = ", ".join(f"({n}, 0, RANDOM_BYTES(1000))" for n in range(first, first + 1000))
@@ -30,7 +30,7 @@ def _create(server: Server, database: str) -> None:
 def test_a_full_disk_is_waited_for(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
-    """First that of the readers' files while the copy runs, then that of the pipeline's own folder while changes come."""
+    """First the readers' disk is full during the copy, then the disk of the pipeline's folder during streaming."""
     _create(server, database)
     with ExitStack() as disks:
         mirror = disks.enter_context(mounted(tmp_path / "lake" / database / "t", 16 * MB))
@@ -61,7 +61,7 @@ def _streams(pipeline: Pipeline) -> bool:
 
 
 def _seen_and_over(pipeline: Pipeline, runner: "Popen[bytes]", disk: Small) -> None:
-    """It is a pause with its reason, in status, on the terminal and as an alert; the ballast goes, and it is over."""
+    """Status, terminal and an alert report the pause and its reason; when the ballast is removed, the pause ends."""
     freed = len(pipeline.events("disk.freed"))
     pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
     status = pipeline.status()
@@ -83,7 +83,7 @@ def _shown(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _check_journal(pipeline: Pipeline) -> None:
-    """Whole, though its disk was full; each episode is told once."""
+    """The journal is complete although its disk was full, and reports each episode once."""
     events = pipeline.events()
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     states = [event["state"] for event in pipeline.events("run.state")]
@@ -96,7 +96,7 @@ def _check_journal(pipeline: Pipeline) -> None:
 
 
 def test_the_console_goes_on_when_its_index_finds_no_room(tmp_path: Path) -> None:
-    """It knows all that the journals say, and says why it keeps that in memory."""
+    """The console shows all journals from an index in memory, and says why."""
     with mounted(tmp_path / "home", 8 * MB) as disk:
         shop = Simulation(tmp_path / "shop", [SimulatedTable("shop.orders", 400_000, 40)]).advance(3)
         index = History(disk.folder / "history.duckdb")

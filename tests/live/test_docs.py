@@ -1,6 +1,6 @@
-"""The documentation is followed by the letter: its commands and snippets are run as they stand, in the order of the pages.
+"""The documentation is executed literally: its commands and snippets run as written, in the order of the pages.
 
-Only placeholders are replaced (`Stand`). `not_run.py` lists what is left out, with the reasons.
+Only placeholders are replaced (`Stand`). `not_run.py` lists what is not executed, with reasons.
 """
 
 import ast
@@ -28,16 +28,16 @@ from deltalake import DeltaTable
 from engine import clock
 from engine.directory import Directory, send_command
 from engine.explore.queries import answer, published_tables
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.not_run import NOT_RUN
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.written import ServerFactory
-from tests.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.known_positions import ServerFactory
+from tests.live.support.not_run import NOT_RUN
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
 from tests.servers import PASSWORD, Server
 from tests.servers.hosts import Hosts
 from tests.servers.server import free_port
+from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
 
 ROWS = 1000
 TIMEOUT_S = 120.0
@@ -57,13 +57,13 @@ ENTRIES = {"-U": 2, "+U": 2, "-D": 1, "+I": 1}
 
 @dataclass(frozen=True)
 class Stand:
-    """What stands in for the placeholders of the pages."""
+    """The values of the placeholders."""
 
     server: Server
     folder: Path
 
     def word(self, word: str) -> str:
-        """A word of a command."""
+        """Replace the placeholders in a word of a command."""
         return {
             SPEC: str(self.folder / "shop.toml"),
             "backup.zip": str(self.folder / "backup.zip"),
@@ -72,11 +72,11 @@ class Stand:
         }.get(word, word)
 
     def sql(self, text: str) -> str:
-        """Statements for the source."""
+        """Replace the placeholders in statements for the source."""
         return _replaced(text, {"'…'": f"'{PASSWORD}'"})
 
     def spec(self, text: str) -> str:
-        """The spec, for the test's server, a second table to be removed, several chunks, and little patience."""
+        """The spec, adapted to the test's server, with a second table to remove, several chunks and short timeouts."""
         return (
             _replaced(
                 text,
@@ -91,7 +91,7 @@ class Stand:
 
 
 class Runner:
-    """A `run` that goes on until it is stopped, in a process that keeps its Spark session for the next one."""
+    """A `run` that goes on until it is stopped, in a process whose Spark session the next one uses."""
 
     def __init__(self, hosts: Hosts, words: tuple[str, ...]) -> None:
         self._result: subprocess.CompletedProcess[str] | None = None
@@ -99,7 +99,7 @@ class Runner:
         self._thread.start()
 
     def wait_for(self, found: Callable[[], Any]) -> None:
-        """Wait until `found` is true while it runs."""
+        """Wait until `found` returns true while the runner lives."""
         deadline = time.monotonic() + TIMEOUT_S
         while not found():
             assert self._result is None, self._result
@@ -107,7 +107,7 @@ class Runner:
             time.sleep(0.1)
 
     def ended(self) -> None:
-        """Wait for its end, which must be a good one."""
+        """Wait until the runner ends with 0."""
         self._thread.join(TIMEOUT_S)
         assert self._result is not None, "it does not end"
         assert self._result.returncode == 0, self._result
@@ -117,16 +117,16 @@ class Runner:
 
 
 class Reader:
-    """Somebody who has the pages open and does what they say."""
+    """Executes the pages."""
 
     def __init__(self, stand: Stand, pipeline: Pipeline, hosts: Hosts, monkeypatch: pytest.MonkeyPatch) -> None:
-        """pipeline: whose spec is to be written."""
+        """pipeline: the pipeline whose spec is written."""
         self.stand, self.pipeline, self._hosts, self._environment = stand, pipeline, hosts, monkeypatch
         self.done: set[tuple[str, ...]] = set()
         self.runner: Runner | None = None
 
     def run(self, command: Command) -> None:
-        """Run a command to its end, once, and wait until the runner has carried it out."""
+        """Run a command to its end, once, and wait until the runner has executed it."""
         words = tuple(map(self.stand.word, command.words))
         if command.text in NOT_RUN or words in self.done:
             return
@@ -141,13 +141,13 @@ class Reader:
             self._command(words[1:])
 
     def _command(self, words: tuple[str, ...]) -> None:
-        """Without a verb it prints its help. A command that is sent to the runner must be done by it."""
+        """A command without a verb prints its help. The runner must have executed a command that was sent to it."""
         sent = words and words[0] in ("pause", "resume", "throttle", "redump", "add-table", "remove-table", "stop")
         sent = sent and "--dry-run" not in words
         result = self._hosts.command([*words, "--json"] if sent else words, os.environ, TIMEOUT_S)
-        told = result.stdout + result.stderr
-        assert result.returncode == 0 or not words, f"{words}: {told}"
-        assert told.strip()
+        output = result.stdout + result.stderr
+        assert result.returncode == 0 or not words, f"{words}: {output}"
+        assert output.strip()
         if sent:
             identity = json.loads(result.stdout)["id"]
             assert self.runner
@@ -165,13 +165,13 @@ class Reader:
         return bool(answers)
 
     def _start(self, words: tuple[str, ...]) -> None:
-        """`run`, which is left running."""
+        """Start `run` in the background."""
         runs = len(self.pipeline.events("run.connected"))
         self.runner = Runner(self._hosts, words)
         self.runner.wait_for(lambda: len(self.pipeline.events("run.connected")) > runs)
 
     def finish(self) -> None:
-        """Wait until everything that is in the source's log now is committed, and stop."""
+        """Wait until everything in the source's binlog is committed, then stop."""
         since, runner, pipeline = clock.utc_text(), self.runner, self.pipeline
         assert runner
         runner.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in pipeline.events("source.lag")))
@@ -183,7 +183,7 @@ class Reader:
         send_command(Directory(self.pipeline.home), "stop")
 
     def _bundle(self, words: tuple[str, ...]) -> None:
-        """In the reader's own folder, where the zip appears."""
+        """Write the bundle to the reader's own folder."""
         subprocess.run(
             [sys.executable, "-m", "engine", *words[1:]],
             cwd=self.stand.folder,
@@ -202,21 +202,21 @@ def test_the_pages_are_true(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The quick start from its first statement to its last line; what reads the lake; every command of every page."""
+    """The whole quick start, every snippet that reads the lake, and every command of every page."""
     server = private_server(flavor)
     _create(server)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SHOP_PASSWORD", PASSWORD)
     reader = Reader(Stand(server, tmp_path), new_pipeline(server, "shop"), hosts, monkeypatch)
     try:
-        _follow(reader)
+        _run_pages(reader)
     finally:
         reader.close()
     assert_equal(source_table(server, "shop", "orders"), reader.pipeline.mirror("orders"))
 
 
-def _follow(reader: Reader) -> None:
-    """All pages, to an end at which the mirror has everything."""
+def _run_pages(reader: Reader) -> None:
+    """Execute all pages; at the end the mirror has everything."""
     _prepare(reader)
     for command in commands(QUICK_START):
         if command.verb != "console" and command.words[0] != "python":
@@ -235,7 +235,7 @@ def _follow(reader: Reader) -> None:
 
 
 def _create(server: Server) -> None:
-    """A shop; and none of the rights that the tests' user has elsewhere."""
+    """A shop, without the additional grants of the tests' user."""
     server.execute("DROP USER 'tidemark'@'%'")
     server.execute("CREATE DATABASE shop")
     seed_table(server, "shop", "orders", ROWS)
@@ -256,7 +256,7 @@ def _prepare(reader: Reader) -> None:
 
 
 def _change(reader: Reader) -> None:
-    """Write to the source once it is copied, and wait until the mirror has it."""
+    """Write to the copied source, and wait until the mirror has the change."""
     pipeline, server = reader.pipeline, reader.stand.server
     assert reader.runner
     names = {"shop.orders", "shop.carts"}
@@ -269,7 +269,7 @@ def _change(reader: Reader) -> None:
 
 
 def _read(block: Block, reader: Reader) -> bool:
-    """Run a block that reads the lake, and look at what it says; False for one that does not, or that cannot be run."""
+    """Execute a block that reads the lake and check its result; False if it reads nothing or cannot be executed."""
     if block.title in NOT_RUN:
         return False
     if block.language == "python":
@@ -289,7 +289,7 @@ def _read(block: Block, reader: Reader) -> bool:
 
 
 def _values(block: Block) -> Iterator[pa.Table]:
-    """What the expressions of a snippet give."""
+    """The values of a snippet's expressions."""
     names: dict[str, Any] = {}
     for statement in ast.parse(block.text).body:
         if isinstance(statement, ast.Expr):
@@ -299,7 +299,7 @@ def _values(block: Block) -> Iterator[pa.Table]:
 
 
 def _queried(text: str) -> list[list[tuple[Any, ...]]]:
-    """The rows of each query. DuckDB's `delta` extension comes from the network: deltalake reads in the place of `delta_scan`."""
+    """The rows of each query. DuckDB's `delta` extension needs the network, so deltalake stands in for `delta_scan`."""
     with duckdb.connect() as connection:
         for number, folder in enumerate(dict.fromkeys(re.findall(r"delta_scan\('([^']*)'\)", text))):
             connection.register(f"scan_{number}", DeltaTable(folder).to_pyarrow_table())
@@ -308,7 +308,7 @@ def _queried(text: str) -> list[list[tuple[Any, ...]]]:
 
 
 def test_the_console_starts(tmp_path: Path) -> None:
-    """Each time as the pages say it, in the reader's own folder; it listens on this machine only."""
+    """By each documented command, in the reader's own folder; it listens on localhost only."""
     tidemark = tmp_path / "bin" / "tidemark"
     tidemark.parent.mkdir()
     tidemark.write_text(f'#!/bin/sh\nexec {sys.executable} -m engine "$@"\n')
@@ -341,7 +341,7 @@ def _await_health(port: int) -> None:
 
 
 def test_modules_run() -> None:
-    """`python -m` of the pages, in the repository."""
+    """Each documented `python -m` runs in the repository."""
     found = {c.words for page in PAGES for c in commands(page) if c.words[0] == "python"}
     assert found
     for words in found:
@@ -353,7 +353,7 @@ def test_modules_run() -> None:
 
 
 def _replaced(text: str, values: dict[str, str]) -> str:
-    """Each placeholder, which must be there, by its value."""
+    """Replace each placeholder, which must be there, by its value."""
     for placeholder, value in values.items():
         assert placeholder in text, f"the page has no {placeholder} any more"
         text = text.replace(placeholder, value)

@@ -1,4 +1,4 @@
-"""Every event that servers log: what the changes of a binlog range give when they are replayed is what SELECT gives."""
+"""Every event that servers log: the replayed changes of a binlog range equal what SELECT returns."""
 
 import resource
 import time
@@ -17,7 +17,7 @@ from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
 from engine.source.positions import Position, binlog_files
-from tests.live.source import COMPRESSED, Rows, Source, numbers, prepared
+from tests.live.support.source import COMPRESSED, Rows, Source, numbers, prepared
 from tests.servers import Server
 
 
@@ -35,7 +35,7 @@ def compressing(flavor: str, server_with: Callable[..., Server], new_database: C
 
 
 def test_compressed_transactions_give_what_plain_ones_give(compressing: Source) -> None:
-    """Small ones, one of many statements, and large rows; rows of other tables among them."""
+    """Small transactions, one of many statements and large rows, with rows of other tables among them."""
     begin = compressing.at()
     for n in range(40):
         compressing.run(f"INSERT INTO i VALUES ({n}, REPEAT('x', {n * 50}))")
@@ -52,7 +52,7 @@ def test_compressed_transactions_give_what_plain_ones_give(compressing: Source) 
 
 
 def test_a_compressed_transaction_of_many_megabytes_passes(compressing: Source) -> None:
-    """It comes in pieces, each with the position of the whole; nothing is lost between them."""
+    """It is decompressed in pieces, each with the position of the whole; nothing is lost in between."""
     begin = compressing.at()
     compressing.run(
         "SET SESSION "
@@ -73,7 +73,7 @@ def test_a_compressed_transaction_of_many_megabytes_passes(compressing: Source) 
 
 
 def test_compressed_statements_are_read(compressing: Source) -> None:
-    """A DDL of a captured table is seen though it is compressed."""
+    """A compressed DDL of a captured table is recognised."""
     begin = compressing.at()
     compressing.run("INSERT INTO i VALUES (1, 'a')", f"ALTER TABLE i ADD COLUMN {'n' * 60} INT COMMENT '{'c' * 500}'")
     binlog_range, found = compressing.read(begin, compressing.at(), "m")
@@ -108,7 +108,7 @@ XA = [
 def test_xa_transactions_count_where_they_are_committed(
     compressed: bool, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """However the log is cut into binlog ranges, over the ends of files too; not before the commit, and never when rolled back."""
+    """Whatever the ranges and files, rows count from their commit on, and never after a rollback."""
     server = server_with(flavor, **(COMPRESSED[flavor] if compressed else {"max_binlog_size": 1 << 20}))
     source = prepared(server, new_database(server))
     places, states = [source.at()], [source.selected("i")]
@@ -125,7 +125,7 @@ def test_xa_transactions_count_where_they_are_committed(
         assert rows["i"] == states[n + 1], XA[n]
 
 
-def test_a_change_of_an_xa_transaction_is_told_with_its_commit(source: Source) -> None:
+def test_the_changes_of_an_xa_transaction_come_with_its_commit(source: Source) -> None:
     """Position, time and GTID are those of XA COMMIT."""
     source.run("XA START 'x'", "INSERT INTO i VALUES (1, 'a'), (2, 'b')", "XA END 'x'", "XA PREPARE 'x'")
     begin = source.at()
@@ -144,7 +144,7 @@ def test_a_change_of_an_xa_transaction_is_told_with_its_commit(source: Source) -
 def test_an_xa_transaction_whose_prepare_was_purged_is_named(
     flavor: str, private_server: Callable[..., Server]
 ) -> None:
-    """Its rows cannot be known any more."""
+    """Its rows can no longer be known, so the error names it."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -184,10 +184,10 @@ MIXED: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("case", MIXED)
 @pytest.mark.parametrize("compressed", [False, True])
-def test_transactions_over_two_engines_are_followed(
+def test_transactions_over_two_engines_are_read(
     case: str, compressed: bool, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """Rows of InnoDB come and go with the transaction, those of MyISAM stay."""
+    """A rollback undoes the rows of InnoDB and keeps those of MyISAM."""
     options = (COMPRESSED[flavor] if compressed else {}) | ({"gtid": False} if flavor == "mysql" else {})
     server = server_with(flavor, **options)
     source = prepared(server, new_database(server))
@@ -200,7 +200,7 @@ def test_transactions_over_two_engines_are_followed(
 def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """MariaDB logs it as one that replaces the session's; which rows are left cannot be told from the log."""
+    """MariaDB logs a trigger's savepoint like one that replaces the session's, so the log does not say which rows remain."""
     server = server_with("mariadb")
     source = prepared(server, new_database(server))
     source.run(
@@ -217,13 +217,13 @@ def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     assert (given, set(binlog_range.stopped)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
     assert isinstance(
         binlog_range.stopped[f"{source.database}.i"], DecodeError
-    )  # a segment throws what it had of it away
+    )  # the binlog range discards what it had of the table
 
 
 def test_a_prepared_transaction_survives_a_server_that_is_killed(
     flavor: str, private_server: Callable[..., Server]
 ) -> None:
-    """It is committed by the next start of the server, whose table numbers begin anew."""
+    """It is committed after the server's restart, when table numbers start over."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -242,10 +242,10 @@ def test_a_prepared_transaction_survives_a_server_that_is_killed(
 
 
 @pytest.mark.parametrize("ending", ["ROLLBACK", "ROLLBACK TO s", "COMMIT", "XA"])
-def test_a_giant_transaction_is_followed_however_it_ends(
+def test_a_giant_transaction_is_read_however_it_ends(
     ending: str, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """Many times larger than what is kept back: its end is known before its rows are given."""
+    """It is many times larger than the buffer, so its end is found before its rows are published."""
     server = server_with(flavor, **({"gtid": False} if flavor == "mysql" else {}))
     source = prepared(server, new_database(server))
     begin = source.at()
@@ -279,7 +279,7 @@ def test_a_giant_transaction_is_followed_however_it_ends(
 
 
 def test_a_giant_row_passes(source: Source) -> None:
-    """One of 50 MB, whole, and in bounded memory."""
+    """A row of 50 MB arrives complete, in bounded memory."""
     begin = source.at()
     source.run("INSERT INTO i VALUES (1, REPEAT('large', 10000000))", "UPDATE i SET v = LEFT(v, 7)")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -290,7 +290,7 @@ def test_a_giant_row_passes(source: Source) -> None:
 
 
 def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server]) -> None:
-    """MySQL logs one where a statement on a MyISAM table did not fit its cache."""
+    """MySQL logs an incident when a statement on a MyISAM table does not fit its cache."""
     server = private_server("mysql", max_binlog_stmt_cache_size=4096, binlog_stmt_cache_size=4096, gtid=False)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -303,8 +303,8 @@ def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server
         list(found)
 
 
-def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: Path) -> None:
-    """Its file's blocks are passed over, its statement is not."""
+def test_a_load_that_is_logged_as_a_statement_is_reported(source: Source, tmp_path: Path) -> None:
+    """The blocks of its file are skipped, its statement is not."""
     begin = source.at()
     lines = tmp_path / "lines"
     lines.write_text("1\tone\n2\ttwo\n")
@@ -330,7 +330,7 @@ def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: 
 def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
     flavor: str, private_server: Callable[..., Server]
 ) -> None:
-    """MariaDB leaves a file that ends within an event and dumps it with an error; MySQL cuts it off."""
+    """MariaDB keeps a file that ends within an event, and its dump fails there; MySQL truncates the file."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -364,7 +364,7 @@ def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
 
 
 def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing reads their bodies: with all of them spoilt the captured rows are the same."""
+    """Their bodies are never read: with corrupt bodies, the captured rows are the same."""
     begin = source.at()
     for n in range(20):
         source.run("BEGIN", f"INSERT INTO other VALUES ({n}, 'x')", f"INSERT INTO i VALUES ({n}, 'y')", "COMMIT")

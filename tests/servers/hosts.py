@@ -1,8 +1,8 @@
-"""Processes that carry out commands of the engine, one after the other: our code is loaded once, and there is one Spark session.
+"""Processes that run commands of the engine, one after the other: the code is loaded once, and there is one Spark session.
 
-A command that a test waits for needs no process of its own: it is given to one that has done others before, through the same
-command line. A run finds the session of the last one there, as it would on a Connect server, with readers that other pipelines
-have used. What a test kills, signals or gives an environment of its own gets a process and a session of its own.
+A command that a test waits for needs no process of its own. It goes to a process that has run others before, through the same
+command line. A run finds the session of the last one there, as on a Connect server, with readers that other pipelines have used.
+Whatever a test kills, signals or gives an environment gets a process and a session of its own.
 """
 
 import io
@@ -41,13 +41,13 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be given more."""
+        """Whether it accepts more commands."""
         return self._process.poll() is None and self.uses < _USES
 
     def command(
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        """What the command line does and says with these arguments. Raises TimeoutExpired, and the process is ended then."""
+        """Run the command line with these arguments. On a timeout, raises TimeoutExpired and ends the process."""
         self.uses += 1
         requests, answers = self._process.stdin, self._process.stdout
         assert requests
@@ -80,7 +80,7 @@ class Hosts:
     def command(
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        """`Host.command` by one that has nothing to do."""
+        """`Host.command` in an idle process."""
         try:
             host = self._idle.pop()
         except IndexError:
@@ -102,7 +102,7 @@ class Hosts:
 
 
 class _Kept:
-    """The session of all runs of this process; a run's end leaves it there."""
+    """The session of all runs in this process; it survives the end of a run."""
 
     own_python = True
 
@@ -120,7 +120,7 @@ _kept: dict[str, _Kept] = {}
 
 
 def _keep_session() -> None:
-    """From now on sessions are kept, as long as the next run asks for the same one."""
+    """From now on keep the session, as long as the next run asks for the same one."""
     from engine.spark import session as opening
 
     session: Any = opening
@@ -140,7 +140,7 @@ def _keep_session() -> None:
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """A command's own variables, beside those that a session needs."""
+    """The variables of one command, in addition to those of the session."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -170,7 +170,7 @@ def _answer(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[st
 
 
 def _serve() -> None:
-    """Answer the requests of standard input, a line of JSON each."""
+    """Answer requests from standard input, one JSON line each."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library or a child prints is no answer
     _keep_session()

@@ -1,4 +1,4 @@
-"""The rooms of the house: who may import whom, where Spark is, and how long a file may be."""
+"""Which package may import which, where Spark may be imported, and how long a file may be."""
 
 import ast
 from collections import Counter
@@ -84,7 +84,7 @@ def rooms_entered(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("path", [*files("engine"), *files("app")], ids=lambda p: str(p.relative_to(ROOT)))
 def test_imports_follow_the_arrows(path: Path) -> None:
-    """The base line imports none of our rooms; each room only those behind its arrow."""
+    """The base imports no other room, and each room only those that `ROOMS` allows."""
     room = room_of(path)
     allowed = set() if room == "base" else ROOMS[room] | {"base"}
     assert rooms_entered(path) <= allowed
@@ -102,7 +102,7 @@ def test_imports_follow_the_arrows_within_a_room(room: str, inner: str) -> None:
 
 @pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
 def test_spark_is_in_one_room(path: Path) -> None:
-    """Nothing else imports pyspark; only the destinations and Explore know Delta, only the history DuckDB."""
+    """Only `spark` imports pyspark, only the destinations and Explore import Delta, only the history imports DuckDB."""
     homes = {
         "pyspark": {"engine/spark", "engine/sink/spark"},
         "deltalake": {"engine/sink", "engine/destination", "engine/explore"},
@@ -120,7 +120,7 @@ def test_spark_is_in_one_room(path: Path) -> None:
 
 
 def test_decoders_and_rules_touch_no_socket() -> None:
-    """decode, the rules of plans, backfill, emission and the changes are pure: bytes and batches in, batches out."""
+    """Decoding, planning rules, backfill and emission are pure: bytes and batches in, batches out."""
     pure = [
         *files("engine/decode"),
         *(ROOT / f"engine/plan/{n}.py" for n in ("chunks", "coverage", "keys", "places", "strategy")),
@@ -143,7 +143,7 @@ def test_decoders_and_rules_touch_no_socket() -> None:
 
 @pytest.mark.parametrize("folder", ["engine", "app", "tests"])
 def test_no_file_is_too_long(folder: str) -> None:
-    """500 lines at the very most."""
+    """At most 500 lines."""
     long = {
         str(p.relative_to(ROOT)): n
         for p in files(folder)
@@ -153,7 +153,7 @@ def test_no_file_is_too_long(folder: str) -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    """The first line is its one job."""
+    """In the first line of its docstring."""
     for path in files("engine"):
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
 

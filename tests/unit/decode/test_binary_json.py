@@ -1,6 +1,6 @@
-"""Binary JSON becomes the server's text to the last byte; what no server writes is an error, soon, and never anything else.
+"""Binary JSON becomes exactly the server's text. Input that no server writes is an error, soon, and nothing else.
 
-Texts in examples were printed by MySQL 9.7. The encoder here writes documents as the server does, byte for byte.
+The expected texts were printed by MySQL 9.7. The encoder here writes documents byte for byte as the server does.
 """
 
 import json
@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.binary_json_text import double_text
 from engine.errors import DecodeError
-from tests.depth import depth
+from tests.support.depth import depth
 
 
 class _TooLargeError(Exception):
-    """An offset or a size does not fit into two bytes."""
+    """An offset or a size needs more than two bytes."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A value in a form that Python has none for: its type, its bytes and its text."""
+    """A value that Python cannot represent: its type, bytes and text."""
 
     type: int
     data: bytes
@@ -36,7 +36,7 @@ class Stored:
 
 
 def length_of(size: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """A length in seven bits per byte, lowest first."""
     data = bytearray()
     while size > 0x7F:
         data.append(size & 0x7F | 0x80)
@@ -62,7 +62,7 @@ def scalar(value: Any) -> tuple[int, bytes]:
 
 
 def valued(value: Any, *, small_parent: bool = False) -> tuple[int, bytes]:
-    """The type and the bytes of any value; a container is small if it can be."""
+    """Type and bytes of any value; containers are small if possible."""
     if not isinstance(value, (dict, list)):
         return scalar(value)
     type_ = 0 if isinstance(value, dict) else 2
@@ -75,7 +75,7 @@ def valued(value: Any, *, small_parent: bool = False) -> tuple[int, bytes]:
 
 
 def container(value: dict[str, Any] | list[Any], *, large: bool) -> bytes:
-    """An object or array: members, size, entries of the keys and of the values, keys, values."""
+    """An object or array: member count, size, key entries, value entries, keys, values."""
     width = 4 if large else 2
 
     def number(size: int) -> bytes:
@@ -128,7 +128,7 @@ def printed(value: Any) -> str:
 
 
 def printed_double(value: float) -> str:
-    """By the rule of `my_gcvt`, from the shortest digits and the place of the point: 0.DIGITS × 10^point."""
+    """Follows `my_gcvt`: shortest digits and position of the point, 0.DIGITS × 10^point."""
     sign, all_digits, exponent = Decimal(repr(value)).as_tuple()
     digits = "".join(map(str, all_digits)).lstrip("0")
     point = len(digits) + int(exponent)
@@ -149,7 +149,7 @@ def opaque(type_: int, data: bytes, text: str) -> Stored:
 
 
 def packed_decimal(digits: str, scale: int, *, negative: bool) -> bytes:
-    """Precision, scale and digits in groups of nine as DECIMAL stores them."""
+    """Precision, scale and digits in groups of nine, as DECIMAL stores them."""
     whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
     groups = [whole[: len(whole) % 9]] + [whole[n : n + 9] for n in range(len(whole) % 9, len(whole), 9)]
     groups += [fraction[n : n + 9] for n in range(0, scale, 9)]
@@ -206,7 +206,7 @@ documents = st.recursive(
 @given(documents)
 @settings(max_examples=depth(100, 1000))
 def test_any_document_has_its_text(value: Any) -> None:
-    """Containers of everything in each other, from bytes and from a view of bytes."""
+    """Any nesting of containers, from bytes and from a memory view."""
     document = encoded(value)
     assert text_of(document) == printed(value)
     assert text_of(memoryview(b"before" + document + b"behind")[6 : 6 + len(document)]) == printed(value)
@@ -214,7 +214,7 @@ def test_any_document_has_its_text(value: Any) -> None:
 
 @given(documents, st.integers(0, 2))
 def test_large_containers_have_their_text(value: Any, place: int) -> None:
-    """The same values beside a long text, which makes all containers around it large."""
+    """The same values beside a long text, which makes all enclosing containers large."""
     members = [
         value,
         -1,
@@ -243,7 +243,7 @@ def test_large_containers_have_their_text(value: Any, place: int) -> None:
     ],
 )  # fmt: skip
 def test_doubles(value: float, text: str) -> None:
-    """Printed in full between 10^-15 and 10^15 and otherwise with an exponent."""
+    """Printed in full between 10^-15 and 10^15, otherwise with an exponent."""
     assert text_of(encoded(value)) == text
     assert double_text(value) == printed_double(value) == text
 
@@ -255,7 +255,7 @@ def test_doubles(value: float, text: str) -> None:
 )
 @settings(max_examples=depth(150, 1500))
 def test_any_double_reads_back(value: float) -> None:
-    """The text is that of the rule, and the same number."""
+    """The text follows the rule and parses to the same number."""
     assert double_text(value) == printed_double(value)
     assert struct.pack("<d", float(double_text(value))) == struct.pack("<d", value)
 
@@ -282,12 +282,12 @@ def test_any_double_reads_back(value: float) -> None:
     ],
 )  # fmt: skip
 def test_single_documents(document: str, text: str) -> None:
-    """Bytes and text as the server has them: opaque values, escapes, line ends in base64, bytes left over."""
+    """Bytes and texts from a server: opaque values, escapes, base64 line breaks, trailing bytes."""
     assert text_of(bytes.fromhex(document)) == text
 
 
 def test_keys_of_objects_seen_before_are_not_mixed_up() -> None:
-    """Objects with the same keys, the same key bytes cut otherwise, and more kinds than are kept."""
+    """Objects with the same keys, the same key bytes split differently, and more kinds than are cached."""
     for value in (
         {"ab": 1, "abc": 2},
         {"a": 1, "babc": 2},
@@ -308,7 +308,7 @@ def test_keys_of_objects_seen_before_are_not_mixed_up() -> None:
 
 
 def nested(depth: int) -> Any:
-    """Objects and arrays in turn, `depth` of them."""
+    """Alternating objects and arrays, `depth` levels."""
     value: Any = 7
     for n in range(depth):
         value = {"k": value} if n % 3 else [value]
@@ -345,14 +345,14 @@ def test_documents_of_several_mebibytes() -> None:
     ],
 )  # fmt: skip
 def test_what_no_server_writes_is_an_error(document: str) -> None:
-    """Cut off, out of bounds, overlapping, of unknown type, out of range or no UTF-8."""
+    """Truncated, out of bounds, overlapping, of unknown type, out of range or not UTF-8."""
     with pytest.raises(DecodeError):
         text_of(bytes.fromhex(document))
 
 
 @given(documents)
 def test_cut_off_documents_are_errors(value: Any) -> None:
-    """At every byte, but for the empty rest, which is a document."""
+    """Truncated at every byte, except to zero bytes, which is a document."""
     document = encoded(value)
     for end in range(1, len(document)):
         with pytest.raises(DecodeError):
@@ -362,7 +362,7 @@ def test_cut_off_documents_are_errors(value: Any) -> None:
 @given(documents, st.randoms(use_true_random=False))
 @settings(max_examples=depth(100, 1000))
 def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random) -> None:
-    """Any change of some bytes gives a text in proportion to the document, or a DecodeError, and nothing else."""
+    """Any change of some bytes gives a text in proportion to the document, or a DecodeError."""
     for _ in range(10):
         document = bytearray(encoded(value))
         for _ in range(chance.choice((1, 1, 2, 5))):
@@ -379,7 +379,7 @@ def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random
 @given(st.binary(max_size=80), st.integers(0, 16))
 @settings(max_examples=depth(100, 1000))
 def test_any_bytes_are_a_text_or_an_error(data: bytes, kind: int) -> None:
-    """As a document and as differences."""
+    """As a document and as a diff vector."""
     with suppress(DecodeError):
         text_of(bytes([kind]) + data)
     with suppress(DecodeError):
@@ -387,12 +387,12 @@ def test_any_bytes_are_a_text_or_an_error(data: bytes, kind: int) -> None:
 
 
 def small_array(entries: list[tuple[int, int]], size: int, body: bytes = b"") -> bytes:
-    """An array whose entries and size are made up."""
+    """An array with arbitrary entries and size."""
     return struct.pack("<HH", len(entries), size) + b"".join(struct.pack("<BH", *entry) for entry in entries) + body
 
 
 def test_overlapping_values_do_not_blow_up() -> None:
-    """Each level refers twice to the next, or thousands of entries to one text or one key: an error within a moment."""
+    """Each level refers twice to the next, or thousands of entries to one value: an error, at once."""
     levels = b""
     for level in range(90):
         size = 10 + len(levels)
@@ -443,7 +443,7 @@ def path_of(legs: list[str | int], chance: random.Random) -> str:
 
 
 def places(value: Any, legs: tuple[str | int, ...] = ()) -> list[tuple[Any, tuple[str | int, ...]]]:
-    """Every container in a document, with its path."""
+    """Every container of a document, with its path."""
     if not isinstance(value, (dict, list)):
         return []
     found = [(value, legs)]
@@ -464,7 +464,7 @@ trees = st.recursive(
 )
 @settings(max_examples=120)
 def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.Random) -> None:
-    """Replacing, inserting and removing anywhere gives the text of the document that has it so."""
+    """Replacing, inserting and removing anywhere gives the text of the resulting document."""
     before, diffs = encoded(value), b""
     for _ in range(chance.randrange(6)):
         inside, legs = chance.choice(places(value))
@@ -510,7 +510,7 @@ def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.R
     ],
 )  # fmt: skip
 def test_single_differences(diffs: bytes, text: str) -> None:
-    """Places before, behind and counted from the end; keys go where the server has them; numbers stay as printed."""
+    """Positions at the start, the end and from the end; keys are sorted as the server does; numbers keep their text."""
     price = opaque(246, packed_decimal("150", 2, negative=False), "1.50")
     assert apply_diffs(encoded({"a": 1, "l": [1, 2, 3], "b c": {"x": price}}), diffs) == text
 
@@ -532,13 +532,13 @@ def test_single_differences(diffs: bytes, text: str) -> None:
     ],
 )  # fmt: skip
 def test_differences_that_do_not_fit_are_errors(diffs: bytes) -> None:
-    """Cut off, with a path that the server does not write, or to a place that is not there, or is there already."""
+    """Truncated, with an invalid path, at a missing position, or at an occupied one."""
     with pytest.raises(DecodeError):
         apply_diffs(encoded({"a": 1, "l": [1, 2, 3]}), diffs)
 
 
 def test_differences_do_not_blow_up() -> None:
-    """Many keys into one object, and values into values until they are too deep, take a moment."""
+    """Many keys into one object, and nesting until it is too deep, take a moment."""
     begun = time.perf_counter()
     inserted = b"".join(diff(INSERT, f"$.k{n}", n) for n in range(5000))
     assert apply_diffs(encoded({}), inserted) == printed({f"k{n}": n for n in range(5000)})

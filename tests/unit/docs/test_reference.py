@@ -1,4 +1,4 @@
-"""The documentation's generated pages, and what it must name."""
+"""The generated pages of the documentation, and what the documentation must mention."""
 
 import re
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def test_generated_pages_are_fresh(name: str, page: Callable[[], str]) -> None:
 
 
 def test_every_named_stop_has_an_entry() -> None:
-    """Each error that a user can see, and each exit code, is a heading of the operations page."""
+    """Each user-visible error and each exit code is a heading of the operations page."""
     headings = " ".join(re.findall(r"^### (.*)$", (DOCS / "operations.md").read_text(encoding="utf-8"), re.MULTILINE))
     missing = [name for name in ERRORS if name != "TidemarkError" and not re.search(rf"\b{name}\b", headings)]
     assert not missing
@@ -28,5 +28,5 @@ def test_every_named_stop_has_an_entry() -> None:
 
 
 def test_the_front_page_is_one_screen_and_a_half() -> None:
-    """150 lines at most."""
+    """At most 150 lines."""
     assert len((DOCS.parent / "README.md").read_text(encoding="utf-8").splitlines()) <= 150

@@ -18,8 +18,8 @@ from app.view.roles import OPERATOR, VIEWER, role_of
 from engine.run.runner import UNTIL
 from engine.run.state_machines import MACHINES
 from engine.settings import Spec, Throttle, parse, throttled
-from tests.live.not_run import NOT_RUN
-from tests.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
+from tests.live.support.not_run import NOT_RUN
+from tests.support.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
 
 BASE = {"name": "base", "source": {"host": "h", "user": "u", "tables": ["d.*"]}, "sink": {"path": "lake"}}
 """What a part of a spec is added to."""
@@ -32,34 +32,34 @@ COMMANDS = [command for page in PAGES for command in commands(page)]
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_each_block_is_checked(block: Block) -> None:
-    """By what knows its language; a block without one, or of another one, fails."""
+    """By the check for its language; a block without a language, or with an unknown one, fails."""
     assert block.language in CHECKS, f"{block} has the language {block.language!r}, which no check knows"
     CHECKS[block.language](block)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.page}: {command.text}")
 def test_each_command_can_be_given(command: Command) -> None:
-    """The real parser takes it; the files, targets and modules that it names exist. An unknown program fails."""
+    """The real parser accepts it; the files, targets and modules that it names exist. Unknown programs fail."""
     program = Path(command.words[0]).name
     assert program in PROGRAMS, f"no check knows {program}"
     PROGRAMS[program](command.words[1:])
 
 
 def test_what_is_not_run_is_there() -> None:
-    """Every exception of the live test is still in the documentation, and has a reason."""
+    """Every exception of the live test occurs in the documentation and has a reason."""
     assert not set(NOT_RUN) - {command.text for command in COMMANDS} - {block.title for block in BLOCKS}
     assert all(NOT_RUN.values())
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.page}: {command.text}")
 def test_the_rest_is_of_a_kind_that_is_run(command: Command) -> None:
-    """By the live test, which fails when it leaves one of them out."""
+    """The live test fails if it leaves one out."""
     assert command.text in NOT_RUN or command.words[0] in ("tidemark", "python", "export")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_each_name_is_known(page: Path) -> None:
-    """Paths of the repository, options, settings and metrics in code spans exist."""
+    """Paths, options, settings and metrics in code spans exist."""
     for span in spans(page):
         for form, known in NAMES.items():
             if match := re.fullmatch(form, span):
@@ -68,7 +68,7 @@ def test_each_name_is_known(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    """To a file of the repository and to a heading of it. Links to other sites are not followed."""
+    """To a file of the repository and a heading in it. External links are not checked."""
     for link in (a or b for a, b in LINK.findall(prose(page))):
         if "://" in link:
             continue
@@ -95,7 +95,7 @@ def _merged(base: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sh(block: Block) -> None:
-    """`test_each_command_can_be_given` has its commands."""
+    """Covered by `test_each_command_can_be_given`."""
     assert [line for line in block.text.splitlines() if shlex.split(line, comments=True)], "no command"
 
 
@@ -158,7 +158,7 @@ def _module(words: tuple[str, ...]) -> None:
 
 
 def _installs(words: tuple[str, ...]) -> None:
-    """What it installs is this project."""
+    """It installs this project."""
     assert words == ("install", ".")
     assert "tidemark" in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
 
@@ -169,13 +169,13 @@ def _docker(words: tuple[str, ...]) -> None:
 
 
 def _variable(words: tuple[str, ...]) -> None:
-    """It is a variable that a spec of the pages names."""
+    """It is a variable in a spec of the pages."""
     name = words[0].partition("=")[0]
     assert any(f'"{name}"' in block.text for block in BLOCKS if block.language == "toml")
 
 
 def _other(words: tuple[str, ...]) -> None:
-    """A program of the reader's machine."""
+    """A program on the reader's machine."""
 
 
 PROGRAMS: dict[str, Callable[[tuple[str, ...]], None]] = {
@@ -196,13 +196,13 @@ def _path(name: str) -> bool:
 
 
 def _option(name: str) -> bool:
-    """Of our command line, or of the benchmark's."""
+    """An option of our command line or of the benchmark's."""
     ours = any(name in option.opts for command in verbs().values() for option in command.params)
-    return ours or f'"{name}"' in (ROOT / "tests" / "bench" / "__main__.py").read_text(encoding="utf-8")
+    return ours or f'"{name}"' in (ROOT / "tests" / "tools" / "bench" / "__main__.py").read_text(encoding="utf-8")
 
 
 def _setting(section: str, key: str) -> bool:
-    """Whether a spec has the key; what is behind a dictionary of the user's own names is not looked at."""
+    """Whether the spec has this key; keys below a dictionary with user-defined names are not checked."""
     model: Any = Spec
     for part in (*section.split("."), key):
         if get_origin(model) is dict:
@@ -214,9 +214,9 @@ def _setting(section: str, key: str) -> bool:
 
 
 def _assigned(key: str, value: str) -> bool:
-    """Whether some section of a spec takes the value."""
-    sections = [model for field in Spec.model_fields.values() if _is_section(model := field.annotation)]
-    holders: list[Any] = [model for model in sections if key in model.model_fields]
+    """Whether some section of a spec accepts the value."""
+    sections: list[Any] = [field.annotation for field in Spec.model_fields.values() if _is_section(field.annotation)]
+    holders = [model for model in sections if key in model.model_fields]
     typed = tomllib.loads(f"it = {value}")["it"]
     for model in holders:
         model.__pydantic_validator__.validate_assignment(model.model_construct(), key, typed)

@@ -1,4 +1,4 @@
-"""The ledger: records make the state, one runner commits an epoch, and nothing that is needed is ever deleted."""
+"""The ledger: records build the state, one runner commits an epoch, and no record that is needed is ever deleted."""
 
 import ast
 import json
@@ -28,14 +28,17 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "FULL_STATE_EVERY", 5)
 
 
-def planned(name: str, strategy: Strategy, chunks: int) -> dict[str, Any]:
+STRATEGIES: list[tuple[Strategy, int]] = [("even", 10**6), ("uneven", 9), ("one", 1)]
+
+
+def planned(name: str, strategy: Strategy, chunks: int) -> Any:
     """A table that joins."""
     plan = Plan(name, 9, 9, ("k",), "i", "0", "9", None, strategy, "", 5, chunks, "1", "1")
     return {"table": {"name": name}, "plan": plan.as_dict()}
 
 
 def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
-    """One or two chunks off an uncut range."""
+    """Split one or two chunks off an unsplit range."""
     of = rng.choice(coverage.uncut)
     chunks, lower = [], of.limits.lower
     for _ in range(rng.randrange(1, 3)):
@@ -48,36 +51,36 @@ def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
 
 
 def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]:
-    """What an epoch says of a table's chunks, and the coverage after it."""
+    """What an epoch records of a table's chunks, and the coverage after it."""
     change: dict[str, Any] = {}
-    told: dict[int, Chunk] = {}
+    planned_chunks: dict[int, Chunk] = {}
     for _ in range(rng.randrange(3)):
         if coverage.uncut:
             coverage, chunks = cut_some(coverage, rng)
-            told |= {chunk.number: chunk for chunk in chunks}
+            planned_chunks |= {chunk.number: chunk for chunk in chunks}
     taken = rng.sample(sorted(coverage.pending), min(len(coverage.pending), rng.randrange(3)))
     for number in taken:
         limits = coverage.pending[number]
         if limits.upper is None and rng.random() < 0.5:  # it has grown: read up to a nearer bound
             nearer = Range(limits.lower, (str(int(limits.lower[0] if limits.lower else 0) + 5),))
             coverage = coverage.shortened(number, nearer)
-            told[number] = Chunk(number, nearer)
-    if told:
-        change["cut"] = cut_as_dict(told.values(), coverage)
+            planned_chunks[number] = Chunk(number, nearer)
+    if planned_chunks:
+        change["cut"] = cut_as_dict(planned_chunks.values(), coverage)
     if taken:
         change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
     return coverage.finish(taken), change
 
 
-def records(rng: Random) -> Iterator[dict[str, Any]]:
-    """Epochs as a coordinator makes them."""
+def records(rng: Random) -> Iterator[Any]:
+    """Epochs as a coordinator commits them."""
     coverages: dict[str, Coverage] = {}
     seq = 0
     for epoch in count():
         tables: dict[str, Any] = {}
         if epoch == 0 or rng.random() < 0.1:
             name = f"shop.t{len(coverages)}"
-            plan = planned(name, *rng.choice([("even", 10**6), ("uneven", 9), ("one", 1)]))
+            plan = planned(name, *rng.choice(STRATEGIES))
             coverages[name] = uncut_table(plan_from_dict(plan["plan"]))
             tables[name] = {"planned": plan}
         for name in list(coverages):
@@ -96,8 +99,8 @@ def records(rng: Random) -> Iterator[dict[str, Any]]:
         }))  # fmt: skip
 
 
-def naive(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The state, by looking at all records at once."""
+def naive(history: list[Any]) -> Any:
+    """The state, computed from all records at once."""
     tables: dict[str, Any] = {}
     for name in {name for record in history for name in record["tables"]}:
         mine = [record["tables"][name] for record in history if name in record["tables"]]
@@ -121,8 +124,8 @@ def naive(history: list[dict[str, Any]]) -> dict[str, Any]:
     return tables
 
 
-def seen(state: State, history: list[dict[str, Any]]) -> dict[str, Any]:
-    """A state in the words of `naive`; the joined runs are taken apart where its chunks meet."""
+def seen(state: State, history: list[Any]) -> Any:
+    """A state in the form of `naive`, with joined ranges split at the chunks' bounds."""
     tables = {}
     for name, table in state.tables.items():
         own = {field: getattr(table, field) for field in ("plan", "rows_read", "changes_applied", "stopped")}
@@ -140,7 +143,7 @@ def seen(state: State, history: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def runs_of(chunks: list[str]) -> list[str]:
-    """Neighbouring ranges joined, the slow way."""
+    """Join neighbouring ranges, the slow way."""
     ranges = [ast.literal_eval(chunk) for chunk in chunks]
     while pair := next(((a, b) for a in ranges for b in ranges if a[1] is not None and a[1] == b[0]), None):
         ranges = [r for r in ranges if r not in pair] + [[pair[0][0], pair[1][1]]]
@@ -149,7 +152,7 @@ def runs_of(chunks: list[str]) -> list[str]:
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
-    """And a full state on the way changes nothing."""
+    """A full state in between changes nothing."""
     source = records(Random(seed))
     history = [next(source) for _ in range(epochs)]
     state = shortcut = None
@@ -169,7 +172,7 @@ def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
 @given(st.integers(0, 2**32))
 @settings(max_examples=15)
 def test_resuming_at_any_instant_gives_the_committed_state(tmp_path: Path, often: None, seed: int) -> None:
-    """Commits, prunings, restarts and remains of crashes in any order: state and unapplied epochs are as if none had been."""
+    """Commits, prunings, restarts and leftovers of crashes in any order: state and unapplied epochs are right."""
     rng, folder = Random(seed), tmp_path / str(next(_folders))
     ledger, history, applied = Ledger(folder), [], -1
     source = records(rng)
@@ -199,14 +202,14 @@ def test_only_one_of_two_runners_commits_an_epoch(tmp_path: Path) -> None:
     record = next(source)
     first.commit(record)
     with pytest.raises(PipelineHeldError) as held:
-        second.commit({**record, "run": "another"})
+        second.commit(record | {"run": "another"})
     assert held.value.exit_code == 5
     assert Ledger(tmp_path).epoch(0)["run"] == "r"
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000000.json"]
 
 
 def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, often: None) -> None:
-    """The file of its epoch is gone, so the name is free: a full state says that the epoch was committed."""
+    """Its epoch's file is gone and the name is free, but a full state shows that the epoch was committed."""
     source = records(Random(2))
     awake = Ledger(tmp_path)
     history = [next(source) for _ in range(14)]
@@ -218,7 +221,7 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
     awake.prune(13)
     assert not (tmp_path / "epoch-00000003.json").exists()
     with pytest.raises(PipelineHeldError):
-        asleep.commit({**history[3], "run": "asleep"})
+        asleep.commit(history[3] | {"run": "asleep"})
     assert asleep.state is not None
     assert asleep.state.epoch == 2
     assert seen(Ledger(tmp_path).state or asleep.state, history) == naive(history)
@@ -229,7 +232,7 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
 def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
     tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, instant: int
 ) -> None:
-    """Between any two looks at its folder: the state is one that was committed, never an older one or none, and no error."""
+    """Every read returns a committed state, never an older or empty one, and never fails."""
     source = records(Random(3))
     history = [next(source) for _ in range(14)]
     runner = Ledger(tmp_path)
@@ -248,7 +251,7 @@ def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
             meanwhile()
         return list(real(ledger, pattern))
 
-    def read(ledger: Ledger, name: str, real: Any = Ledger._read) -> dict[str, Any]:
+    def read(ledger: Ledger, name: str, real: Any = Ledger._read) -> Any:
         if ledger is not runner:
             meanwhile()
         return dict(real(ledger, name))
@@ -265,7 +268,7 @@ def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
 
 @pytest.mark.parametrize("missing", [0, 2])
 def test_a_gap_is_an_error(tmp_path: Path, missing: int) -> None:
-    """Nothing is published on a state that is not proved."""
+    """Nothing is published on an unproved state."""
     source, ledger = records(Random(3)), Ledger(tmp_path)
     for _ in range(5):
         ledger.commit(next(source))
@@ -275,7 +278,7 @@ def test_a_gap_is_an_error(tmp_path: Path, missing: int) -> None:
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    """And names itself."""
+    """The error names the file."""
     ledger = Ledger(tmp_path)
     ledger.commit(next(records(Random(4))))
     (tmp_path / "epoch-00000000.json").write_text("{", encoding="utf-8")
@@ -284,7 +287,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
-    """It would have no columns and no chunks."""
+    """The table would have no columns and no chunks."""
     record = next(records(Random(5)))
     record["tables"]["shop.x"] = {"chunks": []}
     with pytest.raises(LedgerError, match="never planned"):
@@ -293,7 +296,7 @@ def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
 
 @given(st.lists(st.sampled_from(range(40)), unique=True), st.integers(1, 5))
 def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> None:
-    """Closed, sorted, not touching, and the same numbers, in whatever order they finish; their ranges of keys are joined."""
+    """Closed, sorted, not touching, the same in whatever order chunks finish; key ranges are joined."""
     chunks = [Chunk(n, Range((str(n),) if n else None, (str(n + 1),) if n < 39 else None)) for n in range(40)]
     coverage = Coverage().cut(chunks, (), 40)
     for first in range(0, len(numbers), size):
@@ -305,7 +308,7 @@ def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> No
 
 
 def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
-    """The epoch that publishes it says its bounds and what is uncut; the table is not copied before the rest is."""
+    """Its epoch records the new bounds and the unsplit rest; the table is complete only after the rest."""
     record = next(records(Random(1)))
     coverage, _ = uncut_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
         Cut(Uncut(0, WHOLE, "whole"), (WHOLE,), None)
@@ -322,11 +325,11 @@ def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
 
 
 def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """An epoch 0 whose plans list their chunks, and a full state without a coverage: nothing is guessed."""
+    """An epoch 0 whose plans list chunks, and a full state without coverage: nothing is guessed."""
     record = next(records(Random(1)))
     old = {"table": "shop.t0", "chunks": [{"index": 0, "lower": None, "upper": None}]}
     with pytest.raises(LedgerError, match="by an earlier version"):
-        apply(None, {**record, "tables": {"shop.t0": {"planned": {"table": {}, "plan": old}}}})
+        apply(None, record | {"tables": {"shop.t0": {"planned": {"table": {}, "plan": old}}}})
     table = {"table": {}, "plan": old, "finished": [[0, 3]], "rows_read": 9, "changes_applied": 0, "stopped": None}
     full = {"epoch": 5, "ledger": "l", "identity": "i", "position": {}, "next_seq": 1, "tables": {"shop.t0": table}}
     (tmp_path / "state-00000005.json").write_text(json.dumps(full), encoding="utf-8")
@@ -336,16 +339,16 @@ def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
-    """A table's projection is what it joined with, then what each alteration and each new copy say; a full state keeps it."""
+    """The projection at its addition, then after each alteration and each new copy; a full state keeps it."""
     joins = {**planned("t", "one", 1), "projection": {"rules": "a"}}
-    epochs: list[dict[str, Any]] = [{"planned": joins}]
+    epochs: list[Any] = [{"planned": joins}]
     epochs += [
         {kind: {**planned("t", "one", 1), "projection": projection}}
         for kind, projection in (("altered", {"rules": "b"}), ("resnapshot", None))
     ]
     state, projections = None, []
     for epoch, change in enumerate(epochs):
-        common = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
-        state = state_from_dict(state_to_dict(apply(state, {"epoch": epoch, **common, "tables": {"t": change}})))
+        common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
+        state = state_from_dict(state_to_dict(apply(state, common | {"epoch": epoch, "tables": {"t": change}})))
         projections.append(state.tables["t"].projection)
     assert projections == [{"rules": "a"}, {"rules": "b"}, None]

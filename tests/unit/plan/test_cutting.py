@@ -1,4 +1,4 @@
-"""Cutting while reading, against a naive model: whatever the keys, each row is in exactly one chunk at every instant."""
+"""Splitting while reading, compared with a naive model: whatever the keys, each row is in exactly one chunk at any time."""
 
 import json
 from contextlib import closing
@@ -39,7 +39,7 @@ ENDS = (-(2**63), -(2**63) + 1, 2**63 - 1, 2**63 - 2)
 
 
 def keys(rng: Random, columns: int, *, nullable: bool) -> list[Key]:
-    """Any multiset of keys: dense or sparse, with ties, NULLs and the ends of the type."""
+    """Any multiset of keys: dense or sparse, with duplicates, NULLs and the bounds of the type."""
     spread = rng.choice([1, 3, 12, 300, 2**62])
     rows: list[Key] = []
     for _ in range(rng.choice([0, 1, 5, 20, 45])):
@@ -53,7 +53,7 @@ def keys(rng: Random, columns: int, *, nullable: bool) -> list[Key]:
 
 
 def plan_of(server: Server, rng: Random) -> Plan:
-    """A plan from statistics that may be wrong, by any settings."""
+    """A plan with any settings, from statistics that may be wrong."""
     spec = Snapshot(
         chunk_rows=rng.randrange(1, 9),
         even_factor_lower=rng.choice([0.0, 0.05, 3.0]),
@@ -63,16 +63,16 @@ def plan_of(server: Server, rng: Random) -> Plan:
     # As a table whose key is configured: it may have ties and NULLs.
     indexed = replace(server.table, indexes=(Index("i", server.key.names),))
     spec = spec.model_copy(update={"chunk_key": {"main.t": "k0"}})
-    return decide(indexed, known, Ends(*key_ends(server, indexed, server.key)), spec)  # type: ignore[arg-type]
+    return decide(indexed, known, Ends(*key_ends(server, indexed, server.key)), spec)
 
 
 def numbers(bound: Bound) -> tuple[int, ...]:
-    """A bound as Python orders it: in front of all keys that begin with it."""
+    """A bound in Python's order: in front of all keys that begin with it."""
     return tuple(int(part) for part in bound)
 
 
 def check(coverage: Coverage) -> None:
-    """No gap, no overlap, in the order of the keys, and each number once."""
+    """No gap, no overlap, in key order, and each number once."""
     pieces = coverage.pieces()
     assert pieces[0].limits.lower is None
     assert pieces[-1].limits.upper is None
@@ -90,7 +90,7 @@ def check(coverage: Coverage) -> None:
 
 
 class Copy:
-    """A table that is being cut and read, and what the ledger knows of it."""
+    """A table that is being split and read, with the ledger's knowledge of it."""
 
     def __init__(self, server: Server, plan: Plan, rng: Random) -> None:
         self.server, self.plan, self._rng = server, plan, rng
@@ -105,7 +105,7 @@ class Copy:
             self.chunks[chunk.number] = chunk.limits
 
     def step(self) -> None:
-        """Anything that may happen next."""
+        """Any next step."""
         act = self._rng.random()
         if act < 0.45 and self.coverage.uncut:
             self._cut()
@@ -120,14 +120,14 @@ class Copy:
         most, patience_s = self._rng.randrange(1, 5), self._rng.choice([0.0, 60.0])
         piece = self._rng.choice(self.coverage.uncut)
         server = self.server
-        off = cut(server, server.table, server.key, self.plan, piece, most, patience_s)  # type: ignore[arg-type]
+        off = cut(server, server.table, server.key, self.plan, piece, most, patience_s)
         assert len(off.chunks) <= most
         assert off.chunks
         self.coverage, chunks = self.coverage.after(off)
         self._note(chunks)
 
     def _finish(self) -> None:
-        """A chunk is read; one that is larger than planned up to where so many rows end."""
+        """Read a chunk; one that is larger than planned is read to the row limit."""
         number = self._rng.choice([n for n in self.coverage.pending if n not in self._read] or [-1])
         if number < 0:
             return
@@ -140,7 +140,7 @@ class Copy:
             self._note([Chunk(number, nearer)])
 
     def _end_of(self, limits: Range) -> Bound | None:
-        """The key of the row at which a reader stops; None when it comes to the end."""
+        """The key at which a reader stops; None at the end."""
         server, lower = self.server, limits.lower
         rows = sorted(
             server.keys[n] for n in server.rows(predicate(server.key, limits)) if server.keys[n][0] is not None
@@ -154,7 +154,7 @@ class Copy:
         return None if found == lower else found
 
     def _commit(self) -> None:
-        """By an epoch's record, and now and then by a full state."""
+        """Commit an epoch's record, sometimes with a full state."""
         record = json.loads(json.dumps(cut_as_dict(list(self._since.values()), self.coverage)))
         self.committed = cut_from_dict(self.committed, record).finish(self._read)
         self.coverage = self.coverage.finish(self._read)
@@ -167,7 +167,7 @@ class Copy:
 @given(st.integers(0, 2**32))
 @settings(max_examples=150)
 def test_chunks_cover_every_key_exactly_once(walking: None, seed: int) -> None:
-    """Cut, shortened, finished, written down and read back in any order, while the table grows."""
+    """Split, shortened, finished, stored and restored in any order, while the table grows."""
     rng = Random(seed)
     nullable = rng.random() < 0.3
     with closing(Server(rng.choice([1, 1, 2, 3]), nullable=nullable)) as server:
@@ -185,7 +185,7 @@ def test_chunks_cover_every_key_exactly_once(walking: None, seed: int) -> None:
 
 
 def _check_chunks(server: Server, copy: Copy) -> None:
-    """The server's predicates, the definition and the placing of changes agree on where each row is."""
+    """The server's predicates, the definition and the placing of changes agree on each row."""
     bounds = sorted((limits.lower for limits in copy.chunks.values() if limits.lower is not None), key=numbers)
     columns = {
         column.name: pa.array([key[n] for key in server.keys], pa.int64())
@@ -209,13 +209,13 @@ def _nobody(*_: object) -> Any:
 
 @given(st.integers(0, 2**32), st.integers(1, 9))
 def test_a_walk_follows_the_published_rule(walking: None, seed: int, rows: int) -> None:
-    """MAX of the next `rows` keys, or the next larger key when that is the bound itself; over at the table's MAX."""
+    """MAX of the next `rows` keys, or the next larger key if that equals the bound; ends at the table's MAX."""
     rng = Random(seed)
     with closing(Server(rng.choice([1, 2]), nullable=False)) as server:
         server.insert(keys(rng, len(server.key.columns), nullable=False))
         left, lower = sorted(server.keys), None
         for _ in range(len(left) + 1):
-            found = next_bound(server, server.table, server.key, Range(lower, None), rows)  # type: ignore[arg-type]
+            found = next_bound(server, server.table, server.key, Range(lower, None), rows)
             expected = _published(left, lower, rows)
             assert found == (None if expected is None else tuple(map(str, expected)))
             if found is None:
@@ -236,12 +236,12 @@ def _published(left: list[Key], lower: Bound | None, rows: int) -> Key | None:
 
 
 def test_a_walk_does_not_leave_its_range(walking: None) -> None:
-    """A part of an even plan is walked to its end, by all columns of the key, and not beyond."""
+    """A part of an even plan is walked to its end, over all columns of the key."""
     with closing(Server(2, nullable=False)) as server:
         server.insert((n // 10, n % 10) for n in range(40))
         plan = Plan("main.t", 40, 0, server.key.names, "i", "0", "3", 0.1, "even", "", 5, 4, "1", "1")
         piece = Uncut(2, Range(("2",), ("3",)), "walk")
-        walked = cut(server, server.table, server.key, plan, piece, 99, 60.0)  # type: ignore[arg-type]
+        walked = cut(server, server.table, server.key, plan, piece, 99, 60.0)
     ends = [("2",), ("2", "4"), ("2", "8"), ("3",)]
     assert walked == Cut(piece, tuple(Range(*pair) for pair in pairwise(ends)), None)
 
@@ -250,27 +250,25 @@ def test_a_walk_does_not_leave_its_range(walking: None) -> None:
     ("most", "patience_s", "chunks"), [(1, 60.0, 1), (3, 60.0, 3), (4, 60.0, 4), (9, 60.0, 4), (9, 0.0, 1)]
 )
 def test_even_chunks_come_by_arithmetic_alone(most: int, patience_s: float, chunks: int) -> None:
-    """Nothing is asked of the server; at least one chunk, however little patience there is."""
+    """Without a query to the server; at least one chunk, however short the time limit."""
     plan = Plan("d.t", 40, 0, ("k0",), "i", "0", "39", 1.0, "even", "", 10, 4, "10", "10")
     with closing(Server(1, nullable=False)) as server:
         piece = uncut_table(plan).uncut[0]
-        coverage, cut_off = uncut_table(plan).after(
-            cut(None, server.table, server.key, plan, piece, most, patience_s)  # type: ignore[arg-type]
-        )
+        coverage, cut_off = uncut_table(plan).after(cut(None, server.table, server.key, plan, piece, most, patience_s))
     assert cut_off == [Chunk(n, plan.even_range(n)) for n in range(chunks)]
     left = (Uncut(chunks, Range(plan.even_bound(chunks), None), "even"),) if chunks < 4 else ()
     assert (coverage.uncut, coverage.next_number) == (left, 4)
 
 
 def made(plan: Plan, coverage: Coverage) -> tuple[Coverage, list[Chunk]]:
-    """What is cut off the first uncut range."""
+    """The chunks of the first unsplit range."""
     with closing(Server(1, nullable=False)) as server:
         key = plan.key(server.table)
-        return coverage.after(cut(server, server.table, key, plan, coverage.uncut[0], 9, 60.0))  # type: ignore[arg-type]
+        return coverage.after(cut(server, server.table, key, plan, coverage.uncut[0], 9, 60.0))
 
 
-def test_what_cannot_be_cut_is_one_chunk() -> None:
-    """No key, or a plan of one chunk: nothing is asked of the server."""
+def test_what_cannot_be_split_is_one_chunk() -> None:
+    """Without a key, or with a plan of one chunk, the server is not asked."""
     plan = Plan("d.t", 9, 0, (), "", None, None, None, "one", "", 10, 1)
     coverage, chunks = made(plan, uncut_table(plan))
     assert chunks == [Chunk(0, WHOLE)]
@@ -280,7 +278,7 @@ def test_what_cannot_be_cut_is_one_chunk() -> None:
 
 
 def test_the_rest_of_a_shortened_chunk_is_walked_before_anything_else() -> None:
-    """It keeps its place among the keys, whatever was cut before; numbers are the plan's for even chunks, new ones for a walk's."""
+    """It keeps its place in key order. Even chunks keep the plan's numbers, walked chunks get new ones."""
     coverage = Coverage(uncut=(Uncut(0, WHOLE, "even"),), next_number=3)
     even = (Range(None, ("1",)), Range(("1",), ("2",)))
     coverage, _ = coverage.after(Cut(coverage.uncut[0], even, Range(("2",), None)))
@@ -303,14 +301,14 @@ def test_the_rest_of_a_shortened_chunk_is_walked_before_anything_else() -> None:
 
 
 def test_a_coverage_with_a_gap_is_no_coverage() -> None:
-    """It is never taken for one."""
+    """It is refused."""
     with pytest.raises((AssertionError, KeyError)):
         Coverage(runs=(Range(None, ("1",)), Range(("2",), None))).pieces()
 
 
 @given(st.integers(-(10**6), 2**64), st.integers(0, 10**6), st.integers(1, 999))
 def test_an_even_plan_is_the_same_when_it_is_read_back(low: int, span: int, step: int) -> None:
-    """Bounds are texts, made by arithmetic alone: min + step, min + 2·step … ≤ max; both ends are open."""
+    """Bounds are text, computed as min + step, min + 2·step … ≤ max; both ends are open."""
     count = span // step + 1
     plan = Plan(
         "d.t", 9, 1, ("k",), "i", str(low), str(low + span), 1.0, "even", "", 9, count, str(low + step), str(step)

@@ -1,4 +1,4 @@
-"""Threads beside the coordinator: what one of them meets is told once, by name, and ends nobody; a full disk is waited for."""
+"""Threads beside the coordinator: an error in one is reported once, by name, and ends nothing; a full disk is waited for."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
-from tests.mounts import Small
+from tests.support.mounts import Small
 
 ENDPOINT = Endpoint("127.0.0.1", 1, "u", "p")
 DEEP = "[" * 100_000
@@ -45,7 +45,7 @@ def _events(journal: Journal, *kinds: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """One in this test's folder."""
+    """A journal in this test's folder."""
     journal = Journal(Directory(tmp_path).journal("r"), "r")
     journal.write("run.state", state="running")
     return journal
@@ -53,7 +53,7 @@ def journal(tmp_path: Path) -> Journal:
 
 @pytest.fixture
 def started(tmp_path: Path, journal: Journal) -> Iterator[Callable[[], Control]]:
-    """Starts a control, which is finished in the end."""
+    """Starts a control, which is closed at the end."""
     made: list[Control] = []
 
     def start() -> Control:
@@ -67,12 +67,14 @@ def started(tmp_path: Path, journal: Journal) -> Iterator[Callable[[], Control]]
         control.finish(None)
 
 
-def test_a_failure_is_told_once_and_taken_back_after_a_while(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One `error` event and one alert for many failures; both end when the helper has worked for a while."""
+def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many failures give one `error` event and one alert; both end when the helper has worked for a while."""
     monkeypatch.setattr(helping, "CALM_S", 0.1)
     helpers, alerts = Helpers(journal), Alerts(Settings())
-    told: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: told.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    notices: list[tuple[str, str]] = []
+    journal.listeners.append(lambda line: notices.extend((event, alert.kind) for event, alert in alerts.hear(line)))
     for _ in range(50):
         helpers.failed("monitor", KeyError("Seconds"))
         helpers.fine("monitor")
@@ -85,34 +87,28 @@ def test_a_failure_is_told_once_and_taken_back_after_a_while(journal: Journal, m
     helpers.fine("monitor")
     assert helpers.as_list() == []
     assert [e["errors"] for e in _events(journal, "helper.recovered")] == [50]
-    assert told == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
+    assert notices == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
 
 
-def test_the_monitor_survives_whatever_it_meets(journal: Journal) -> None:
-    """Also what is no error of ours, such as an OSError of a disk or a fault of Tidemark's."""
+def test_the_lag_monitor_survives_whatever_it_meets(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also foreign errors, such as an OSError, and bugs of Tidemark."""
     helpers = Helpers(journal)
 
-    def committed() -> Any:
+    def failing(*_: object) -> Any:
         raise ZeroDivisionError
 
     away = OutageTracker(journal, lambda _: None)
-    with closing(LagMonitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
-        monitor.measure = committed  # type: ignore[method-assign]
+    with closing(LagMonitor(ENDPOINT, 1, journal, failing, away, helpers)) as monitor:
+        monkeypatch.setattr(monitor, "measure", failing)
         _wait(lambda: monitor._thread.is_alive() or True)
-        import engine.run.observe.lag as module
-
-        opened = module.open_connection
-        module.open_connection = lambda _: committed()  # type: ignore[assignment]
-        try:
-            _wait(lambda: _events(journal, "error"))
-            assert monitor._thread.is_alive()
-        finally:
-            module.open_connection = opened
+        monkeypatch.setattr("engine.run.observe.lag.open_connection", failing)
+        _wait(lambda: _events(journal, "error"))
+        assert monitor._thread.is_alive()
     assert _events(journal, "error")[0]["helper"] == "monitor"
 
 
 def test_the_health_check_survives_whatever_it_meets(journal: Journal) -> None:
-    """What stands, stands on."""
+    """The current result stays."""
     helpers = Helpers(journal)
 
     class Broken(Pace):
@@ -134,7 +130,7 @@ def test_the_health_check_survives_whatever_it_meets(journal: Journal) -> None:
 def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
     kind: str, started: Callable[[], Control], journal: Journal, tmp_path: Path
 ) -> None:
-    """It lies in `inbox/refused`, also when it was there before the start; the command behind it is carried out."""
+    """It is moved to `inbox/refused`, also if it was there before the start; the command behind it is executed."""
     directory = Directory(tmp_path)
     directory.inbox.mkdir()
     poison = directory.inbox / "0poison.json"
@@ -164,7 +160,7 @@ def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
 def test_the_control_thread_survives_what_it_did_not_foresee(
     started: Callable[[], Control], journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told in the journal, in runner.json and so in `status`, and the heartbeat goes on."""
+    """Journal, runner.json and `status` report it, and the heartbeat goes on."""
     control, broken = started(), [True]
     look = control.look
 
@@ -184,10 +180,10 @@ def test_the_control_thread_survives_what_it_did_not_foresee(
     assert len(_events(journal, "error")) == 1
 
 
-def test_a_listener_of_the_journal_that_fails_is_told(
+def test_a_listener_of_the_journal_that_fails_is_reported(
     started: Callable[[], Control], journal: Journal, tmp_path: Path
 ) -> None:
-    """A terminal that is gone, an alert file that cannot be written: the run goes on, and says so."""
+    """A closed terminal or an unwritable alert file does not end the run."""
 
     def screen(_: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
@@ -199,10 +195,10 @@ def test_a_listener_of_the_journal_that_fails_is_told(
     assert len(_events(journal, "error")) == 1
 
 
-def test_a_full_disk_is_waited_for_and_told_once(
+def test_a_full_disk_is_waited_for_and_reported_once(
     tmp_path: Path, journal: Journal, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is begun until a file finds room there; the work itself says whether that was enough."""
+    """Nothing starts until a test file fits; the work itself shows whether that was enough."""
     monkeypatch.setattr(disks, "RETRY_S", 0.05)
     monkeypatch.setattr(disks, "PROBE_BYTES", 100_000)
     said: list[str] = []
@@ -230,7 +226,7 @@ def test_a_full_disk_is_waited_for_and_told_once(
 
 
 def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is given up when a stop is asked for; other errors are raised."""
+    """It gives up when a stop is requested; other errors are raised."""
     monkeypatch.setattr(disks, "RETRY_S", 0.05)
     disk = Disk([small.folder], journal)
     small.fill()
@@ -260,20 +256,20 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
 
 
 def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
-    """Or with the next run that runs; while it is full the state that is shown is a pause."""
+    """Or with the next run; while the disk is full, the run is shown as paused."""
     alerts = Alerts(Settings())
-    told: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: told.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    notices: list[tuple[str, str]] = []
+    journal.listeners.append(lambda line: notices.extend((event, alert.kind) for event, alert in alerts.hear(line)))
     disk = Disk((), journal)
     disk.met("chunks", OSError(28, "No space left on device"))
     journal.write("run.state", state="paused", reason=disk.reason)
     disk.worked("chunks")
-    assert told == [("alert.raised", "disk_full")], "it was begun before"
+    assert notices == [("alert.raised", "disk_full")], "it was begun before"
     disk.try_now()
     assert not disk.holds()
     disk.worked("chunks")
-    assert told == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
+    assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
     disk.met("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
-    notices = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})
-    assert [(event, alert.kind) for event, alert in notices] == [("alert.cleared", "disk_full")]
+    cleared = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})
+    assert [(event, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]

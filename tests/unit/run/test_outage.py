@@ -1,4 +1,4 @@
-"""How long a run waits for its source, by a clock of its own: hours, if the binlog is kept for hours."""
+"""How long a run waits for its source, by a simulated clock: for hours, if the binlog is kept for hours."""
 
 import json
 from collections.abc import Iterator
@@ -23,24 +23,25 @@ GONE = SourceAwayError("Connecting failed.", hint="Check that the server runs.")
 
 
 class Waiting:
-    """One run's source, its journal and its clock; `shown` is what `runner.json` has."""
+    """The source, journal and clock of one run; `shown` is the content of `runner.json`."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_s, self.shown = 1000.0, None
+        self.now_s = 1000.0
+        self.shown: dict[str, Any] | None = None
         monkeypatch.setattr("engine.clock.monotonic_s", lambda: self.now_s)
         monkeypatch.setattr("engine.clock.utc_now", lambda: BEGIN + timedelta(seconds=self.now_s - 1000.0))
         self.journal = Journal(folder / "j.jsonl", "r")
         self.away = OutageTracker(self.journal, self._show)
 
-    def _show(self, told: dict[str, Any] | None) -> None:
-        self.shown = told
+    def _show(self, outage: dict[str, Any] | None) -> None:
+        self.shown = outage
 
     def measured(self, runway_s: float | None) -> None:
-        """The monitor's last measurement."""
+        """The lag monitor's last measurement."""
         self.journal.write("source.lag", runway_s=runway_s)
 
     def wait(self, most: int = 100_000) -> tuple[int, float]:
-        """Fail and wait until that ends the run; how often, and after how many seconds."""
+        """Fail until the run ends; returns how often, and after how many seconds."""
         began_s = self.now_s
         with pytest.raises(TransientError) as ended:
             self.try_for(most)
@@ -49,26 +50,26 @@ class Waiting:
         return len(self.events("source.away")), self.now_s - began_s
 
     def try_for(self, tries: int, error: TidemarkError = GONE) -> None:
-        """Fail so often."""
+        """Fail that many times."""
         for _ in range(tries):
             self.now_s += self.away.pause_after(error)
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
-        """Of the journal."""
+        """The journal's events."""
         lines = map(json.loads, self.journal.path.read_text().splitlines())
         return [event for event in lines if event["event"] in kinds]
 
 
 @pytest.fixture
 def waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Waiting]:
-    """A run that has just begun."""
+    """A run that has just started."""
     made = Waiting(tmp_path, monkeypatch)
     yield made
     made.journal.close()
 
 
 def test_a_source_is_waited_for_until_its_binlog_may_be_purged(waiting: Waiting) -> None:
-    """Six hours here; pauses grow to half a minute, and the last one ends when the runway does."""
+    """Here six hours; pauses grow to half a minute, and the last one ends with the runway."""
     waiting.measured(6 * 3600.0)
     tries, seconds = waiting.wait()
     assert seconds == pytest.approx(6 * 3600.0, abs=1)
@@ -78,12 +79,13 @@ def test_a_source_is_waited_for_until_its_binlog_may_be_purged(waiting: Waiting)
 
 
 def test_a_source_that_does_not_purge_is_waited_for_without_end(waiting: Waiting) -> None:
-    """A week of it, and then it is back."""
+    """For a week, until it is back."""
     waiting.measured(None)
     for _ in range(7 * 24 * 120):
         waiting.now_s += waiting.away.pause_after(GONE)
-    assert waiting.shown is not None
-    assert waiting.shown["gives_up_at"] is None
+    shown = waiting.shown
+    assert shown is not None
+    assert shown["gives_up_at"] is None
     waiting.away.epoch_done()
     assert waiting.shown is None
     (back,) = waiting.events("source.back")
@@ -92,20 +94,20 @@ def test_a_source_that_does_not_purge_is_waited_for_without_end(waiting: Waiting
 
 
 def test_a_short_runway_is_not_the_end_at_once(waiting: Waiting) -> None:
-    """What may be purged is often still there: five minutes at the least."""
+    """Purging may be late: the run waits at least five minutes."""
     waiting.measured(0.0)
     assert waiting.wait()[1] == pytest.approx(300, abs=1)
 
 
 def test_the_last_measurement_counts_from_when_it_was_made(waiting: Waiting) -> None:
-    """The runway shrinks by itself."""
+    """The runway shrinks with time."""
     waiting.measured(3600.0)
     waiting.now_s += 600
     assert waiting.wait()[1] == pytest.approx(3000, abs=1)
 
 
 def test_a_login_that_is_refused_is_waited_for_minutes(waiting: Waiting) -> None:
-    """Then its own error ends the run; one that is let in between begins again."""
+    """Then its own error ends the run; a successful login resets the time."""
     waiting.measured(None)
     refused, began_s = LoginRefusedError("Access denied."), waiting.now_s
     with pytest.raises(LoginRefusedError, match="Access denied"):
@@ -114,7 +116,7 @@ def test_a_login_that_is_refused_is_waited_for_minutes(waiting: Waiting) -> None
 
 
 def test_other_failures_end_the_run_the_tenth_time(waiting: Waiting) -> None:
-    """The source is there then, and is not shown as away."""
+    """The source is connected then, and not shown as away."""
     for _ in range(9):
         waiting.away.pause_after(TransientError("deadlock"))
     with pytest.raises(TransientError, match="deadlock"):
@@ -123,15 +125,15 @@ def test_other_failures_end_the_run_the_tenth_time(waiting: Waiting) -> None:
 
 
 def test_the_source_is_back_when_nobody_misses_it(waiting: Waiting) -> None:
-    """The monitor finds out first and may be last; it ends no run, and its tries are told only while the coordinator has none."""
+    """The lag monitor may fail first and recover last; it ends no run, and is journalled only if the coordinator has not failed."""
     waiting.measured(0.0)
     for _ in range(100):
         waiting.now_s += waiting.away.failed(MONITOR, GONE)
-    told = len(waiting.events("source.away"))
+    count = len(waiting.events("source.away"))
     waiting.now_s -= 10_000
     waiting.away.pause_after(GONE)
     waiting.away.failed(MONITOR, GONE)
-    assert len(waiting.events("source.away")) == told + 1
+    assert len(waiting.events("source.away")) == count + 1
     waiting.away.back(EPOCHS)
     assert not waiting.events("source.back")
     waiting.away.back(MONITOR)
@@ -139,7 +141,7 @@ def test_the_source_is_back_when_nobody_misses_it(waiting: Waiting) -> None:
 
 
 def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
-    """Whichever comes first; not while the source is there."""
+    """In either order; not while the source is connected."""
     let_go: list[float] = []
     waiting.away.let_go = lambda: let_go.append(waiting.now_s)
     waiting.away.failed(MONITOR, GONE)
@@ -154,19 +156,22 @@ def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
 
 
 def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_back(waiting: Waiting) -> None:
-    """Once; it is repeated after hours as others are. A terminal shows each try."""
+    """Once; it is repeated after hours like others. The terminal shows each retry."""
     waiting.measured(6 * 3600.0)
-    alerts, told = Alerts(Settings(repeat_s=3600)), []
-    waiting.journal.listeners.append(lambda heard: told.extend((heard["ts"], *notice) for notice in alerts.hear(heard)))
+    alerts = Alerts(Settings(repeat_s=3600))
+    notices: list[tuple[Any, ...]] = []
+    waiting.journal.listeners.append(
+        lambda heard: notices.extend((heard["ts"], *notice) for notice in alerts.hear(heard))
+    )
     for _ in range(130):
         waiting.now_s += waiting.away.pause_after(GONE)
     waiting.away.epoch_done()
-    assert [(event, alert.repeat) for _, event, alert in told] == [
+    assert [(event, alert.repeat) for _, event, alert in notices] == [
         ("alert.raised", 0),
         ("alert.raised", 1),
         ("alert.cleared", 1),
     ]
-    at, _, alert = told[0]
+    at, _, alert = notices[0]
     assert at == "2026-01-31T06:00:31.000000Z"
     assert alert.message.startswith(
         "The source is unreachable: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"
@@ -178,7 +183,7 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
 
 
 class Control:
-    """What `SparkSessions` uses of one; a wait takes no time."""
+    """The part of a control that `SparkSessions` uses; waiting takes no time."""
 
     def __init__(self, waiting: Waiting) -> None:
         self._waiting, self.stopping, self.activity = waiting, False, Activity()
@@ -188,7 +193,7 @@ class Control:
 
 
 class Session:
-    """One that can be ended."""
+    """A session that can be ended."""
 
     ui, stopped = None, 0
 
@@ -197,7 +202,7 @@ class Session:
 
 
 def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
-    """The first start is the caller's; what a start says of its workers ends the run at once."""
+    """The caller does the first start; an error of the workers at a start ends the run at once."""
     lost, tries = SparkLostError("Spark is gone."), list[float]()
 
     def start() -> Session:

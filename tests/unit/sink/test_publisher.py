@@ -1,4 +1,4 @@
-"""A table that is altered or resnapshotted reaches its destination whole, wherever the publisher is killed."""
+"""A table that is altered or resnapshotted arrives complete at its destination, wherever the publisher is killed."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +17,6 @@ from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.errors import DestinationError, SpecError, TidemarkError
 from engine.events import Journal
-from engine.ledger.records import Description as Record
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
@@ -45,12 +44,12 @@ Rows = Sequence[tuple[Any, ...]]
 
 
 class World:
-    """A ledger and a destination in one folder, and the records of a story that is told them one by one."""
+    """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._seq, self.records = folder, 0, list[Record]()
+        self._folder, self._seq, self.records = folder, 0, list[Any]()
 
-    def file(self, table: Table, kind: str, rows: Rows) -> list[Record]:
+    def file(self, table: Table, kind: str, rows: Rows) -> list[Any]:
         schema = arrow_schema(table)
         delta = DeltaTables(self._folder / "lake", Owner("L"), table)
         if kind == "chunk":
@@ -59,12 +58,12 @@ class World:
                     pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
                 )
                 return [file.as_dict() for file in writer.close()]
-        told = []
+        changes = []
         for change, *row in rows:
             self._seq += 1
-            told.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
+            changes.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
         with FileWriter(delta.changes, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
-            writer.write(pa.Table.from_pylist(told, schema=log_schema(schema)))
+            writer.write(pa.Table.from_pylist(changes, schema=log_schema(schema)))
             return [file.as_dict() for file in writer.close()]
 
     def epoch(self, **change: Any) -> None:
@@ -84,23 +83,23 @@ class World:
             }
         )
 
-    def chunk(self, table: Table, rows: Rows) -> Record:
+    def chunk(self, table: Table, rows: Rows) -> Any:
         files = self.file(table, "chunk", rows)
         return {"chunk": 0, "exact": None, "files": files, "rows": len(rows), "nulled": {}}
 
-    def changes(self, table: Table, rows: Rows) -> Record:
+    def changes(self, table: Table, rows: Rows) -> Any:
         return {"files": self.file(table, "changes", rows), "kinds": [len(rows), 0, 0, 0], "nulled": {}}
 
 
-def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Record:
-    """What a record says of a table that is another from the next epoch on."""
+def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Any:
+    """The record of a table whose definition changes with the next epoch."""
     return {"table": after.as_dict(), "plan": plan.as_dict(), "before": before.as_dict(), **more}
 
 
-def tell(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
+def publish_story(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
     """Commit and publish the story from epoch `since` on.
 
-    With a new publisher from each epoch in `killed` on; the one before never merges again.
+    Each epoch in `killed` starts a new publisher; the one before never merges again.
     """
     ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
     publisher = None
@@ -135,7 +134,7 @@ def log(folder: Path) -> list[tuple[Any, ...]]:
 
 
 def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
-    """A copy, changes, an alteration, more changes of what is not read anew yet, and the new copy."""
+    """A copy, changes, an alteration, more changes before the table is read again, and the new copy."""
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), resnapshot=switch(OLD, after, plan))
@@ -150,24 +149,24 @@ def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
 @pytest.mark.parametrize("plan", [PLAN, RANKED], ids=["still", "moving"])
 def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], plan: Plan) -> None:
-    """At the end nothing of the old copy is left; the log holds every change, in the wider type."""
+    """At the end no row of the old copy is left; the change log has every change, in the wider type."""
     resnapshotted(world := World(tmp_path), plan=plan)
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
-    told = [("+I", 4, 4), ("-D", 1, 1), ("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
-    assert log(tmp_path) == [(*row, None) for row in told]
+    rows = [("+I", 4, 4), ("-D", 1, 1), ("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
+    assert log(tmp_path) == [(*row, None) for row in rows]
 
 
 def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path) -> None:
-    """As it was when the table was altered, however long that takes."""
+    """As it was at the alteration, however long the copy takes."""
     resnapshotted(world := World(tmp_path))
     del world.records[4:]
-    tell(world, tmp_path, (3,))
+    publish_story(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(2, 2), (3, 3), (4, 4)]
 
 
 def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
-    """What the first attempt read is not published."""
+    """The rows of the first attempt are not published."""
     world = World(tmp_path)
     resnapshotted(world)
     last = world.records[3:]
@@ -175,13 +174,13 @@ def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
     world.epoch(cut=WHOLE_CUT, changes=world.changes(OTHER, [("+I", 9, 9)]), resnapshot=switch(OTHER, OTHER))
     for record in last:
         world.epoch(**record["tables"]["d.t"])
-    tell(world, tmp_path, (3, 4, 5))
+    publish_story(world, tmp_path, (3, 4, 5))
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
 
 
 @pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
 def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> None:
-    """Rows that were there have NULL in it; one that the source drops stays, NULL in what is written from then on."""
+    """Existing rows have NULL in it; a column that the source drops stays, with NULL from then on."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
@@ -192,24 +191,24 @@ def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> No
         altered=switch(WIDER, narrow),
     )
     world.epoch(changes=world.changes(narrow, [("-U", 4, 40), ("+U", 4, 41)]))
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(1, 1, 10), (2, 2, None), (3, 3, None), (4, None, 41)]
     assert log(tmp_path)[-3:] == [("+U", 1, 1, 10), ("-U", 4, None, 40), ("+U", 4, None, 41)]
 
 
 def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
-    """A pipeline that only follows has nothing to read anew."""
+    """A pipeline that only streams has no rows to read again."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
     world.epoch(resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 9, "gtids": None}))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
-    tell(world, tmp_path, (3,))
+    publish_story(world, tmp_path, (3,))
     assert mirror(tmp_path) == [(5, 5)]
 
 
 def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
-    """A time without zone needs a feature of Delta that a table without such a column was made without."""
+    """A time without zone needs a Delta feature that a table without such a column lacks."""
     dated = replace(OLD, columns=(*OLD.columns, Column("at", "datetime")))
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -218,23 +217,23 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
     world.epoch(resnapshot=switch(dated, dated))
     moment = datetime.fromisoformat("2024-02-29T12:00:00")
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
-    tell(world, tmp_path, ())
+    publish_story(world, tmp_path, ())
     assert mirror(tmp_path) == [(1, 1, moment)]
 
 
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
 def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Sequence[int]) -> None:
-    """It is kept as it was when it left, with everything that was committed; a new copy then takes its place."""
+    """It keeps the state in which it left, with everything committed; then a new copy replaces it."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("-D", 1, 1), ("+I", 3, 3)]))
     world.epoch(removed={"by": "c1", "drop": False})
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     world.epoch(resnapshot=switch(OLD, OTHER, by="c2"))
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(7, 7)])], copied=True)
-    tell(world, tmp_path, killed, since=4)
+    publish_story(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(7, 7)]
     assert log(tmp_path) == [("-D", 1, 1, None), ("+I", 3, 3, None)]
 
@@ -244,14 +243,14 @@ def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Seq
 def test_a_table_that_leaves_and_is_dropped_joins_again(
     tmp_path: Path, killed: Sequence[int], broken_off: bool
 ) -> None:
-    """Nothing of its first life is in the second; a deletion that was broken off is completed, and told of once."""
+    """No row of its first life remains; an interrupted deletion is completed, and journalled once."""
     world, spec = World(tmp_path), parse(SPEC, tmp_path / "shop.toml")
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(
         cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], changes=world.changes(OLD, [("+I", 2, 2)]), copied=True
     )
     world.epoch(removed={"by": "c1", "drop": True})
-    tell(world, tmp_path, killed)
+    publish_story(world, tmp_path, killed)
     folders = [tmp_path / "lake" / "d" / name for name in ("t", "t__changes")]
     if broken_off:
         with pytest.MonkeyPatch.context() as patch:
@@ -259,15 +258,15 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
             with pytest.raises(OSError, match="killed"):
                 drop_removed(spec, Ledger(tmp_path / "ledger"), "r")
         assert not folders[0].exists()
-    for _ in range(2):
-        drop_removed(spec, ledger := Ledger(tmp_path / "ledger"), "r")
+    drop_removed(spec, Ledger(tmp_path / "ledger"), "r")
+    drop_removed(spec, ledger := Ledger(tmp_path / "ledger"), "r")
     assert ledger.state is not None
     assert (ledger.state.epoch, ledger.state.removed["d.t"].removed) == (3, {"by": "c1", "drop": True, "dropped": True})
     assert list((tmp_path / "lake" / "d").iterdir()) == []
     world.records.append(ledger.epoch(3))
     world.epoch(planned={"table": OTHER.as_dict(), "plan": PLAN.as_dict(), "by": "c2"})
     world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(9, 9)])], copied=True)
-    tell(world, tmp_path, killed, since=4)
+    publish_story(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(9, 9)]
     assert log(tmp_path) == []
 
@@ -278,7 +277,7 @@ def _killed(folder: Path) -> None:
 
 
 def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
-    """Unless it is this ledger's own and nothing was ever written to it."""
+    """Unless it belongs to this ledger and nothing was ever written to it."""
     mine, other = (DeltaTables(tmp_path, Owner(ledger), OLD) for ledger in ("L", "other"))
     for _ in range(2):
         mine.check_free()
@@ -303,11 +302,12 @@ def story(world: World) -> None:
 
 
 def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
-    """The publisher lives, says which table has failed, and a resnapshot heals it: log and mirror."""
+    """The publisher continues, names the failed table, and a resnapshot repairs change log and mirror."""
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(tmp_path / "lake", ledger, journal, 0.0)
     ledger.commit(world.records[0])
+    assert ledger.state is not None
     publisher.open_tables(ledger.state)
     publisher.recover()
     for record in world.records[1:3]:
@@ -336,11 +336,12 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
 
 
 def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path) -> None:
-    """A VACUUM had listed the folder before the commit. The table fails, and a resnapshot heals log and mirror."""
+    """A VACUUM had listed the folder before the commit. The table fails, and a resnapshot repairs change log and mirror."""
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(tmp_path / "lake", ledger, journal, 0.5)
     ledger.commit(world.records[0])
+    assert ledger.state is not None
     publisher.open_tables(ledger.state)
     publisher.recover()
     for record in world.records[1:3]:
@@ -368,18 +369,20 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
 
 
 def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
-    """A run asks before it says that it is done: the last merge may be what fails. Others can be handed over afterwards."""
+    """A run asks before it reports its end, as the last merge may fail. More epochs can be submitted afterwards."""
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(tmp_path / "lake", ledger, journal, 1000.0)
     ledger.commit(world.records[0])
+    assert ledger.state is not None
     publisher.open_tables(ledger.state)
     publisher.recover()
     for record in world.records[1:3]:
         ledger.commit(record)
         publisher.submit(record)
     publisher.settle()
-    assert not publisher.has_failures
+    failed = publisher.has_failures
+    assert not failed
     assert mirror(tmp_path) == [(1, 1), (2, 2), (3, 3)]
     (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
     (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
@@ -396,7 +399,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
 
 
 def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> None:
-    """An OPTIMIZE replaced them, and a VACUUM removed them: the table names others."""
+    """OPTIMIZE replaced them and VACUUM removed them: the table names others."""
     story(world := World(tmp_path))
     delta = DeltaTables(tmp_path / "lake", Owner("L"), OLD)
     delta.create(expected=False)
@@ -412,7 +415,7 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path) -> N
 
 
 def wait_for(found: Callable[[], dict[str, TidemarkError]]) -> dict[str, TidemarkError]:
-    """What is found in the end."""
+    """Wait for a condition."""
     deadline = time.monotonic() + 20
     while not (result := found()):
         assert time.monotonic() < deadline
@@ -421,12 +424,12 @@ def wait_for(found: Callable[[], dict[str, TidemarkError]]) -> dict[str, Tidemar
 
 
 def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
-    """Also of a table whose rows move between chunks: before it the old copy, after it the new one with all changes since."""
+    """Also if rows move between chunks: before it the old copy, after it the new one with all changes since."""
     for n, plan in enumerate((PLAN, RANKED)):
         folder = tmp_path / str(n)
         folder.mkdir()
         resnapshotted(world := World(folder), plan=plan)
-        tell(world, folder, [])
+        publish_story(world, folder, [])
         versions = [rows_at(folder, v) for v in range(DeltaTable(str(folder / "lake/d/t")).version() + 1)]
         distinct = [rows for m, rows in enumerate(versions) if m == 0 or rows != versions[m - 1]]
         old, middle = [(2, 2), (3, 3), (4, 4)], [(2, 20), (4, 2**40), (5, 50)]
@@ -435,7 +438,7 @@ def test_a_resnapshot_is_one_version(tmp_path: Path) -> None:
 
 
 def rows_at(folder: Path, version: int) -> list[tuple[Any, ...]]:
-    """The mirror's rows in one version of it."""
+    """The mirror's rows in one of its versions."""
     rows = DeltaTable(str(folder / "lake/d/t"), version=version).to_pyarrow_table().to_pylist()
     return sorted((row["id"], row["v"]) for row in rows)
 
@@ -443,12 +446,13 @@ def rows_at(folder: Path, version: int) -> list[tuple[Any, ...]]:
 def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An epoch that the destination has, and of which the ledger does not know that, is kept: a lake may be restored."""
+    """An applied epoch stays until the ledger has recorded it, because a lake may be restored."""
     monkeypatch.setattr("engine.ledger.store.FULL_STATE_EVERY", 2)
     story(world := World(tmp_path))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     ledger.commit(world.records[0])
     publisher = Publisher(tmp_path / "lake", ledger, journal, 0.0)
+    assert ledger.state is not None
     publisher.open_tables(ledger.state)
     for record in world.records[1:]:
         ledger.commit(record)

@@ -1,4 +1,4 @@
-"""The check of server ids, on what the servers may refuse to tell."""
+"""The preflight check of server ids, with servers that refuse to show replicas."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ REFUSED = PreflightError("The statement SHOW SLAVE HOSTS failed: Access denied (
 
 
 def checked(monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]] | TidemarkError, server_id: int = 1) -> Check:
-    """The check for a pipeline with the ids 5000 to 9095, when the server answers so. server_id: the server's own."""
+    """The check for a pipeline with the ids 5000 to 9095 and this answer of the server. server_id: the server's own."""
 
     def query(*_: object) -> list[dict[str, Any]]:
         if isinstance(answer, TidemarkError):
@@ -25,18 +25,18 @@ def checked(monkeypatch: pytest.MonkeyPatch, answer: list[dict[str, Any]] | Tide
     monkeypatch.setattr(preflight, "query", query)
     endpoint, source = Endpoint("db", 3306, "tidemark", ""), Source(host="db", user="tidemark", tables=("shop.*",))
     variables = {"server_id": str(server_id)}
-    return preflight._server_ids(Context(endpoint, source, 5000, None, MARIADB, variables))  # type: ignore[arg-type]
+    return preflight._server_ids(Context(endpoint, source, 5000, None, MARIADB, variables))
 
 
 def test_a_right_that_nothing_needs_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without REPLICATION MASTER ADMIN MariaDB shows no replicas: the check passes, and says what it did not see."""
+    """Without REPLICATION MASTER ADMIN MariaDB shows no replicas: the check passes and says what it did not see."""
     found = checked(monkeypatch, REFUSED)
     assert (found.outcome, found.fix) == ("ok", "")
     assert found.actual == "in use: 1; replicas are not shown to this user"
 
 
 def test_the_servers_own_id_is_known_without_any_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It clashes whether or not the replicas are shown."""
+    """It clashes whether or not replicas are shown."""
     assert checked(monkeypatch, REFUSED, server_id=5001).outcome == "fail"
 
 
@@ -44,10 +44,10 @@ def test_the_servers_own_id_is_known_without_any_right(monkeypatch: pytest.Monke
 def test_a_replica_that_is_shown_must_not_have_one_of_the_ids(
     monkeypatch: pytest.MonkeyPatch, replica: int, outcome: str
 ) -> None:
-    """The range has its two ends."""
+    """Both ends of the range are tested."""
     assert checked(monkeypatch, [{"Server_id": replica}]).outcome == outcome
 
 
 def test_a_source_that_goes_away_is_no_green_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only a refusal is known to be harmless."""
+    """Only a refusal is harmless."""
     assert checked(monkeypatch, SourceAwayError("gone")).outcome == "warn"

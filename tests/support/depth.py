@@ -1,0 +1,12 @@
+"""The depth of the tests: `make soak` runs many more examples than `make test`."""
+
+import os
+from typing import TypeVar
+
+T = TypeVar("T")
+SOAK = bool(os.environ.get("TIDEMARK_SOAK"))
+
+
+def depth(usual: T, soak: T) -> T:
+    """A number of examples, a rate or a list of cases: the usual one, or the one for a soak test."""
+    return soak if SOAK else usual
