@@ -22,7 +22,7 @@ from tests.support.depth import depth
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
 SEQUENCES = depth(15, 200)
-"""On each server; each costs about three seconds. `TIDEMARK_SEED` makes them others."""
+"""On each server, about three seconds each. `TIDEMARK_SEED` changes them."""
 A_ROUND = max(SEQUENCES // 4, 15)
 Command = tuple[str, dict[str, Any]]
 
@@ -93,7 +93,7 @@ def test_commands_at_random_end_equal_and_answered(
 ) -> None:
     """After each round of sequences, every captured table equals the source."""
     seed = int(os.environ.get("TIDEMARK_SEED", "20261122"))
-    print(f"TIDEMARK_SEED={seed}")  # for who wants to see it again
+    print(f"TIDEMARK_SEED={seed}")  # to repeat a failure
     server = server_with(flavor, sync_binlog=0, innodb_flush_log_at_trx_commit=0)
     database = "at_random"
     server.execute(f"CREATE DATABASE {database}")

@@ -30,10 +30,9 @@ from app.view.past import past
 from engine import clock
 from engine.directory import Directory, read_runner
 from engine.history import History, runs
-from engine.history import chunk_queries as chunks
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
-from tests.live.support.console import Screen, lasts, says
+from tests.live.support.console import Screen, lasts, offset, says, seconds
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
@@ -142,16 +141,6 @@ def reads(pipeline: Pipeline, table: str | None = None) -> list[dict[str, Any]]:
 def changed(pipeline: Pipeline, table: str) -> int:
     """The number of entries in a change log."""
     return int(lake_table(pipeline.changes(table)).num_rows)
-
-
-def offset(position: str) -> int:
-    """The offset in `file:offset`."""
-    return int(position.rpartition(":")[2])
-
-
-def seconds(read: dict[str, Any]) -> float:
-    """How long a reader took for the chunk."""
-    return (datetime.fromisoformat(read["ended"]) - datetime.fromisoformat(read["started"])).total_seconds()
 
 
 def check_pace(pipeline: Pipeline) -> None:
@@ -427,7 +416,7 @@ def check_compared(pipeline: Pipeline) -> None:
     index.refresh([Directory(pipeline.home)])
     cursor, own = index.cursor(), reads(pipeline)
     lines = past(runs.runs(cursor), runs.run_totals(cursor), {"shop"}, clock.utc_now())
-    measured = compare.measures(lines, {line.run: chunks.reads(cursor, "shop", line.run) for line in lines})
+    measured = compare.measures(lines, {line.run: chunk_queries.reads(cursor, "shop", line.run) for line in lines})
     ((_, measures),) = {tuple(row)[1]: {one[""]: one[tuple(row)[1]] for one in measured} for row in measured}.items()
     says(measures["Rows"], sum(read["rows"] for read in own))
     assert (measures["Chunks"], measures["Readers"]) == (str(len(own)), str(len({read["reader"] for read in own})))

@@ -9,18 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import CompletedProcess, Popen
 from typing import Any
 
-import duckdb
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.change_log import change_log_faults
+from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create
 from tests.live.support.pipeline import ROOT, Pipeline
 from tests.powercut.cut import PowerCut, compiled
@@ -106,27 +106,8 @@ class World:
             except AssertionError as error:
                 raise AssertionError(name, self.said) from error
             # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by the copy.
-            faults = log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
+            faults = change_log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
             assert not faults, (name, faults, self.said)
-
-
-def log_faults(pipeline: Pipeline, name: str, *, whole: bool) -> list[Any]:
-    """Duplicate `_tm_seq` in a change log and, if the log is complete, keys for which it disagrees with the mirror."""
-    key = ", ".join(f'"{column}"' for column in KEYED[name].names)
-    with closing(duckdb.connect()) as db:
-        db.execute("SET TimeZone = 'UTC'")
-        db.register("log", lake_table(pipeline.changes(name)))
-        db.register("mirror", lake_table(pipeline.mirror(name)))
-        found = db.sql("SELECT _tm_seq FROM log GROUP BY 1 HAVING count(*) > 1 LIMIT 5").fetchall()
-        if whole:
-            db.execute(
-                f"CREATE VIEW newest AS SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1"
-            )
-            there = f"SELECT {key}, v FROM newest WHERE _tm_kind IN ('+I', '+U')"
-            gone = f"SELECT {key} FROM newest WHERE _tm_kind IN ('-U', '-D')"
-            found += db.sql(f"({there} EXCEPT SELECT {key}, v FROM mirror) LIMIT 5").fetchall()
-            found += db.sql(f"({gone} INTERSECT SELECT {key} FROM mirror) LIMIT 5").fetchall()
-    return list(found)
 
 
 def killed(world: World) -> None:

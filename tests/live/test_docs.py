@@ -43,7 +43,7 @@ ROWS = 1000
 TIMEOUT_S = 120.0
 QUICK_START = PAGES[0]
 LAST = ("stop", "restore", "run")
-"""Verbs that need the runner to be gone, or make it so; in this order, after all others."""
+"""Commands that need a stopped runner, or stop it; executed last, in this order."""
 CHANGES = (
     "UPDATE shop.orders SET status = 'packed' WHERE id = 17",
     "UPDATE shop.orders SET status = 'shipped' WHERE id = 17",
@@ -52,7 +52,7 @@ CHANGES = (
        SELECT id + 1000, customer_id, sku, quantity, price, status, created_at, score FROM shop.orders WHERE id = 3""",
 )
 ENTRIES = {"-U": 2, "+U": 2, "-D": 1, "+I": 1}
-"""What the change log has of them."""
+"""Their entries in the change log."""
 
 
 @dataclass(frozen=True)

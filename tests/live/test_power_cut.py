@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DatabaseFactory
+from tests.live.support.change_log import change_log_faults
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create
 from tests.live.support.pipeline import Pipeline
-from tests.live.test_disaster import log_faults
 from tests.powercut.cut import PowerCut
 from tests.servers import Pool
 from tests.support.depth import depth
@@ -68,4 +68,4 @@ def test_a_power_cut_loses_no_row(pipeline: tuple[Pipeline, PowerCut], flavor: s
     made.run("caught-up")
     for name in NAMES:
         assert_equal(source_table(server, made.database, name), made.mirror(name), KEYED[name].names)
-        assert not log_faults(made, name, whole=not KEYED[name].moves)
+        assert not change_log_faults(made, name, whole=not KEYED[name].moves)

@@ -42,7 +42,7 @@ CONF = {
 }
 SALT = "canary-salt-15"
 WITHIN = ("canary-webhook-2", "canary-webhook-query-3", "canary-userinfo-13", "canary-java-14")
-"""Those that are part of a setting. All canaries begin alike, so that none is forgotten."""
+"""Canaries within settings. All canaries begin alike, so that one search finds each of them."""
 SIGN = "canary-"
 ROLES = (OPERATOR, VIEWER)
 

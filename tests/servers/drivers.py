@@ -24,7 +24,7 @@ from tests.servers.server import ServerFailedError
 from tests.servers.spark import HOME, HOST, JAVA_OPTIONS, START_TIMEOUT_S
 
 _USES = 40
-"""A JVM that has served so many runners is replaced: each leaves it a few megabytes."""
+"""A JVM is replaced after this many runners: each leaves a few megabytes."""
 
 
 class Driver:

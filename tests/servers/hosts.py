@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _USES = 150
-"""A process that has done so much is replaced."""
+"""A process is replaced after this many commands."""
 
 
 class Host:

@@ -21,7 +21,7 @@ PAGES = (
 )
 """In the order in which their commands can be run."""
 SPEC = "SPEC"
-"""What the pages call the path of a spec, and so do the commands here."""
+"""The placeholder for the path of a spec, in the pages and in the commands here."""
 _SPECS = (SPEC, "shop.toml")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})(.*)")
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")

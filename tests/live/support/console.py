@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,3 +124,13 @@ def lasts(shown: object, truth_s: float, *, passed_s: float = 0.0) -> None:
     cut = {"h": 60.0, "d": 3600.0}.get(first, 0.0)
     low, high = value - half * 1.001, value + half * 1.001 + cut
     assert low <= truth_s <= high + passed_s, f"{shown!r} is shown, it is {truth_s} s"
+
+
+def offset(position: str) -> int:
+    """The offset in `file:offset`."""
+    return int(position.rpartition(":")[2])
+
+
+def seconds(read: dict[str, Any]) -> float:
+    """How long a reader took for the chunk."""
+    return (datetime.fromisoformat(read["ended"]) - datetime.fromisoformat(read["started"])).total_seconds()

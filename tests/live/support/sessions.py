@@ -14,7 +14,7 @@ from tests.servers.spark import Cluster, ConnectServer, Daemon
 
 SESSIONS = ("local", "standalone", "connect")
 READERS = 2
-"""Of every session here."""
+"""The number of readers in every session here."""
 
 
 @dataclass(frozen=True)

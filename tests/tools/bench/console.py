@@ -164,7 +164,7 @@ class Parts:
 
 def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
     """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
-    config.set_option("server.address", "127.0.0.1")  # else the page is that of a closed door
+    config.set_option("server.address", "127.0.0.1")  # otherwise the console refuses its client
     parts = Parts()
     page, seq = AppTest.from_file(str(ROOT / "app" / "screens" / "live.py"), default_timeout=600), 10_000_000
     for section in SECTIONS:

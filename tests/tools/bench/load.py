@@ -84,13 +84,13 @@ def bench_load(server: Server, pipeline: Pipeline, ways: Modes, rounds: int, sha
         without, limited, free = ways
         for turn in range(rounds + 1):
             measured = {}
-            # Neither is always the first; the table must last, so what reads it fastest comes once, in the end.
+            # The order alternates. The free copy comes once, at the end, because the table must last until then.
             for mode in [free] if turn == rounds else [without, limited][:: 1 if turn % 2 else -1]:
                 for verb, arguments in ways[mode]:
                     send_command(home, verb, arguments=arguments)
                 time.sleep(_SETTLE_S)
                 measured[mode] = _measure(pipeline, home, clients)
-            if _copied(pipeline):  # the last round is not one
+            if _copied(pipeline):  # the last round is incomplete
                 break
             for mode, result in measured.items():
                 for name, values in result.items():

@@ -26,7 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "__main__": {"run", "plan", "source", "history", "destination"},
     "app": {"source", "plan", "explore", "history", "decode"},
 }
-"""A room, and what it imports beside the base line. `engine` itself (its version) is everybody's."""
+"""The rooms that each room may import besides the base. Every room may import `engine` itself, for its version."""
 INNER: dict[str, dict[str, set[str]]] = {
     "run": {
         "state_machines": set(),

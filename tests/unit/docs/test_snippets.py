@@ -22,9 +22,9 @@ from tests.live.support.not_run import NOT_RUN
 from tests.support.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
 
 BASE = {"name": "base", "source": {"host": "h", "user": "u", "tables": ["d.*"]}, "sink": {"path": "lake"}}
-"""What a part of a spec is added to."""
+"""A minimal spec, to which parts of a spec are added."""
 INSTALLED_ELSEWHERE = {"polars", "pyspark"}
-"""What a snippet may import though these tests cannot: a reader's own tools."""
+"""Modules of the reader's own tools, which a snippet may import and these tests cannot."""
 LINK = re.compile(r"\]\(([^)\s]+)\)|\bsrc=\"([^\"]+)\"")
 BLOCKS = [block for page in PAGES for block in blocks(page)]
 COMMANDS = [command for page in PAGES for command in commands(page)]
@@ -241,7 +241,7 @@ NAMES: dict[str, Callable[..., bool]] = {
     r"tidemark_([a-z_]+)": _metric,
     r"tidemark ([a-z][a-z-]*)": lambda verb: verb in verbs(),
 }
-"""A form of code spans, and whether what it names is there."""
+"""A pattern of code spans, and the check that what they name exists."""
 
 
 @cache

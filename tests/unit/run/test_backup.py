@@ -10,7 +10,7 @@ from engine.ledger.store import Ledger
 from engine.run.backup import restore, write_backup
 from engine.run.commands.possession import Possession
 from engine.settings import Spec, parse
-from tests.unit.sink.test_publisher import OLD, SPEC, World, log, mirror, publish_story, story
+from tests.unit.sink.support import OLD, SPEC, World, log, mirror, publish_story, story
 
 
 def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:

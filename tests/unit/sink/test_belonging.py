@@ -11,7 +11,7 @@ from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.commands.possession import Possession
 from engine.sink.fence import Fence, Term
-from tests.unit.sink.test_publisher import World, log, mirror, publish_story, story
+from tests.unit.sink.support import World, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
 

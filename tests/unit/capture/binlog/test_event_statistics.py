@@ -8,7 +8,7 @@ import pytest
 from engine.capture.binlog.event_statistics import EventStatistics
 from engine.decode.stream import StreamPosition
 from engine.errors import SourceLostError
-from tests.unit.decode.test_unfold import event, opened, payload, run_of
+from tests.unit.support.compressed import event, opened, payload, run_of
 from tests.unit.support.wire import Binlog, laid_out
 
 SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")

@@ -18,7 +18,7 @@ from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError
 from engine.source.positions import Position, file_number
 from tests.support.depth import depth
-from tests.unit.decode.test_unfold import payload
+from tests.unit.support.compressed import payload
 from tests.unit.support.wire import Binlog, laid_out, table_map
 
 SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")

@@ -183,7 +183,7 @@ def test_destination_errors_and_alerts_are_counted() -> None:
 
 
 def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
-    """Also without an Accept header; every family has a help text and ends with its unit."""
+    """Also without an Accept header; every family has a help text, and its name ends with the unit."""
     journal = Journal(tmp_path / "j.jsonl", "r")
     port = _free_port()
     exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), [{"kind": "run_failed", "table": None}])
