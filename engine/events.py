@@ -89,7 +89,7 @@ EVENTS: dict[str, tuple[str, ...]] = {
     ),
     "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
     # A chunk that failed `attempts` times in a row by itself is not tried again in this run, unless its table is resumed. Unparked:
-    # it was read after all, or the table was cut anew (`reason`). `parked`: how many of the table are now.
+    # it was read after all, or the table was split again (`reason`). `parked`: how many of the table are now.
     "chunk.parked": (
         "table",
         "chunk",

@@ -85,7 +85,7 @@ def toggled(globs: Sequence[str], everything: Sequence[Name], names: Collection[
     chosen = set(select_tables(kept, everything))
     sign = "" if on else "!"
     kept += [sign + exactly(*name) for name in everything if name in wrong and (name in chosen) != on]
-    return _tidy(kept, everything)
+    return _simplified(kept, everything)
 
 
 def database_toggled(globs: Sequence[str], everything: Sequence[Name], database: str, *, on: bool) -> list[str]:
@@ -96,10 +96,10 @@ def database_toggled(globs: Sequence[str], everything: Sequence[Name], database:
     chosen = set(select_tables(kept, everything))
     if any((name in chosen) != on for name in theirs) or (on and not theirs):
         kept.append(f"{'' if on else '!'}{head}*")
-    return _tidy(kept, everything)
+    return _simplified(kept, everything)
 
 
-def _tidy(globs: Sequence[str], everything: Sequence[Name]) -> list[str]:
+def _simplified(globs: Sequence[str], everything: Sequence[Name]) -> list[str]:
     """Remove repeated globs (the last one decides) and leading exclusions; empty if nothing is selected."""
     if not select_tables(globs, everything):
         return []

@@ -18,7 +18,7 @@ class Event:
     table: str | None
     body: str
     mended: bool = False
-    """Of chunks that failed or are parked: all of them were read since, or their table was planned anew. Of another error that is
+    """Of chunks that failed or are parked: all of them were read since, or their table was planned again. Of another error that is
     tried again: the time of that has passed, so a newer line says how it went on."""
 
 
@@ -44,13 +44,13 @@ bad AS (
     SELECT run, seq, ts, tbl, chunk FROM failed WHERE pipeline = $pipeline
     UNION ALL SELECT run, seq, ts, tbl, TRY_CAST(body->>'$.chunk' AS BIGINT) FROM chosen WHERE event = 'chunk.parked'),
 reached AS (SELECT tbl, chunk, max((ts, seq)) AS at FROM finished WHERE pipeline = $pipeline GROUP BY ALL),
-anew AS (SELECT tbl, max((ts, seq)) AS at FROM planned WHERE pipeline = $pipeline GROUP BY ALL),
+replanned AS (SELECT tbl, max((ts, seq)) AS at FROM planned WHERE pipeline = $pipeline GROUP BY ALL),
 faults AS (
     SELECT bad.run, bad.seq,
-           bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE) OR coalesce(anew.at > (bad.ts, bad.seq), FALSE)) AS mended
+           bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE) OR coalesce(replanned.at > (bad.ts, bad.seq), FALSE)) AS mended
     FROM bad SEMI JOIN chosen ON chosen.run = bad.run AND chosen.seq = bad.seq
     LEFT JOIN reached ON reached.tbl = bad.tbl AND reached.chunk = bad.chunk
-    LEFT JOIN anew ON anew.tbl = bad.tbl
+    LEFT JOIN replanned ON replanned.tbl = bad.tbl
     GROUP BY bad.run, bad.seq)
 SELECT ts, run, seq, event, tbl, body,
        coalesce(mended, event = 'error' AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)

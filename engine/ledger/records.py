@@ -76,7 +76,7 @@ class TableChange(TypedDict, total=False):
     altered: Switch
     """Its columns from here on. What is copied stays so."""
     resnapshot: Switch
-    """It is copied again from here on."""
+    """It is resnapshotted from here on."""
     removed: Removal
     dropped: bool
     """What was published of it is gone."""

@@ -122,7 +122,7 @@ CHUNK = Machine(
     },
 )
 """As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up
-to a nearer bound; the rest is cut anew. Parked: it failed too often by itself (`run.snapshot.parking`), until it is tried again.
+to a nearer bound; the rest is split again. Parked: it failed too often by itself (`run.snapshot.parking`), until it is tried again.
 Dropped: its table stopped, or is resnapshotted."""
 
 MACHINES = (PIPELINE, TABLE, CHUNK)

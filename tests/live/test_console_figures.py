@@ -29,7 +29,7 @@ from app.view import compare
 from app.view.past import past
 from engine import clock
 from engine.directory import Directory, read_runner
-from engine.history import History, runs
+from engine.history import History, chunk_queries, runs
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
 from tests.live.support.console import Screen, lasts, offset, says, seconds
@@ -207,7 +207,7 @@ def check_strip(screen: Screen, server: Server, pipeline: Pipeline, pid: int) ->
     assert screen.find(r"lag (\S+ \S+) · (\S+ \S+)\n") == ("0 s", "0 B")
     if server.flavor == "mysql":
         keeps_s = float(server.execute("SELECT @@binlog_expire_logs_seconds")[0][0])
-        lasts(screen.find(r"runway (.*)\n")[0], keeps_s)
+        lasts(screen.find(r"retention left (.*)\n")[0], keeps_s)
     else:
         assert "the source purges by no known age" in screen.text
     line = r"Copy: (\S+)/\S+ rows, (\d+)/(\d+) chunks (\S+); Changes: (\S+); Lag: 0s 0B; (\S+); State: (\w+); ETA: (.*)"

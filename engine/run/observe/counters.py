@@ -91,7 +91,7 @@ class Seen:
         self.groups.pop(line["group"], None)
         self.failures[line["table"]] += 1
 
-    def begun_anew(self, line: Line) -> None:
+    def restarted(self, line: Line) -> None:
         """What is under way of a table that stopped, or is resnapshotted, is shown no more."""
         for tables in self.groups.values():
             tables.discard(line["table"])
@@ -99,7 +99,7 @@ class Seen:
 
     def table_moved(self, line: Line) -> None:
         if line["state"] == "stopped":
-            self.begun_anew(line)
+            self.restarted(line)
 
     def applied(self, line: Line) -> None:
         name = (line["table"], line["kind"])
@@ -131,7 +131,7 @@ _HEARD: dict[str, Callable[[Seen, Line], None]] = {
     "chunk.assigned": Seen.assigned,
     "chunk.finished": Seen.finished,
     "chunk.failed": Seen.failed,
-    "source.event": Seen.begun_anew,
+    "source.event": Seen.restarted,
     "table.state": Seen.table_moved,
     "sink.applied": Seen.applied,
     "source.away": Seen.went_away,

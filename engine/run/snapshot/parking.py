@@ -73,7 +73,7 @@ class Parking:
         """What is parked of the chunks of a table; what was, and is not among them any more, is forgotten."""
         for number, parked in self.of(table).items():
             if number not in pending or pending[number].as_list() != parked.limits:
-                self.free(table, number, "the table is cut anew")
+                self.free(table, number, "the table is split again")
         return self.of(table)
 
     def park(self, table: str, chunk: int, limits: Range, error: TidemarkError, attempts: int) -> None:

@@ -121,7 +121,7 @@ def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
             run.parking.require_none(state(again))
         assert "resume SPEC --table d.t" in raised.value.hint
     with copies(tmp_path, replanned, answer=poisoned()) as run:
-        assert run.events("chunk.unparked")[0]["reason"] == "the table is cut anew"
+        assert run.events("chunk.unparked")[0]["reason"] == "the table is split again"
         assert not read_parked(Directory(tmp_path))
 
 
