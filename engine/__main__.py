@@ -323,6 +323,14 @@ def redump(
             "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
         ),
     ] = "",
+    request: Annotated[
+        str,
+        typer.Option(
+            "--request",
+            help='All of this as one JSON document, from a file or, with -, from standard input: {"tables": […], '
+            '"chunks": […]}, "range" or "keys" instead of "chunks"; no tables are all.',
+        ),
+    ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read; send nothing.")] = False,
     reason: Reason = "",
     as_json: Json = False,
@@ -331,12 +339,14 @@ def redump(
 
     Without a runner, the command waits for the next one.
     """
-    from engine.run.redump.requests import arguments_of, check
+    from engine.run.redump.requests import arguments_from, arguments_of, check
 
-    if bool(table) == everything:
+    if request and (table or everything or chunk or limits or keys):
+        raise SpecError("--request says everything: name no tables and no parts beside it.")
+    if not request and bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
     spec, directory = _opened(spec_file)
-    arguments = arguments_of(table or [], chunk, limits, keys)
+    arguments = arguments_from(request) if request else arguments_of(table or [], chunk, limits, keys)
     if not dry_run:
         check(directory, arguments)
         _send(spec_file, "redump", arguments, reason, as_json=as_json)

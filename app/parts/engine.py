@@ -13,11 +13,18 @@ ROOT = Path(__file__).parents[2]
 """The folder in which `python -m engine` works."""
 
 
-def ask(verb: str, spec: Path, words: Sequence[str] = (), *, timeout_s: float = 120.0) -> dict[str, Any]:
-    """The answer of `python -m engine VERB SPEC … --json`. Raises TidemarkError if the command fails."""
+def ask(
+    verb: str, spec: Path, words: Sequence[str] = (), *, given: str = "", timeout_s: float = 120.0
+) -> dict[str, Any]:
+    """The answer of `python -m engine VERB SPEC … --json`. Raises TidemarkError if the command fails.
+
+    given: its standard input.
+    """
     command = [sys.executable, "-m", "engine", verb, str(spec), *words, "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            command, input=given, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False
+        )
     except subprocess.TimeoutExpired:
         raise TidemarkError(
             f"{verb} did not answer within {timeout_s:g} seconds.",

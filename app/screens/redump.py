@@ -1,8 +1,7 @@
 """Redump: choose chunks, a range, keys or tables, count the affected rows, send the command, and follow it."""
 
+import json
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -77,11 +76,9 @@ def dry_run(where: Directory, request: Request) -> dict[str, Any] | None:
     known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
     if known is None or known[0] != request:
         try:
-            with st.spinner("Counting the affected rows"), TemporaryDirectory() as folder:
-                keys = Path(folder) / "keys"
-                keys.write_text(request.keys, encoding="utf-8")
-                arguments = redump_form.arguments(request, str(keys))
-                known = request, engine.ask("redump", where.spec, [*arguments, "--dry-run"])
+            with st.spinner("Counting the affected rows"):
+                document = json.dumps(redump_form.document(request))
+                known = request, engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], given=document)
         except TidemarkError as problem:
             messages.error(problem)
             return None
@@ -116,7 +113,7 @@ def affected(where: Directory, found: dict[str, Any], key: str) -> None:
 def send_form(where: Directory, request: Request, found: dict[str, Any]) -> None:
     """The reason and the button. A redump of everything must be confirmed with the pipeline's name."""
     name = where.root.name
-    able = any(one["way"] != "refused" for one in found["tables"])
+    able = any(one["way"] not in redump_form.NOT_READ for one in found["tables"])
     sure = True
     with st.container(border=True):
         st.text_input("Reason", key="why", placeholder="Shown in the events and the history")

@@ -1,5 +1,6 @@
-"""The redump form: its arguments for the command line, the affected rows, and the progress of the command."""
+"""The redump form: its request, the affected rows, and the progress of the command."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from app.view import words
 from engine.history.chunk_queries import Read
 from engine.history.redumps import Redumped
 
+NOT_READ = ("refused", "left alone")
+"""How a table is redumped when it is not."""
 PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")
 _NUMBERS = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+)\s*)?")
 _MOST_CHUNKS = 10_000
@@ -57,19 +60,40 @@ def missing(request: Request) -> str:
             return "Enter chunk numbers: 3, 7–9" if not request.chunks.strip() else str(fault)
     if request.part == "Range" and not (request.lower.strip() or request.upper.strip()):
         return "Enter a lower or an upper bound; without both it would be the whole table"
-    return "Enter keys, one per line" if request.part == "Keys" and not request.keys.strip() else ""
+    if request.part == "Keys":
+        try:
+            return "" if keys(request.keys) else "Enter keys, one per line"
+        except ValueError as fault:
+            return str(fault)
+    return ""
 
 
-def arguments(request: Request, keys_file: str) -> list[str]:
-    """The arguments of `redump` on the command line. keys_file: the file that has the keys."""
+def keys(text: str) -> list[str | list[str]]:
+    """The primary keys in a text, one per line; a key of several columns is a JSON list. Raises ValueError with a message."""
+    found: list[str | list[str]] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if not line.startswith("["):
+            found.append(line)
+            continue
+        try:
+            found.append([str(part) for part in json.loads(line)])
+        except ValueError:
+            raise ValueError(f"{line!r} is not a JSON list") from None
+    return found
+
+
+def document(request: Request) -> dict[str, Any]:
+    """The request as `redump --request` takes it."""
     if request.part == "Everything":
-        return ["--all"]
-    parts = {
-        "Chunks": ("--chunk", ",".join(map(str, numbers(request.chunks))) if request.part == "Chunks" else ""),
-        "Range": ("--range", request.lower.strip(), request.upper.strip()),
-        "Keys": ("--keys", keys_file),
-    }
-    return ["--table", request.table, *parts.get(request.part, ())]
+        return {"tables": []}
+    part: dict[str, Any] = {}
+    if request.part == "Chunks":
+        part = {"chunks": numbers(request.chunks)}
+    elif request.part == "Range":
+        part = {"range": [request.lower.strip() or None, request.upper.strip() or None]}
+    elif request.part == "Keys":
+        part = {"keys": keys(request.keys)}
+    return {"tables": [request.table], **part}
 
 
 def pace(reads: Sequence[Read], table: str) -> float | None:
@@ -86,7 +110,7 @@ def expected_s(affected: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> 
     total = 0.0
     for one in affected:
         rate = pace(reads, one["table"])
-        if one["way"] == "refused" or one["rows"] == 0:
+        if one["way"] in NOT_READ or one["rows"] == 0:
             continue
         if rate is None or one["rows"] is None:
             return None
@@ -109,7 +133,7 @@ def affected_rows(affected: Sequence[Mapping[str, Any]]) -> list[dict[str, objec
 
 
 def _rows(one: Mapping[str, Any]) -> str:
-    if one["way"] == "refused":
+    if one["way"] in NOT_READ:
         return "none"
     if one["rows"] is None:
         return f"at most {one['of_rows']:,}"
@@ -119,7 +143,7 @@ def _rows(one: Mapping[str, Any]) -> str:
 
 def sentence(affected: Sequence[Mapping[str, Any]], seconds: float | None) -> str:
     """The affected tables and rows, and the expected time, as a sentence."""
-    able = [one for one in affected if one["way"] != "refused"]
+    able = [one for one in affected if one["way"] not in NOT_READ]
     if not able:
         return "None of this can be redumped."
     known = sum(one["rows"] if one["rows"] is not None else one["of_rows"] for one in able)

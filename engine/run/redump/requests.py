@@ -1,6 +1,7 @@
 """Commands to read tables again, as they come: everything, tables, chunks, a range, or keys."""
 
 import json
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -62,6 +63,22 @@ def check_ranges(endpoint: Endpoint, redump: Redump, table: Table, plan: Plan) -
         for limits in redump.ranges:
             assert key is not None
             check_range(table, key, limits, order)
+
+
+def arguments_from(file: str) -> dict[str, Any]:
+    """A command's arguments from a file with a JSON document (see `redump_from`); `-` is standard input.
+
+    Raises SpecError when it cannot be read, or is no JSON object.
+    """
+    try:
+        arguments = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _wrong(f"The request {file} cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise _wrong(f"The request is no JSON: {error}.") from error
+    if not isinstance(arguments, dict):
+        raise _wrong('The request is no JSON object, such as {"tables": ["shop.orders"], "keys": ["17"]}.')
+    return arguments
 
 
 def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None, keys: str) -> dict[str, Any]:

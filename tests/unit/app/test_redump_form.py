@@ -23,19 +23,20 @@ def test_chunk_numbers_are_parsed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("form", "words"),
+    ("form", "document"),
     [
-        (Request("Everything"), ["--all"]),
-        (Request("Table", "d.t"), ["--table", "d.t"]),
-        (Request("Chunks", "d.t", chunks="3, 7-8"), ["--table", "d.t", "--chunk", "3,7,8"]),
-        (Request("Range", "d.t", lower=" 5 "), ["--table", "d.t", "--range", "5", ""]),
-        (Request("Keys", "d.t", keys="1\n2"), ["--table", "d.t", "--keys", "keys.txt"]),
+        (Request("Everything"), {"tables": []}),
+        (Request("Table", "d.t"), {"tables": ["d.t"]}),
+        (Request("Chunks", "d.t", chunks="3, 7-8"), {"tables": ["d.t"], "chunks": [3, 7, 8]}),
+        (Request("Range", "d.t", lower=" 5 "), {"tables": ["d.t"], "range": ["5", None]}),
+        (Request("Keys", "d.t", keys="1\n\n 2"), {"tables": ["d.t"], "keys": ["1", "2"]}),
+        (Request("Keys", "d.t", keys='["a", 2]'), {"tables": ["d.t"], "keys": [["a", "2"]]}),
     ],
 )
-def test_the_form_gives_the_arguments_of_the_command_line(form: Request, words: list[str]) -> None:
+def test_the_form_gives_one_document(form: Request, document: dict[str, object]) -> None:
     """The page can do nothing else than the command."""
     assert redump_form.missing(form) == ""
-    assert redump_form.arguments(form, "keys.txt") == words
+    assert redump_form.document(form) == document
 
 
 def test_an_incomplete_form_is_not_sent() -> None:
@@ -43,6 +44,7 @@ def test_an_incomplete_form_is_not_sent() -> None:
     assert "Enter chunk numbers" in redump_form.missing(Request("Chunks", "d.t"))
     assert "not a chunk number" in redump_form.missing(Request("Chunks", "d.t", chunks="x"))
     assert "whole table" in redump_form.missing(Request("Range", "d.t", lower=" "))
+    assert "not a JSON list" in redump_form.missing(Request("Keys", "d.t", keys="[1, 2"))
     assert "Enter keys" in redump_form.missing(Request("Keys", "d.t", keys="\n"))
 
 

@@ -1,5 +1,6 @@
 """The arguments of a redump: what each form requests, and what is refused."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from engine.errors import SpecError
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import uncut_table
-from engine.run.redump.requests import Redump, arguments_of, redump_from
+from engine.run.redump.requests import Redump, arguments_from, arguments_of, redump_from
 
 ONE = Table("d", "one", (Column("id", "int", nullable=False),), ("id",), indexes=(Index("PRIMARY", ("id",)),))
 TWO = Table(
@@ -101,3 +102,19 @@ def test_the_words_of_a_command_line(tmp_path: Path) -> None:
     for chunk, keys in (("three", ""), ("", "[1, 2"), ("", "[oops]")):
         with pytest.raises(SpecError):
             arguments_of(["d.one"], chunk, None, keys)
+
+
+def test_a_request_is_one_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From a file or from standard input; what is no JSON object is refused."""
+    document = tmp_path / "request.json"
+    document.write_text('{"tables": ["d.one"], "keys": ["17"]}')
+    expected = {"tables": ["d.one"], "keys": ["17"]}
+    assert arguments_from(str(document)) == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO(document.read_text()))
+    assert arguments_from("-") == expected
+    for wrong in ("[1]", "{", '"all"'):
+        document.write_text(wrong)
+        with pytest.raises(SpecError, match="is no JSON"):
+            arguments_from(str(document))
+    with pytest.raises(SpecError, match="cannot be read"):
+        arguments_from(str(tmp_path / "nothing.json"))
