@@ -190,13 +190,14 @@ def run(
 def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Show what the pipeline is doing. Works without a runner too."""
     spec, directory = _opened(spec_file)
-    now = _status(directory, spec.name)
-    if as_json:
-        _print(now)
-        return
+    from engine.run.observe.status import status as status_of
     from engine.run.observe.status_text import print_status
 
-    print_status(out, now)
+    now = status_of(directory, spec.name)
+    if as_json:
+        _print(now)
+    else:
+        print_status(out, now)
 
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
@@ -480,12 +481,6 @@ def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, 
     _, directory = _opened(spec_file)
     check(directory, verb, arguments)
     _send(spec_file, verb, arguments, reason, as_json=as_json)
-
-
-def _status(directory: Directory, name: str) -> dict[str, Any]:
-    from engine.run.observe.status import status as read
-
-    return read(directory, name)
 
 
 def main() -> None:

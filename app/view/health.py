@@ -202,8 +202,8 @@ def phase_words(runner: Runner) -> str:
     """The phase in plain words."""
     return {
         "starting": "connecting",
-        "snapshot": "copying, and following the binlog",
-        "streaming": "following the binlog",
+        "snapshot": "copying and streaming",
+        "streaming": "streaming",
     }.get(runner.phase or "", runner.phase or "")
 
 

@@ -2,10 +2,10 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 from engine import clock, processes
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
@@ -19,7 +19,91 @@ _FRESH = timedelta(seconds=10)
 """A lag that was measured longer ago is not shown as the present one."""
 
 
-def status(directory: Directory, name: str) -> dict[str, Any]:
+class ParkedChunk(TypedDict):
+    """A chunk that failed too often and is set aside."""
+
+    chunk: int
+    lower: str | None
+    upper: str | None
+    error: str
+    message: str
+    hint: str
+    attempts: int
+    since: str
+
+
+class Reading(TypedDict):
+    """What has been read for the longest time of a table."""
+
+    chunks: list[int]
+    since: str
+    seconds: float
+
+
+class TableStatus(TypedDict):
+    """One table, captured or removed."""
+
+    table: str
+    state: str
+    chunks_done: int
+    chunks_total: int
+    """An estimate while some are not cut."""
+    rows_read: int
+    changes_applied: int
+    dates_nulled: Mapping[str, int]
+    error: str | None
+    """Why it stopped."""
+    hint: str | None
+    destination: str | None
+    """Of a removed table: kept, dropping or dropped."""
+    parked: list[ParkedChunk]
+    reading: Reading | None
+
+
+class BinlogStatus(TypedDict):
+    """What the binlog is like."""
+
+    unknown_events: int
+    """Events that were skipped since the pipeline began, as this version does not know them. It should be 0."""
+    unknown: dict[str, int]
+    largest_transaction: Mapping[str, Any] | None
+    lag_percentiles_s: Mapping[str, float] | None
+    changes_per_s: dict[str, float] | None
+    """By kind, over the last minute; None where it has no change."""
+    changes_per_s_by_table: dict[str, float] | None
+
+
+class Status(TypedDict):
+    """What `status --json` prints (docs/command-line.md). What only a living runner knows is None without one."""
+
+    pipeline: str
+    state: str
+    phase: str
+    position: str | None
+    """The committed position: `file:offset`."""
+    lag_s: float | None
+    lag_bytes: int | None
+    runway_s: float | None
+    """Seconds until the source purges the committed position."""
+    measured: str | None
+    """When the lag was measured: UTC text."""
+    epoch: int | None
+    heartbeat_age_s: float | None
+    error: Mapping[str, Any] | None
+    disk_full: str | None
+    helpers: list[dict[str, Any]]
+    waiting_for: str | None
+    away: Mapping[str, Any] | None
+    controls: Mapping[str, Any] | None
+    commands: list[dict[str, Any]]
+    alerts: list[dict[str, Any]]
+    term: int | None
+    standby: list[dict[str, Any]]
+    log: BinlogStatus
+    tables: list[TableStatus]
+
+
+def status(directory: Directory, name: str) -> Status:
     """The fields of `status --json` (docs/command-line.md)."""
     state = Ledger(directory.ledger).state
     runner = find_runner(directory)
@@ -61,12 +145,7 @@ def _now(runner: dict[str, Any] | None) -> datetime:
     return clock.parse_utc(runner["heartbeat"]) + timedelta(seconds=same or 0.0)
 
 
-def _log(directory: Directory, state: State | None, lag: dict[str, Any], now: datetime) -> dict[str, Any]:
-    """What the log is like.
-
-    unknown_events: passed over since the pipeline began, as this version does not know them; should be 0. changes_per_s: by kind
-    and by table, over the last minute; None when there is nothing of it.
-    """
+def _log(directory: Directory, state: State | None, lag: dict[str, Any], now: datetime) -> BinlogStatus:
     since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _FRESH)
     epochs = [e for e in recent_events(directory, "epoch.committed") if since <= e["ts"] <= until]
     kinds, tables = Counter[str](), Counter[str]()
@@ -100,11 +179,10 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
     return "streaming" if state.copied else "snapshot"
 
 
-def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
-    """parked: chunks that failed too often. reading: what has been read for the longest time, and for how long."""
-    reading = {
-        name: {**reading, "seconds": _age_s(reading["since"], now)}
-        for name, reading in runner.get("reading", {}).items()
+def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[TableStatus]:
+    reading: dict[str, Reading] = {
+        name: {"chunks": one["chunks"], "since": one["since"], "seconds": _age_s(one["since"], now)}
+        for name, one in runner.get("reading", {}).items()
     }
     return [
         {
@@ -132,12 +210,23 @@ def _destination(table: TableState) -> str | None:
     return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
 
 
-def _parked(directory: Directory, name: str, table: TableState) -> list[dict[str, Any]]:
+def _parked(directory: Directory, name: str, table: TableState) -> list[ParkedChunk]:
     """Those that are still to be read."""
     pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
     chunks = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
-    names = ("chunk", "lower", "upper", "error", "message", "hint", "attempts", "since")
-    return [{field: parked[field] for field in names} for parked in chunks]
+    return [
+        {
+            "chunk": p["chunk"],
+            "lower": p["lower"],
+            "upper": p["upper"],
+            "error": p["error"],
+            "message": p["message"],
+            "hint": p["hint"],
+            "attempts": p["attempts"],
+            "since": p["since"],
+        }
+        for p in chunks
+    ]
 
 
 def _age_s(since: str, now: datetime) -> float:

@@ -1,14 +1,13 @@
 """`status` as text."""
 
-from typing import Any
-
 from rich.console import Console
 from rich.table import Table as Grid
 
+from engine.run.observe.status import Status, TableStatus
 from engine.sentences import parked
 
 
-def print_status(out: Console, now: dict[str, Any]) -> None:
+def print_status(out: Console, now: Status) -> None:
     """Print what `status --json` gives."""
     lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
     out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
@@ -36,7 +35,7 @@ def print_status(out: Console, now: dict[str, Any]) -> None:
         out.print(f"last error: {now['error']['message']}", markup=False)
 
 
-def _print_waits(out: Console, now: dict[str, Any]) -> None:
+def _print_waits(out: Console, now: Status) -> None:
     """Why nothing is begun now, and what does not work beside the pipeline."""
     if now["disk_full"]:
         text = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
@@ -48,7 +47,7 @@ def _print_waits(out: Console, now: dict[str, Any]) -> None:
         out.print(text, style="red", markup=False)
 
 
-def _print_chunks(out: Console, tables: list[dict[str, Any]]) -> None:
+def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
     """What has been read for the longest time of each table, and what is parked."""
     for t in tables:
         if t["reading"]:
