@@ -51,7 +51,7 @@ from engine.run.spark_sessions import SparkSessions
 from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership import drop_removed
-from engine.run.tables.membership_commands import Change, members_of, removed_tables
+from engine.run.tables.membership_commands import MembershipCommand, members_of, removed_tables
 from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
 from engine.settings import Spec
@@ -305,7 +305,7 @@ class _Run:
     def _last_changes(self, ledger: Ledger) -> None:
         """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
-        for change in self._control.accepted(Change)[:1]:
+        for change in self._control.accepted(MembershipCommand)[:1]:
             if change.done(_committed(ledger)):
                 self._control.carried_out(change, {})
 

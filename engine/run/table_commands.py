@@ -7,7 +7,7 @@ from engine.ledger.state import State
 from engine.run.commands.control import Parser, TableCommand
 from engine.run.commands.inbox import Command
 from engine.run.redump.requests import redump_from
-from engine.run.tables.membership_commands import ADD, REMOVE, change_from
+from engine.run.tables.membership_commands import ADD, REMOVE, command_from
 
 IN_TURN = (ADD, REMOVE)
 """Which tables there are: each command is judged by what the one before it left."""
@@ -21,7 +21,7 @@ def parsers(journals: Path) -> dict[str, Parser]:
         return redump_from(command.identity, command.path, command.arguments, state.tables, journals)
 
     def membership(command: Command, state: State) -> TableCommand:
-        return change_from(command.identity, command.path, str(command.verb), command.arguments, state)
+        return command_from(command.identity, command.path, str(command.verb), command.arguments, state)
 
     return {"redump": redump, ADD: membership, REMOVE: membership}
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.row_changes import Changes
+from engine.capture.binlog.row_changes import RowChanges
 from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
@@ -373,7 +373,7 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
     binlog_range = BinlogRange(tables, begin, source.at(), mariadb=mariadb)
     feed, found = binlog_range.feed, []
 
-    def spoilt(run: Any) -> Iterator[tuple[Table, str, Changes]]:
+    def spoilt(run: Any) -> Iterator[tuple[Table, str, RowChanges]]:
         kinds = run.headers.kind.tolist()
         rows = [n for n, kind in enumerate(kinds) if kind in (23, 30)]
         for n in rows[::2]:  # the first of each transaction is the other table's

@@ -1,6 +1,6 @@
 """From runs of events to changes: transactions, table maps, statements, and the row images of captured tables.
 
-Pure: it is fed `EventBatch`s of a stream that begins between two transactions and gives back `Changes` until its end position is
+Pure: it is fed `EventBatch`s of a stream that begins between two transactions and gives back `RowChanges` until its end position is
 reached. What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could
 concern any. A statement that may alter what a captured table's rows are ends the binlog range in front of the transaction that
 follows it (`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.capture.binlog.event_statistics import EventStatistics
-from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import Alteration, concerned, creates, meaningful, without_values, writes
 from engine.capture.binlog.transaction_outcomes import Judged, Log, Prepared, TransactionOutcomes
 from engine.capture.binlog.transactions import Facts, Transactions
@@ -118,7 +118,7 @@ class BinlogRange:
         """Whether the end position was reached."""
         return self.position.order >= self.end.order
 
-    def feed(self, run: EventBatch) -> Iterator[tuple[Table, str, Changes]]:
+    def feed(self, run: EventBatch) -> Iterator[tuple[Table, str, RowChanges]]:
         """The changes of a run, in order within each table, with the file they come from."""
         if self.done:
             return
@@ -145,7 +145,7 @@ class BinlogRange:
             self.statistics.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
-    def _follow(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, Changes]]:
+    def _follow(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
         for judged in parts:
             yield from self._read(judged.run, file_number(judged.run.file))
             if self._cut:
@@ -160,7 +160,7 @@ class BinlogRange:
             if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
                 self._stop(mapped.table, _undone(mapped.table, judged.run))
 
-    def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, Changes]]:
+    def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, RowChanges]]:
         """The rows of an XA transaction, read from where it was prepared, as what its commit did."""
         maps, self._maps = self._maps, {}
         fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
@@ -195,7 +195,7 @@ class BinlogRange:
         maps = (read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist())
         return any((m.database, m.table) in self._tables for m in maps)
 
-    def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, Changes]]:
+    def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # a restarted server counts table ids from the start
         for part in self._parts(run):
@@ -309,7 +309,7 @@ class BinlogRange:
             names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[n]}"
             self.altered = Alteration(names, database, without_values(statement), at, written)
 
-    def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, Changes]]:
+    def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
@@ -346,14 +346,14 @@ class BinlogRange:
         table: Table,
         mapped: TableMap,
         events: Offsets,
-    ) -> tuple[Offsets, Changes]:
+    ) -> tuple[Offsets, RowChanges]:
         images = decode_images(run.buffer, run.headers, events, table, mapped, self.nulled[table.full_name])
         known = facts.at(images.event)
         columns = [images.kind, np.full(len(images.kind), number), run.offset[images.event]]
         columns += [column[known.of] for column in known.table.T]
         rows = pa.table(images.rows, schema=image_schema(table))
         about = pa.table([pa.array(c) for c in columns], schema=FACTS)
-        return images.event, Changes(rows, about, self.transactions.sources)
+        return images.event, RowChanges(rows, about, self.transactions.sources)
 
 
 def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
@@ -361,12 +361,12 @@ def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
     return set(ids[np.flatnonzero(np.diff(ids, prepend=~ids[:1]))].tolist())
 
 
-def _interleaved(parts: list[tuple[Offsets, Changes]]) -> Changes:
+def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
     """Changes of one table that came under several table ids, in the order of their events."""
     changes = [part for _, part in parts]
     rows, facts = pa.concat_tables(p.rows for p in changes), pa.concat_tables(p.facts for p in changes)
     order = np.argsort(np.concatenate([event for event, _ in parts]), kind="stable")
-    return Changes(rows, facts, changes[-1].sources).take(order)
+    return RowChanges(rows, facts, changes[-1].sources).take(order)
 
 
 def _undone(table: Table, run: EventBatch) -> DecodeError:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.capture.binlog.row_changes import Changes
+from engine.capture.binlog.row_changes import RowChanges
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.plan.coverage import Piece
 from engine.plan.keys import Bound, ChunkKey
@@ -68,7 +68,7 @@ def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], 
     return Progress(tuple(bounds), tuple(orders))
 
 
-def emitted(changes: Changes, key: ChunkKey | None, progress: Progress, ask: Ask) -> npt.NDArray[np.bool_]:
+def emitted(changes: RowChanges, key: ChunkKey | None, progress: Progress, ask: Ask) -> npt.NDArray[np.bool_]:
     """Which images are emitted. key: None for a table without, which is one chunk."""
     position = _order(changes.fact("file"), changes.fact("offset"))
     exact = np.array([_NEVER if order is None else _order(*order) for order in progress.exact], np.int64)

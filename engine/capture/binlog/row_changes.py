@@ -37,7 +37,7 @@ LOG_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Changes:
+class RowChanges:
     """Images of one binlog range in the binlog's order."""
 
     rows: pa.Table
@@ -48,32 +48,32 @@ class Changes:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def take(self, chosen: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "Changes":
+    def take(self, chosen: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "RowChanges":
         """Some of them, by index or by mask."""
         if chosen.dtype == bool:
             chosen = np.flatnonzero(chosen)
         if len(chosen) == len(self) and (chosen == np.arange(len(chosen))).all():
             return self
         slots = pa.array(chosen)
-        return Changes(self.rows.take(slots), self.facts.take(slots), self.sources)
+        return RowChanges(self.rows.take(slots), self.facts.take(slots), self.sources)
 
     def fact(self, name: str) -> npt.NDArray[np.int64]:
         """One column of the facts."""
         return np.asarray(self.facts[name].to_numpy())
 
 
-def empty(schema: pa.Schema) -> Changes:
+def empty(schema: pa.Schema) -> RowChanges:
     """No changes of a table with these columns."""
-    return Changes(schema.empty_table(), FACTS.empty_table())
+    return RowChanges(schema.empty_table(), FACTS.empty_table())
 
 
-def concatenate(parts: Iterable[Changes], schema: pa.Schema) -> Changes:
+def concatenate(parts: Iterable[RowChanges], schema: pa.Schema) -> RowChanges:
     """The parts of one binlog range one after the other."""
     parts = list(parts)
     if not parts:
         return empty(schema)
     rows, facts = pa.concat_tables(p.rows for p in parts), pa.concat_tables(p.facts for p in parts)
-    return Changes(rows, facts, parts[-1].sources)
+    return RowChanges(rows, facts, parts[-1].sources)
 
 
 def log_schema(rows: pa.Schema) -> pa.Schema:
@@ -81,7 +81,7 @@ def log_schema(rows: pa.Schema) -> pa.Schema:
     return pa.schema([*(field.with_nullable(True) for field in rows), *LOG_COLUMNS])
 
 
-def log_table(changes: Changes, kinds: npt.NDArray[np.int8], file: str, first_seq: int) -> pa.Table:
+def log_table(changes: RowChanges, kinds: npt.NDArray[np.int8], file: str, first_seq: int) -> pa.Table:
     """Changes of one binlog file as rows of the change log.
 
     kinds: as published, which the emission may have changed. file: the binlog file's name. first_seq: `_tm_seq` of the first; the

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.binlog.row_changes import Changes, concatenate, empty
+from engine.capture.binlog.row_changes import RowChanges, concatenate, empty
 from engine.decode.images import AFTER, INSERT
 
 _WAITING_ROWS = 1 << 16
@@ -47,14 +47,14 @@ class Reduced:
 
 
 def reduce_changes(
-    parts: Iterable[Changes], schema: pa.Schema, identity: Sequence[str], within: Within | None
+    parts: Iterable[RowChanges], schema: pa.Schema, identity: Sequence[str], within: Within | None
 ) -> Reduced:
     """The effect of changes, which come in order, on the rows that are `within` (None: on all of them).
 
     schema: of their rows. Images are reduced as they come, when those that wait outnumber what is held: a window may hold a
     transaction of any size.
     """
-    held, waiting, waiting_rows, count = empty(schema), list[Changes](), 0, 0
+    held, waiting, waiting_rows, count = empty(schema), list[RowChanges](), 0, 0
     for changes in parts:
         chosen = changes.take(within(changes.rows)) if within else changes
         if not len(chosen):
@@ -68,7 +68,7 @@ def reduce_changes(
     return Reduced(last.rows.select(identity), last.take(exists).rows, count)
 
 
-def _last(parts: list[Changes], schema: pa.Schema, identity: Sequence[str]) -> Changes:
+def _last(parts: list[RowChanges], schema: pa.Schema, identity: Sequence[str]) -> RowChanges:
     changes = concatenate(parts, schema)
     return changes.take(last_of_each(changes.rows.select(identity)))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from engine import clock
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.row_changes import Changes
+from engine.capture.binlog.row_changes import RowChanges
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
@@ -256,7 +256,7 @@ def changes_between(
     low: Position,
     high: Position,
     nulled: Counter[str],
-) -> Iterator[Changes]:
+) -> Iterator[RowChanges]:
     """A table's changes in (low, high]; what it learns of GTIDs makes `high` a candidate for the next low watermark.
 
     Raises as `changes_of`.
@@ -272,7 +272,9 @@ def changes_between(
         session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
 
 
-def changes_of(endpoint: Endpoint, first_server_id: int, table: Table, binlog_range: BinlogRange) -> Iterator[Changes]:
+def changes_of(
+    endpoint: Endpoint, first_server_id: int, table: Table, binlog_range: BinlogRange
+) -> Iterator[RowChanges]:
     """The changes of the one table of a binlog range. Raises SchemaChangedError when it was altered there, and what stops it."""
     try:
         for _, _, changes in read_range(endpoint, binlog_range, first_server_id):

@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.binlog.row_changes import Changes
+from engine.capture.binlog.row_changes import RowChanges
 from engine.capture.projection.row_filter import Condition, columns_of, passing
 from engine.decode.schema import Column, Table
 
@@ -80,11 +80,11 @@ class Projection:
             rows = rows.filter(pa.array(passing(self.where, rows)))
         return self._shown(rows)
 
-    def emitted(self, changes: Changes, emit: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def emitted(self, changes: RowChanges, emit: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Those of the emitted images whose rows pass."""
         return emit if self.where is None or not emit.any() else emit & passing(self.where, changes.rows)
 
-    def chosen(self, changes: Changes, chosen: npt.NDArray[np.int64]) -> Changes:
+    def chosen(self, changes: RowChanges, chosen: npt.NDArray[np.int64]) -> RowChanges:
         """Some changes, with their rows as they are published."""
         if self.kept is not None:
             names = [name for name in changes.rows.column_names if self._keeps(name)]

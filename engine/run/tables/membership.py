@@ -30,7 +30,7 @@ from engine.plan.planner import plan_tables
 from engine.run.commands.control import Control
 from engine.run.epoch import completed
 from engine.run.tables.bootstrap import finished, streaming_only, unfit_record
-from engine.run.tables.membership_commands import Change, check_change, members_of
+from engine.run.tables.membership_commands import MembershipCommand, check_command, members_of
 from engine.run.tables.projection_rules import as_read, projection_of, projection_record
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables
@@ -57,7 +57,7 @@ class MembershipChanges:
     @property
     def waiting(self) -> bool:
         """Whether something may be to change still."""
-        return not self._looked or bool(self._control.accepted(Change))
+        return not self._looked or bool(self._control.accepted(MembershipCommand))
 
     def defined(self) -> None:
         """The log has a statement that may have made a table."""
@@ -68,7 +68,7 @@ class MembershipChanges:
 
         Answers the commands. state: committed before; the catalogue is read after that.
         """
-        change = next(iter(self._control.accepted(Change)), None)
+        change = next(iter(self._control.accepted(MembershipCommand)), None)
         if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
             self._control.carried_out(change, {})  # what is kept is as it stays from here on
             change = None
@@ -76,7 +76,7 @@ class MembershipChanges:
             return {name: {"dropped": True} for name in gone}
         if change is not None and not change.begun(state) and all(map(self._publisher.released, _left(change, state))):
             try:
-                check_change(change, state)
+                check_command(change, state)
                 return self._added(connection, state, change) if change.adds else _removed(change)
             except (SpecError, TableStoppedError, PreflightError) as error:
                 self._control.refused(change, error)
@@ -88,7 +88,7 @@ class MembershipChanges:
                 destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
                 yield name
 
-    def _added(self, connection: Connection, state: State, change: Change) -> dict[str, TableChange]:
+    def _added(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
         if any(name in to_drop(state) for name in change.tables):
             return {}
         names = _named(change.tables, list_tables(connection))
@@ -191,11 +191,11 @@ def destination(spec: Spec, state: State, table: TableState, guard: Guard = ungu
     return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
 
 
-def _left(change: Change, state: State) -> list[str]:
+def _left(change: MembershipCommand, state: State) -> list[str]:
     return [name for name in change.tables if name in state.removed]
 
 
-def _removed(change: Change) -> dict[str, TableChange]:
+def _removed(change: MembershipCommand) -> dict[str, TableChange]:
     return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
 
 

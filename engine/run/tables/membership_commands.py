@@ -16,7 +16,7 @@ ADD, REMOVE = "add-table", "remove-table"
 
 
 @dataclass(frozen=True)
-class Change:
+class MembershipCommand:
     """A wish to add tables, or to remove some: all that it names, or none."""
 
     identity: str
@@ -52,26 +52,26 @@ class Change:
 
 def check(directory: Directory, verb: str, arguments: dict[str, Any]) -> None:
     """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""
-    change_from("", directory.inbox, verb, arguments, Ledger(directory.ledger).state)
+    command_from("", directory.inbox, verb, arguments, Ledger(directory.ledger).state)
 
 
-def change_from(identity: str, path: Path, verb: str, arguments: Any, state: State | None) -> Change:
-    """A command's arguments: "tables", full names, and "drop". Raises SpecError as `check_change`."""
+def command_from(identity: str, path: Path, verb: str, arguments: Any, state: State | None) -> MembershipCommand:
+    """A command's arguments: "tables", full names, and "drop". Raises SpecError as `check_command`."""
     names = arguments.get("tables") if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise _wrong("It does not say which tables: a list of full names (database.table).")
-    change = Change(identity, path, verb, tuple(dict.fromkeys(names)), bool(arguments.get("drop")))
+    change = MembershipCommand(identity, path, verb, tuple(dict.fromkeys(names)), bool(arguments.get("drop")))
     if state is None or not change.begun(state):
-        check_change(change, state)
+        check_command(change, state)
     return change
 
 
-def check_change(change: Change, state: State | None) -> None:
+def check_command(change: MembershipCommand, state: State | None) -> None:
     """Raises SpecError for a change that the ledger alone shows to be impossible."""
     (_check_added if change.adds else _check_removed)(change, state)
 
 
-def _check_added(change: Change, state: State | None) -> None:
+def _check_added(change: MembershipCommand, state: State | None) -> None:
     if captured := [name for name in change.tables if state and name in state.tables]:
         raise _wrong(
             f"The pipeline has {', '.join(captured)} already.",
@@ -79,7 +79,7 @@ def _check_added(change: Change, state: State | None) -> None:
         )
 
 
-def _check_removed(change: Change, state: State | None) -> None:
+def _check_removed(change: MembershipCommand, state: State | None) -> None:
     tables = state.tables if state else {}
     if gone := [name for name in change.tables if state and name in state.removed]:
         raise _wrong(f"{', '.join(gone)} was removed already.", "What was kept of it can be deleted by hand.")

@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.row_changes import Changes
+from engine.capture.binlog.row_changes import RowChanges
 from engine.decode.images import AFTER, INSERT
 from engine.decode.schema import Table
 from engine.source.catalog import read_table
@@ -44,7 +44,7 @@ class Source:
 
     def read(
         self, start: Position, end: Position, *names: str
-    ) -> tuple[BinlogRange, Iterator[tuple[Table, str, Changes]]]:
+    ) -> tuple[BinlogRange, Iterator[tuple[Table, str, RowChanges]]]:
         tables = {(self.database, name): self.table(name) for name in names}
         binlog_range = BinlogRange(tables, start, end, mariadb=self.server.flavor == "mariadb")
         return binlog_range, read_range(self.endpoint, binlog_range, 6000)

@@ -1,7 +1,7 @@
 """A simulated source: keys, transactions, their binlog, and the table after each transaction.
 
 Times count transactions: `states[t]` is the table after t of them, `ends[t]` its position. The engine gets the images between two
-times as `Changes`.
+times as `RowChanges`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.chunk.backfill import Within
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
@@ -116,14 +116,14 @@ class World:
         state[target] = self.values
         return [Image(at, BEFORE, key, old), Image(at, AFTER, target, self.values)]
 
-    def changes(self, after: Order, upto: Order) -> Changes:
+    def changes(self, after: Order, upto: Order) -> RowChanges:
         """The images of the binlog in `(after, upto]`."""
         chosen = [image for images in self.images for image in images if after < image.at <= upto]
         rows = self.table((image.key, image.value) for image in chosen)
         facts = [
             {"kind": i.kind, "file": i.at[0], "offset": i.at[1], "ts": 0, "tx_source": 0, "tx_n": 0} for i in chosen
         ]
-        return Changes(rows, pa.Table.from_pylist(facts, schema=FACTS))
+        return RowChanges(rows, pa.Table.from_pylist(facts, schema=FACTS))
 
     def table(self, rows: Iterable[tuple[Key, int]]) -> pa.Table:
         """Rows as an Arrow table of the engine."""

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
-from engine.capture.binlog.row_changes import Changes, log_table
+from engine.capture.binlog.row_changes import RowChanges, log_table
 from engine.capture.binlog.written_tables import Written
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
@@ -40,7 +40,7 @@ def write(log: Binlog, number: int, table: Table, kind: str, rows: list[list[Any
 
 def read_log(
     log: Binlog, *, cuts: list[int] | None = None, **options: Any
-) -> tuple[BinlogRange, list[Row], list[Changes]]:
+) -> tuple[BinlogRange, list[Row], list[RowChanges]]:
     """Feed a log, in blocks, to a binlog range; returns the range, the rows and the changes."""
     start = options.get("start", Position(log.file, 4))
     end = options.get("end", Position(log.file, log.position))

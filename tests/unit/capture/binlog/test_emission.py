@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.capture.binlog.emission import Progress, emitted, progress_of, published
-from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
 from engine.plan.chunks import Range
@@ -115,7 +115,7 @@ def test_the_server_is_not_asked_while_nothing_is_finished_or_all_is() -> None:
     assert emitted(changes, strange, Progress((), ((1, 4),)), nobody).all()
     halves = Progress((("a",), ("b",)), (None, (1, 4), None))
     with pytest.raises(AssertionError, match="compared by Arrow"):
-        emitted(Changes(pa.table({"k0": ["x"] * len(changes)}), changes.facts), strange, halves, nobody)
+        emitted(RowChanges(pa.table({"k0": ["x"] * len(changes)}), changes.facts), strange, halves, nobody)
 
 
 @given(st.randoms(use_true_random=False))
@@ -159,7 +159,7 @@ def test_positions_compare_across_files() -> None:
         "tx_source": [0, 0],
         "tx_n": [0, 0],
     }
-    changes = Changes(table, pa.table(facts, schema=FACTS))
+    changes = RowChanges(table, pa.table(facts, schema=FACTS))
     assert emitted(changes, world.chunk_key, Progress((), ((2, 2**34),)), nobody).tolist() == [False, True]
     assert emitted(changes, world.chunk_key, Progress((), ((2, 2**34 - 1),)), nobody).tolist() == [True, True]
     assert emitted(changes, world.chunk_key, Progress((), ((3, 5),)), nobody).tolist() == [False, False]

@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.capture.binlog.row_changes import FACTS, Changes, log_table
+from engine.capture.binlog.row_changes import FACTS, RowChanges, log_table
 
 SOURCES = ["", "uuid:", "uuid:tag:"]
 CHANGES = st.lists(
@@ -23,7 +23,7 @@ def test_a_change_log_says_the_same_of_each_change_alone(changes: list[tuple[int
     columns = [kind.astype(np.int8), np.full(len(changes), 7), offset, ts, source, number]
     facts = pa.table([pa.array(column) for column in columns], schema=FACTS)
     rows = pa.table({"id": pa.array(range(len(changes)), pa.int64())})
-    log = log_table(Changes(rows, facts, SOURCES), kind.astype(np.int8), "bin.000007", 40)
+    log = log_table(RowChanges(rows, facts, SOURCES), kind.astype(np.int8), "bin.000007", 40)
     assert log["_tm_position"].to_pylist() == [f"bin.000007:{c[1]}" for c in changes]
     assert log["_tm_tx"].to_pylist() == [f"{SOURCES[c[3]]}{c[4]}" if c[4] else None for c in changes]
     assert log["_tm_seq"].to_pylist() == [40 + n for n in range(len(changes))]
@@ -36,6 +36,6 @@ def test_taking_all_in_their_order_gives_what_is_there(changes: list[tuple[int, 
     facts = pa.table([pa.array([0] * len(changes), field.type) for field in FACTS], schema=FACTS)
     chosen = data.draw(st.permutations(range(len(changes))))[: data.draw(st.integers(0, len(changes)))]
     for slots in (chosen, list(range(len(changes)))):
-        taken = Changes(rows, facts).take(np.array(slots, np.int64))
+        taken = RowChanges(rows, facts).take(np.array(slots, np.int64))
         assert taken.rows["id"].to_pylist() == slots
         assert len(taken.facts) == len(slots)

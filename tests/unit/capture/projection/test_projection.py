@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.capture.binlog.emission import published
-from engine.capture.binlog.row_changes import FACTS, Changes
+from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import without_values
 from engine.capture.projection.filter_parser import parse_where
 from engine.capture.projection.row_filter import passing
@@ -297,7 +297,7 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
     kind = np.array([BEFORE, AFTER] * 4 + [INSERT, DELETE])
     rows = pa.Table.from_pylist([{"id": i, "n": v} for i, v in enumerate(n)], schema=arrow_schema(TABLE))
     facts = FACTS.empty_table()
-    emit = projection.emitted(Changes(rows, facts), np.ones(len(n), bool))
+    emit = projection.emitted(RowChanges(rows, facts), np.ones(len(n), bool))
     chosen, kinds = published(kind, emit)
     assert list(zip(chosen.tolist(), kinds.tolist(), strict=True)) == [
         (1, INSERT),

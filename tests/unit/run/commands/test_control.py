@@ -25,7 +25,7 @@ from engine.run.commands.control import Control
 from engine.run.commands.overrides import load_controls
 from engine.run.table_commands import IN_TURN, parsers, to_add
 from engine.run.tables.bootstrap import check_tables
-from engine.run.tables.membership_commands import Change
+from engine.run.tables.membership_commands import MembershipCommand
 from engine.settings import Throttle, parse
 from engine.source.catalog import BY_GLOBS, Membership
 
@@ -58,9 +58,9 @@ def _answers(folder: Path, identity: str) -> list[dict[str, Any]]:
     return [e for kind in ("done", "refused") for e in _events(folder, f"command.{kind}") if e["id"] == identity]
 
 
-def waiting_change(control: Control) -> Change | None:
+def waiting_change(control: Control) -> MembershipCommand | None:
     """The accepted membership change that is still to be executed."""
-    return next(iter(control.accepted(Change)), None)
+    return next(iter(control.accepted(MembershipCommand)), None)
 
 
 def _wait(found: Callable[[], Any]) -> None:
