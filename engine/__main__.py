@@ -1,4 +1,4 @@
-"""The command line: `python -m engine VERB SPEC` (docs/command-line.md)."""
+"""The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
 import json
 import os
@@ -207,7 +207,7 @@ def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
         raise SpecError(
             f"No runner is there to {verb} this pipeline.",
             detail="Nothing was changed.",
-            hint=f"Start one: python -m engine run {spec_file}",
+            hint=f"Start one: tidemark run {spec_file}",
         )
     _send(spec_file, verb, {}, reason, as_json=as_json)
 
@@ -221,7 +221,7 @@ def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *,
     if as_json:
         _print({"id": identity, "verb": verb, "waits_for_a_runner": waits})
     elif waits:
-        out.print(f"The next run will do it (command {identity}): python -m engine run {spec_file}", markup=False)
+        out.print(f"The next run will do it (command {identity}): tidemark run {spec_file}", markup=False)
     else:
         assert runner is not None
         out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)

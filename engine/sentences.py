@@ -1,4 +1,6 @@
-"""What the terminal, the alerts, `status` and the console say of an event of the journal: each sentence is worded here alone.
+"""What the terminal, `status` and the console say of an event of the journal: each sentence is worded here alone.
+
+The texts of alerts are in `run.observe.alerts`; only that of a parked chunk is from here.
 
 A sentence names no table: it is shown beside it. Fields may be missing, as journals of other versions are shown too.
 """

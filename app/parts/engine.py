@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 def ask(
     verb: str, spec: Path, words: Sequence[str] = (), *, given: str = "", timeout_s: float = 120.0
 ) -> dict[str, Any]:
-    """The answer of `python -m engine VERB SPEC … --json`. Raises TidemarkError if the command fails.
+    """The answer of `tidemark VERB SPEC … --json`. Raises TidemarkError if the command fails.
 
     given: its standard input.
     """

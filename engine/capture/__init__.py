@@ -1,1 +1,1 @@
-"""What a Spark task does: read chunks, read segments of the binlog, backfill, decide what is emitted, write Parquet files."""
+"""What a Spark task does: read chunks, read binlog ranges, backfill, decide what is emitted, write Parquet files."""

@@ -225,7 +225,7 @@ class BinlogTask:
 
 
 class _Log:
-    """The change log file that a segment writes for one table."""
+    """The change log file that a binlog range writes for one table."""
 
     def __init__(self, follow: EmittedTable, first_seq: int) -> None:
         self._seq = first_seq

@@ -196,7 +196,7 @@ def refuse_unknown(headers: Headers) -> Counter[str]:
                     detail="A statement was executed and could not be logged, so what it changed cannot be known; the position "
                     "stays in front of it, and what is published is right up to there.",
                     hint="The server's error log names the cause, mostly max_binlog_cache_size or max_binlog_stmt_cache_size. "
-                    "Mend it, then copy the tables again.",
+                    "Mend it, then resnapshot the tables.",
                 )
             raise SourceLostError(
                 f"The binlog holds an event that this version does not decode: {kind_name(kind)}.",

@@ -64,7 +64,7 @@ def check_table_map(table: Table, mapped: TableMap) -> None:
         detail=f"Captured: {', '.join(names)}. In the binlog: {len(mapped.columns)} columns"
         + (f" ({', '.join(mapped.names)})." if mapped.names else ".")
         + " The table was altered; what is published is right up to the change, nothing after it was guessed.",
-        hint="Copy it again: python -m engine redump.",
+        hint="Resnapshot it: tidemark redump.",
     )
 
 
@@ -236,7 +236,7 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
                 f"{table.full_name}: the binlog holds a row image that lacks columns.",
                 detail="A session wrote with binlog_row_image other than FULL; the missing values cannot be known, "
                 "and none was guessed.",
-                hint="SET GLOBAL binlog_row_image = 'FULL', end the sessions that set it otherwise, then copy the table again.",
+                hint="SET GLOBAL binlog_row_image = 'FULL', end the sessions that set it otherwise, then resnapshot the table.",
             )
 
 

@@ -111,8 +111,8 @@ class StreamPosition:
             detail="It was read again from the server and came damaged again. Nothing of it was used; what is published is right "
             "up to the transaction in front of it. What it changed cannot be known.",
             hint="Check the file on the source: mysqlbinlog --verify-binlog-checksum, and the disk below it. If a replica has it "
-            "whole, point the spec at that server and the run follows it by GTID. Otherwise copy the tables again: "
-            "python -m engine redump SPEC --all",
+            "whole, point the spec at that server and the run follows it by GTID. Otherwise resnapshot the tables: "
+            "tidemark redump SPEC --all",
         )
 
     def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> EventBatch:

@@ -208,22 +208,22 @@ def _unpacked(body: bytes, at: int) -> bytes:
 
 def _merged(run: EventBatch, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
     """The events from `begin` to `stop`, with those that are `held` in the place of the events that they were in."""
-    segments: list[tuple[int, int]] = []
+    pieces: list[tuple[int, int]] = []
     at = begin
     for n, _ in held:
         if at < n:
-            segments.append((at, n))
-        segments.append((n, -1))
+            pieces.append((at, n))
+        pieces.append((n, -1))
         at = n + 1
     if at < stop:
-        segments.append((at, stop))
-    plain = [run.headers.slice(a, b) for a, b in segments if b >= 0]
+        pieces.append((at, stop))
+    plain = [run.headers.slice(a, b) for a, b in pieces if b >= 0]
     low = min((int(h.body.min()) for h in plain), default=HEADER + 1) - HEADER - 1
     high = max((int(h.end.max()) for h in plain), default=low)
     contents = [content for _, content in held]
     buffer = np.concatenate([run.buffer[low:high], *contents, np.zeros(PADDING, np.uint8)])
     headers, sources, base, waiting = [], [], high - low, iter(contents)
-    for a, b in segments:
+    for a, b in pieces:
         if b >= 0:
             headers.append(run.headers.slice(a, b).moved(-low))
             sources.append(np.arange(a, b))

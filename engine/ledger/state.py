@@ -159,7 +159,7 @@ def apply(state: State | None, record: EpochRecord) -> State:
         raise LedgerError(
             f"The ledger has epoch {record['epoch']} where {expected} must follow.",
             detail="An epoch file is missing or was put there by hand; nothing is published on a state that is not proved.",
-            hint="Restore the file from a backup, or copy the tables again into a new destination.",
+            hint="Restore the file from a backup, or start a new pipeline with a new destination.",
         )
     if state is None:
         state = State(0, record["ledger"], record["identity"], record["to"], 0)
@@ -266,7 +266,7 @@ def _older() -> LedgerError:
     return LedgerError(
         "The ledger was written by an earlier version, which planned chunks otherwise.",
         detail="What it says of finished chunks cannot be gone on with; nothing was started and nothing was changed.",
-        hint="Go on with the version that began this pipeline, or copy the tables again into a new destination.",
+        hint="Go on with the version that began this pipeline, or start a new pipeline with a new destination.",
     )
 
 

@@ -77,7 +77,7 @@ class Ledger:
             raise LedgerError(
                 f"The ledger file {name} cannot be read: {error}.",
                 detail="Without it the committed state is not known; nothing was started.",
-                hint="Restore the file from a backup, or copy the tables again into a new destination.",
+                hint="Restore the file from a backup, or start a new pipeline with a new destination.",
             ) from error
         formats.check(name.partition("-")[0], record, self._folder / name)
         return formats.without(upgraded(record))

@@ -1,4 +1,4 @@
-"""Plans as `python -m engine plan` shows them: a table for people, JSON for programs."""
+"""Plans as `tidemark plan` shows them: a table for people, JSON for programs."""
 
 import json
 import os

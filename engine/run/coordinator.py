@@ -1,9 +1,9 @@
 """The loop of epochs (docs/correctness.md).
 
-Each epoch, in this order: freeze the set of chunks reported so far; take the source's position P'; read the segment of
+Each epoch, in this order: freeze the set of chunks reported so far; take the source's position P'; read the range of
 the log from min(P, A of the frozen chunks) to P'; commit chunks and changes in one ledger file; hand it to the publisher.
-The order is the proof: a frozen chunk's high watermark lies before P', so that the segment ends behind it; a chunk that is
-not frozen takes part in a later epoch, whose segment starts at or before its high watermark.
+The order is the proof: a frozen chunk's high watermark lies before P', so that the range ends behind it; a chunk that is
+not frozen takes part in a later epoch, whose range starts at or before its high watermark.
 
 Chunks are read by jobs of their own all the while: the log never waits for the snapshot, nor the snapshot for the log.
 """
@@ -55,8 +55,6 @@ from engine.source.watermarks import Candidate, server_time_s
 from engine.spark.session import Session
 
 _TICK_S = 0.02
-_PART_SEQ = 1 << 33
-"""Sequence numbers set aside for one of several segments of an epoch: more images than a binlog file can hold."""
 
 
 class Coordinator:

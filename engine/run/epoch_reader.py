@@ -75,13 +75,13 @@ class EpochReader:
         live = [name for name, table in state.tables.items() if not table.stopped]
         followed = tuple(self._follow(name, frozen, state) for name in live if name not in stopped)
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
-        segment = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
-        segments = [
-            segment(start, end, followed, seq, awaited, known)
+        task = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
+        tasks = [
+            task(start, end, followed, seq, awaited, known)
             for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
         ]
         about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
-        reports = self.session.run([*redumps, *segments], about)
+        reports = self.session.run([*redumps, *tasks], about)
         for report in reports:
             if isinstance(report, FailureReport):
                 raise report.error

@@ -1,5 +1,6 @@
 """From one server to another: a pipeline whose source was promoted, moved or rebuilt goes on by GTID where that is proved.
 
+That another server answers is noticed by `source.connect.check_identity` and `run.runner`; what follows is decided here.
 Positions of two servers cannot be compared. So the ledger's position is translated once: everything published is in the new
 server's history, nothing behind it is purged there, and one place in its binlog has all that is published before it and all that
 is new behind it (`capture.binlog.position_search`). An epoch of its own commits the new identity and place. No other position

@@ -37,7 +37,7 @@ class KnownGtids:
         return self.settled if self.whole else None
 
     def behind(self, reports: Sequence[RangeReport], *, mariadb: bool) -> "KnownGtids":
-        """Those before the end of the segments that the reports are of."""
+        """Those before the end of the ranges that the reports are of."""
         if self.settled is None and not any(report.complete for report in reports):
             return self
         whole = self.whole and not any(report.anonymous for report in reports)

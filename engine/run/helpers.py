@@ -91,5 +91,5 @@ def _named(helper: str, error: BaseException) -> HelperError:
     return HelperError(
         f"The helper {helper!r} met an error: {what}",
         detail=f"The pipeline goes on. {_MEANINGS.get(helper, _ELSE)}",
-        hint="It tries again by itself. If it stays, look at what is named; else report it with `python -m engine bundle SPEC`.",
+        hint="It tries again by itself. If it stays, look at what is named; else report it with `tidemark bundle SPEC`.",
     )

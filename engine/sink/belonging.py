@@ -29,7 +29,7 @@ from engine.sink.fence import Term, known_term
 from engine.sink.owned import KINDS
 
 _NAMED = 5
-_ALL = "python -m engine redump SPEC --all, then run"
+_ALL = "tidemark redump SPEC --all, then run"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Comparison:
                 detail="The pipeline's folder was restored from an older copy, or it is a copy whose original went on. Going on "
                 "would give new changes the numbers of old ones, and lose them. Nothing was written.",
                 hint="Either put the newest folder of the pipeline back (nothing is lost), or restore ledger and destination "
-                f"together from one backup (python -m engine restore), or snapshot everything again: {_ALL} (the mirrors are "
+                f"together from one backup (tidemark restore), or snapshot everything again: {_ALL} (the mirrors are "
                 "right then; the change logs lack what happened between the old and the new start).",
             )
         left = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
@@ -74,8 +74,8 @@ class Comparison:
                 detail="It was restored from an older copy, replaced or damaged. What is missing would never be applied again. "
                 "Nothing was written.",
                 hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables again: "
-                f"python -m engine redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a gap), or "
-                f"give them up: python -m engine remove-table SPEC {tables}",
+                f"tidemark redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a gap), or "
+                f"give them up: tidemark remove-table SPEC {tables}",
             )
 
 

@@ -182,7 +182,7 @@ class DeltaLog:
             raise DestinationError(
                 f"The Delta commit {amid[0].name} in {self.path} is empty or torn, and later commits rest on it.",
                 detail="Readers take it for a commit without actions, so rows are missing or stand twice; nothing was written.",
-                hint="Restore that file from a copy, or resnapshot the table: python -m engine redump SPEC --table …",
+                hint="Restore that file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
             )
         for path in end:
             path.rename(path.with_name(f".torn-{path.name}-{uuid.uuid4().hex[:8]}"))
@@ -319,7 +319,7 @@ def _unsupported(folder: Path, what: str) -> DestinationError:
     return DestinationError(
         f"The Delta table in {folder} has {what}, which Tidemark does not write.",
         detail="Another tool has added it. What the table holds stays; nothing more is written to it.",
-        hint="Move the folder away, then resnapshot the table: python -m engine redump SPEC --table …",
+        hint="Move the folder away, then resnapshot the table: tidemark redump SPEC --table …",
     )
 
 
@@ -327,5 +327,5 @@ def _unreadable(folder: Path, why: str) -> DestinationError:
     return DestinationError(
         f"The Delta table in {folder} cannot be read: {why}",
         detail="What it holds is not known; nothing was written to it.",
-        hint="Restore the folder from a copy, or move it away; then resnapshot the table: python -m engine redump SPEC --table …",
+        hint="Restore the folder from a copy, or move it away; then resnapshot the table: tidemark redump SPEC --table …",
     )

@@ -37,14 +37,14 @@ def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
             raise TableStoppedError(
                 f"{table}: column {field.name!r} differs by case alone from {other!r}, which its change log has.",
                 detail="Delta tables cannot have both. What is published is right up to the change of the table.",
-                hint="Move the table's folders in the destination away, then copy it again: python -m engine redump.",
+                hint="Move the table's folders in the destination away, then resnapshot it: tidemark redump.",
             )
         if field.name in held.names and not _widens(held.field(field.name).type, field.type):
             raise TableStoppedError(
                 f"{table}: column {field.name!r} is now {field.type}, which its change log, where it is "
                 f"{held.field(field.name).type}, cannot become.",
                 detail="What is published is right up to the change of the table; nothing after it was published.",
-                hint="Move the table's folders in the destination away, then copy it again: python -m engine redump.",
+                hint="Move the table's folders in the destination away, then resnapshot it: tidemark redump.",
             )
 
 

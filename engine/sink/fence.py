@@ -123,5 +123,5 @@ def _overtaken(own: Term, newest: Term | None) -> PipelineHeldError:
     return PipelineHeldError(
         f"The pipeline was taken over by {other}; this run had term {own.number}.",
         detail="Nothing was written or deleted since; what this run had committed is part of what the other one goes on from.",
-        hint="Run one runner a pipeline; to have one that waits for its turn: python -m engine run SPEC --standby",
+        hint="Run one runner a pipeline; to have one that waits for its turn: tidemark run SPEC --standby",
     )

@@ -273,5 +273,5 @@ def _opened(path: Path) -> pq.ParquetFile:
         f"The data file {path} is gone.",
         detail="It is part of the table, or was to be: a VACUUM, a cleaner or a restore may have removed it. What it held is not "
         "known here; nothing was written.",
-        hint="Restore the file from a copy, or resnapshot the table: python -m engine redump SPEC --table …",
+        hint="Restore the file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
     )

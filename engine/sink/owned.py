@@ -74,7 +74,7 @@ class OwnedTables:
                     raise DestinationError(
                         f"The destination {folder} is gone, but the ledger has published rows to it.",
                         detail="Going on would leave a table that lacks them; nothing was written.",
-                        hint=f"Restore the folder, or resnapshot the table: python -m engine redump SPEC --table "
+                        hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table "
                         f"{self.table.full_name}",
                     )
                 self._guard()

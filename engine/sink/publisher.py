@@ -478,7 +478,7 @@ def _failed(name: str, error: Exception) -> DestinationError:
         f"Publishing {name} failed: {type(error).__name__}: {error}",
         detail="What is published of it stays as it is; what was committed since is in the ledger. The other tables go on.",
         hint=f"Look at its folder in the destination (space, rights, other writers). Then resnapshot it: "
-        f"python -m engine redump SPEC --table {name}",
+        f"tidemark redump SPEC --table {name}",
     )
 
 

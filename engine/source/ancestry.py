@@ -14,7 +14,7 @@ All verdicts end the run with exit code 4 (SourceLostError); none is ever "nothi
 from engine import clock
 from engine.decode.gtid import parse_gtid_position
 from engine.errors import SourceLostError, TransientError
-from engine.source.connect import COPY_AGAIN, Connection, Endpoint, Server, query
+from engine.source.connect import RESNAPSHOT_ALL, Connection, Endpoint, Server, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, current, file_number
 
@@ -71,7 +71,7 @@ def check_same(
             f"The source no longer has the binlog file of the committed position {position}: it was purged.",
             detail=f"Its oldest file is {oldest}. Changes after the position are lost to Tidemark; what is published is right "
             "up to it.",
-            hint=f"{COPY_AGAIN}. To avoid it, raise binlog_expire_logs_seconds.",
+            hint=f"{RESNAPSHOT_ALL}. To avoid it, raise binlog_expire_logs_seconds.",
         )
     if size is None:
         raise _lost(
@@ -112,7 +112,7 @@ def _lost(verdict: str, seen: str) -> SourceLostError:
         f"The source was {verdict}: {seen}.",
         detail="It does not hold changes that are published already. (Or it is another MariaDB server with the same server_id.) "
         + _RIGHT_SO_FAR,
-        hint=f"Point the spec at a server that holds them, and the run follows it by GTID. {COPY_AGAIN}.",
+        hint=f"Point the spec at a server that holds them, and the run follows it by GTID. {RESNAPSHOT_ALL}.",
     )
 
 
@@ -123,5 +123,5 @@ def lost_elsewhere(verdict: str, identity: str, server: Server, seen: str, do: s
         f"{seen}.",
         detail=_RIGHT_SO_FAR,
         hint=(do or "Point the spec at the server that was followed, or at a replica that holds all its transactions.")
-        + f" {COPY_AGAIN}.",
+        + f" {RESNAPSHOT_ALL}.",
     )

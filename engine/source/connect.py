@@ -30,7 +30,7 @@ Flavor = Literal["mysql", "mariadb"]
 SILENCE_S = 30.0
 
 
-COPY_AGAIN = "To copy the tables again: python -m engine redump SPEC --all"
+RESNAPSHOT_ALL = "To resnapshot the tables: tidemark redump SPEC --all"
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1146: (SchemaChangedError, "The table was dropped or renamed; the binlog will say so in a moment."),
     1176: (SchemaChangedError, "The index by which it was read was dropped; the binlog will say so in a moment."),
     1412: (SchemaChangedError, "The table was altered while it was read; it is read again."),
-    1044: (PreflightError, "Grant the user what `python -m engine check` lists."),
+    1044: (PreflightError, "Grant the user what `tidemark check` lists."),
     1045: (LoginRefusedError, "Check source.user and the password that source.password_env or password_file leads to."),
     1049: (PreflightError, "Check the database's name."),
-    1142: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1227: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1236: (SourceLostError, "The server cannot send this part of the binlog. " + COPY_AGAIN),
+    1142: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1227: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1236: (SourceLostError, "The server cannot send this part of the binlog. " + RESNAPSHOT_ALL),
     1130: (LoginRefusedError, "Allow this host to log in (the host part of the user's account)."),
     1698: (LoginRefusedError, "Check source.user; the account may be limited to another way of login."),
     1040: (SourceAwayError, "The server has no connection left: raise max_connections, or end some."),
@@ -131,7 +131,8 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
         (_DUMP_FAILED,),
         "first log file",
         SourceLostError,
-        "The server has purged this part of the binlog. To avoid it, raise binlog_expire_logs_seconds. " + COPY_AGAIN,
+        "The server has purged this part of the binlog. To avoid it, raise binlog_expire_logs_seconds. "
+        + RESNAPSHOT_ALL,
     ),
     (
         (_DUMP_FAILED,),

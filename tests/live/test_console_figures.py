@@ -230,7 +230,7 @@ def check_overview(screen: Screen, server: Server, pipeline: Pipeline) -> None:
         says(rows, pipeline.snapshot(table).num_rows)
         says(of, plan["approx_rows"])
         assert line["Chunks"] == f"{len(reads(pipeline, table))} of {len(reads(pipeline, table))}"
-        says(line["RowChanges"], changed(pipeline, table))
+        says(line["Changes"], changed(pipeline, table))
         assert (line["Copied"], line["Retrying"], line["Rows/s"]) == (100.0, "", "—")
         assert (line["State"], line["Chunking"]) == ("streaming", plan["strategy"])
     statistics = "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = 'customers'"
@@ -374,7 +374,7 @@ def check_card(screen: Screen, pipeline: Pipeline) -> None:
     since = max(now - timedelta(seconds=60), datetime.fromisoformat(started["ts"]))
     epochs = pipeline.events("epoch.committed")
     committed = sum(epoch["changes"] for epoch in epochs if datetime.fromisoformat(epoch["ts"]) > since)
-    shown = re.fullmatch(r"([\d.]+)(k?) changes/s", facts["RowChanges"])
+    shown = re.fullmatch(r"([\d.]+)(k?) changes/s", facts["Changes"])
     assert shown
     rate = float(shown[1]) * (1000 if shown[2] else 1)
     assert rate == pytest.approx(committed / (now - since).total_seconds(), rel=0.1)  # it was drawn a moment ago
@@ -402,7 +402,7 @@ def check_history(screen: Screen, pipeline: Pipeline) -> None:
     """The run, while it goes on."""
     (line,), own = screen.table("Pipeline", "Outcome").to_dict("records"), reads(pipeline)
     assert (line["Rows"], line["Chunks"], line["Errors"]) == (sum(read["rows"] for read in own), len(own), 0)
-    assert line["RowChanges"] == changed(pipeline, "orders") + changed(pipeline, "customers")
+    assert line["Changes"] == changed(pipeline, "orders") + changed(pipeline, "customers")
     first, last = min(read["started"] for read in own), max(read["ended"] for read in own)
     took_s = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
     assert line["Rows/s"] == pytest.approx(line["Rows"] / took_s, rel=0.01)
@@ -420,7 +420,7 @@ def check_compared(pipeline: Pipeline) -> None:
     ((_, measures),) = {tuple(row)[1]: {one[""]: one[tuple(row)[1]] for one in measured} for row in measured}.items()
     says(measures["Rows"], sum(read["rows"] for read in own))
     assert (measures["Chunks"], measures["Readers"]) == (str(len(own)), str(len({read["reader"] for read in own})))
-    says(measures["RowChanges"], changed(pipeline, "orders") + changed(pipeline, "customers"))
+    says(measures["Changes"], changed(pipeline, "orders") + changed(pipeline, "customers"))
     lasts(measures["Seconds a chunk, median"], median(map(seconds, own)))
     lasts(measures["Seconds a chunk, most"], max(map(seconds, own)))
     says(measures["Rows a chunk, median"], median(read["rows"] for read in own))

@@ -374,5 +374,5 @@ def _undone(table: Table, run: EventBatch) -> DecodeError:
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may be rolled back or not.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "
         "nothing of the binlog range was published for the table.",
-        hint="Copy the table again: python -m engine redump.",
+        hint="Resnapshot the table: tidemark redump.",
     )

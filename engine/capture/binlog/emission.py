@@ -1,4 +1,4 @@
-"""The rule of emission: which changes of a segment are published (docs/correctness.md). Pure.
+"""The rule of emission: which changes of a binlog range are published (docs/correctness.md). Pure.
 
 For each finished chunk c let A(c) be the position through which its published rows are exact: its high watermark when
 it is newly finished, the end of the last epoch afterwards. With K(p) the chunk in which the key of the change at
@@ -7,13 +7,13 @@ position p lies:
     the change at p is emitted  iff  K(p) is finished and p > A(K(p))
 
 Not one change is lost: while c is unfinished its changes are dropped, and its SELECT starts after they are visible or its backfill
-holds them; both end at its high watermark H. When c is published with epoch k, the segment of epoch k starts at or before A(c) = H.
+holds them; both end at its high watermark H. When c is published with epoch k, the range of epoch k starts at or before A(c) = H.
 Not one is doubled: what lies at or before A(c) is in c's rows already.
 
 The two images of an update are decided each on its own. Where only one is emitted (the row moves into or out of the
 finished part, or its two chunks are exact to different positions) it stands for an insert or a delete.
 
-Neighbouring chunks that are exact through the same position are one run here, so what a segment must know of a table does not
+Neighbouring chunks that are exact through the same position are one run here, so what a range must know of a table does not
 grow with the number of its chunks.
 """
 

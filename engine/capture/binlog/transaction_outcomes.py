@@ -241,7 +241,7 @@ class TransactionOutcomes:
             raise SourceLostError(
                 f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not hold: {name}.",
                 detail="It is not known which of its rows count; the position stays in front of it.",
-                hint="Copy the tables again; if it comes back, report this with the server's version.",
+                hint="Resnapshot the tables; if it comes back, report this with the server's version.",
             )
         self._dropped.append((self._savepoints[name], number, _UNDONE))
         self._dropped += [(a, b, _DOUBTFUL) for a, b in self._shadows.get(name, ())]
@@ -323,7 +323,7 @@ class TransactionOutcomes:
             f"The binlog {run.file}:{run.offset[-1]} commits an XA transaction whose rows it no longer holds: "
             f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
             detail="They were logged at its PREPARE, in a file that was purged; the position stays in front of the commit.",
-            hint="Copy the tables again. To avoid it, raise binlog_expire_logs_seconds above the age of prepared transactions.",
+            hint="Resnapshot the tables. To avoid it, raise binlog_expire_logs_seconds above the age of prepared transactions.",
         )
 
 

@@ -8,7 +8,7 @@ epoch: a `-D` for each ghost, a `+I` for each row, marked with the command that 
 changes like any other, for the ledger, for the log and for the mirror's merge. Why that is right:
 
     before   all that is published of the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
-    after    every change behind P(k) has larger ones, as the epoch's segments begin to count behind the part;
+    after    every change behind P(k) has larger ones, as the epoch's ranges begin to count behind the part;
     at P(k)  the rows are those of the source, and a ghost is no row of it: it was none at H, and no change up to P(k) touched it. A
              key that one did touch is no ghost: either it is among the rows then, or the log itself has its deletion
              (which the mirror may not have heard yet when it was read: the newest files of the log are asked).

@@ -24,7 +24,7 @@ _STRING = 254
 _TWO_BYTES, _MOST_PACKED = 256, 4
 """From so many labels on an ENUM takes two bytes; a SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
 _BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
-_FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog carries them; then copy the table again."
+_FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog carries them; then resnapshot the table."
 _UNKNOWN = "Report this with the server's version; SET GLOBAL binlog_row_metadata = 'FULL' makes such values certain."
 
 

@@ -2,7 +2,8 @@
 
 Rows arrive in the connection's character set, which is utf8mb4: the server has converted them. Row images hold the column's own
 bytes. BINARY(n) arrives in images without its trailing zero bytes and gets them back. CHAR comes without trailing blanks on
-both ways, as `SELECT` gives it.
+both ways, as `SELECT` gives it. MariaDB's COMPRESSED columns come compressed in row images and are inflated here (compressed
+*events*: `decode.unfold`).
 """
 
 import zlib

@@ -1,6 +1,7 @@
 """The inbox of a pipeline: files that hold commands, the order in which they came, and where they go once they are answered.
 
-An answered command is kept in `inbox/done` or `inbox/refused`, so that it is not carried out twice and can be looked at.
+Command line and console put them there (`directory.send_command`); `run.commands.control` judges them. An answered command is kept
+in `inbox/done` or `inbox/refused`, so that it is not carried out twice and can be looked at.
 """
 
 import json

@@ -148,5 +148,5 @@ def _held(directory: Directory, why: str) -> PipelineHeldError:
     return PipelineHeldError(
         f"Another runner holds the pipeline in {directory.root}: {why}.",
         detail="It goes on undisturbed; this one did nothing.",
-        hint="`status` shows it; `stop` ends it. To wait for its end and take over: python -m engine run SPEC --standby",
+        hint="`status` shows it; `stop` ends it. To wait for its end and take over: tidemark run SPEC --standby",
     )

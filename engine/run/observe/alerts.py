@@ -176,7 +176,7 @@ class Alerts:
         if line["state"] != "copying":
             yield from self._clear(("chunk_parked", line["table"]), f"{line['table']} is {line['state']}.", None)
         if line["state"] == "stopped" and name not in self.standing:
-            hint = line.get("hint") or f"Copy it again: python -m engine redump SPEC --table {line['table']}"
+            hint = line.get("hint") or f"Resnapshot it: tidemark redump SPEC --table {line['table']}"
             message = f"{line['table']} stopped: {line['reason']}"
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
 
@@ -184,7 +184,7 @@ class Alerts:
         name = ("chunk_parked", line["table"])
         if name not in self.standing:
             message = f"{parked(line, line['table'])} The rest goes on without it."
-            hint = f"{line['hint']} Then: python -m engine resume SPEC --table {line['table']}".strip()
+            hint = f"{line['hint']} Then: tidemark resume SPEC --table {line['table']}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
 
     def _source(self, line: Line) -> Iterator[Notice]:

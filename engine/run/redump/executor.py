@@ -107,7 +107,7 @@ class RedumpExecutor:
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
         for name in sorted((work.again | work.fresh) - set(tables)):
             if work.redump.tables:
-                raise _refused(name, "it was removed", f"Add it: python -m engine add-table SPEC --table {name}")
+                raise _refused(name, "it was removed", f"Add it: tidemark add-table SPEC --table {name}")
             work.again.discard(name)
             work.fresh.discard(name)
         for name in sorted(work.again | work.fresh - set(self._active)):

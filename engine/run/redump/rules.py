@@ -54,7 +54,7 @@ def _whole(known: TableState, *, moves: bool) -> Decision:
 
 def _part(redump: Redump, known: TableState, name: str, *, moves: bool) -> Decision:
     if known.stopped:
-        return Decision(REFUSED, "it has stopped", f"Resnapshot it: python -m engine redump SPEC --table {name}")
+        return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {name}")
     if redump.ranges and moves:
         return Decision(
             REFUSED,

@@ -113,7 +113,7 @@ class Parking:
             f"{len(chunks)} of the chunks could not be read and are parked: "
             f"{', '.join(parked.describe() for parked in chunks[:_NAMED])}{more}. {chunks[0].message}",
             detail="Nothing of their ranges is published as exact; the rest is copied, and the binlog was streamed.",
-            hint=f"{chunks[0].hint} Each run tries them again; so does: python -m engine resume SPEC --table {chunks[0].table}",
+            hint=f"{chunks[0].hint} Each run tries them again; so does: tidemark resume SPEC --table {chunks[0].table}",
         )
 
     def _keep(self) -> None:

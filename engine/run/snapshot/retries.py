@@ -169,7 +169,7 @@ class ChunkRetries:
             stopped = TableStoppedError(
                 error.message,
                 detail="The log was read to its end since, and does not have it; what is published of the table is right.",
-                hint=f"Copy it again: python -m engine redump SPEC --table {copying.table.full_name}",
+                hint=f"Resnapshot it: tidemark redump SPEC --table {copying.table.full_name}",
             )
             batch.stop(copying, stopped)
         elif copying.redump and isinstance(error, TransientError) and not retried:

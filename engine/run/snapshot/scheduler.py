@@ -2,7 +2,7 @@
 
 Tables are cut while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Chunks go to Spark in one-task
 jobs, a group of chunks worth at least a second of work each, from a small pool of threads. At most one group more than there are
-readers is under way, so that a segment of the log waits for one task at the most. Spark's scheduler gives the next group to
+readers is under way, so that the binlog waits for one task at the most. Spark's scheduler gives the next group to
 whichever slot is free; towards the end groups get smaller, so that the readers end together.
 """
 

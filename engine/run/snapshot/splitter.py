@@ -1,6 +1,9 @@
 """The thread that cuts tables into chunks, a bounded number of them ahead of the readers, on a connection of its own.
 
 It keeps nothing: it is given a range that is not cut yet and gives back what it cut off it. So the log never waits for a walk.
+
+How bounds are found is in `plan.cutting`. A chunk that turns out too large: its reader stops at twice the planned rows
+(`ChunkRequest.most`), and `TableCopy.shorten` has the rest cut again.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -65,7 +68,7 @@ class ChunkSplitter:
             raise TransientError(
                 f"Cutting {table.full_name} into chunks failed: {type(error).__name__}: {error}",
                 detail="Nothing was published wrongly; what is cut already is read.",
-                hint="It is tried again. If it stays, report it with `python -m engine bundle SPEC`.",
+                hint="It is tried again. If it stays, report it with `tidemark bundle SPEC`.",
             ) from error
 
     def _drop(self) -> None:

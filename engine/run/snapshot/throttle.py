@@ -1,9 +1,10 @@
 """How fast tables are read, and when not at all: by rates, by the hour, and by the source's own health.
 
-Only the reading of tables is throttled, never the log. Rates hold on average: a group of chunks is begun when what was read
-before has been paid for, and groups are small where the rate is. The health is asked for all the time on a connection of its own,
-as gh-ost does it: above `max_load`, or while a named replica lags, no group begins; above `critical_load` the pipeline pauses.
-A load is what it is at one instant, and jumps: reading goes on only when it was within its limits at every look for two seconds.
+Only the reading of tables is throttled, never the log. `hold` says why to wait; `run.snapshot.scheduler` asks it before each
+group. Rates hold on average: a group of chunks is begun when what was read before has been paid for, and groups are small where
+the rate is. The health is asked for all the time on a connection of its own, as gh-ost does it: above `max_load`, or while a
+named replica lags, no group begins; above `critical_load` the pipeline pauses. A load is what it is at one instant, and jumps:
+reading goes on only when it was within its limits at every look for two seconds.
 """
 
 import threading

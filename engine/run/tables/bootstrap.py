@@ -204,6 +204,6 @@ def check_tables(spec: Spec, state: State, captured: list[Table], to_add: Collec
         raise SpecError(
             f"The spec now matches tables that this pipeline was not started with: {', '.join(new[:5])}.",
             detail="Nothing was started.",
-            hint=f'Add them (python -m engine add-table SPEC {named}, or source.new_tables = "add"), or exclude them in '
+            hint=f'Add them (tidemark add-table SPEC {named}, or source.new_tables = "add"), or exclude them in '
             "source.tables.",
         )

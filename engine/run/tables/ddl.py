@@ -1,7 +1,7 @@
 """What a DDL does to the rows of a table, as far as it can be known from its text. Pure; sqlglot parses.
 
 Nothing here has to be complete: whatever is not recognised has the table resnapshotted, which is always right. So only what surely
-leaves every value of every row as it was is recognised.
+leaves every value of every row as it was is recognised. The verdict (evolve, resnapshot, stop) is in `run.tables.schema_change`.
 """
 
 import logging

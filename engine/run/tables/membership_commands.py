@@ -75,7 +75,7 @@ def _check_added(change: MembershipCommand, state: State | None) -> None:
     if captured := [name for name in change.tables if state and name in state.tables]:
         raise _wrong(
             f"The pipeline has {', '.join(captured)} already.",
-            f"To read it again: python -m engine redump SPEC --table {captured[0]}",
+            f"To read it again: tidemark redump SPEC --table {captured[0]}",
         )
 
 
@@ -88,7 +88,7 @@ def _check_removed(change: MembershipCommand, state: State | None) -> None:
             f"The pipeline has no table {', '.join(unknown)}.", f"It has {', '.join(sorted(tables)) or 'none'}."
         )
     if not set(tables) - set(change.tables):
-        raise _wrong("No table would be left.", "Stop the pipeline instead: python -m engine stop SPEC")
+        raise _wrong("No table would be left.", "Stop the pipeline instead: tidemark stop SPEC")
 
 
 def members_of(state: State | None) -> Membership:

@@ -138,7 +138,7 @@ def check_altered(spec: Spec, before: Table, after: Table, cut_by: Collection[st
         raise TableStoppedError(
             message,
             detail="The altered table cannot have the projection that the spec gives it; what is published is right up to that.",
-            hint=f"Correct the section tables of the spec, then copy the table again: python -m engine redump SPEC --table "
+            hint=f"Correct the section tables of the spec, then resnapshot the table: tidemark redump SPEC --table "
             f"{after.full_name}",
         )
 
@@ -155,12 +155,12 @@ def with_other_projection(spec: Spec, state: State) -> list[str]:
 
 
 def check_asked(names: Collection[str]) -> None:
-    """Raises SpecError when there are tables with other rules than before, and nobody has asked to copy them again."""
+    """Raises SpecError when there are tables with other rules than before, and nobody has asked to resnapshot them."""
     if names:
         raise SpecError(
             f"The spec now publishes other rows or columns of {', '.join(sorted(names)[:5])} than this pipeline has published.",
             detail="Two projections would be mixed in one table; nothing was started.",
-            hint="Copy them again: python -m engine redump SPEC "
+            hint="Resnapshot them: tidemark redump SPEC "
             + " ".join(f"--table {name}" for name in sorted(names))
             + ", then run. What was published before stays in the change log. Or set the section tables of the spec back.",
         )

@@ -2,12 +2,12 @@
 
     evolved        every row has the values that it had, and the destination can have the columns: they are written from here on
     resnapshotted  otherwise: nothing of the log is emitted for the table until its chunks are read again, with the columns that it
-                   has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`run.publisher`).
+                   has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`sink.publisher`).
                    A pipeline that copies nothing (`source.startup`) empties the mirror and follows the table from here on
     stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it; or nothing is copied
                    and the log holds later alterations, so that what lies between has columns that nothing shows any more
 
-TableCopy again is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
+A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
 chunk before it is read, it is read with the columns of then, and a later alteration in the log comes here again: it finds chunks
 that were read before it (exact at a position in front of it), and has them resnapshotted, or rows that it left as they were.
 """
@@ -118,7 +118,7 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
             f"{name} was altered so that the log's next rows of it cannot be read: {statement[:200] or 'no statement shows how'}",
             detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the log does not "
             "tell. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
-            hint=f"Stream it from now on, without what lies between: python -m engine redump SPEC --table {name}",
+            hint=f"Stream it from now on, without what lies between: tidemark redump SPEC --table {name}",
         )
     return altered.at
 
@@ -159,7 +159,7 @@ def _again(connection: Connection, spec: Spec, after: Table, statement: str | No
         raise TableStoppedError(
             f"{after.full_name} was altered so that it must be resnapshotted: {statement[:200]}",
             detail="What is published is right up to the change; nothing after it was published (source.schema_changes = stop).",
-            hint=f"Copy it again: python -m engine redump SPEC --table {after.full_name}",
+            hint=f"Resnapshot it: tidemark redump SPEC --table {after.full_name}",
         )
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
     if not spec.source.copies:

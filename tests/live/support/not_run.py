@@ -13,6 +13,7 @@ NOT_RUN = {
     "make check": _TESTS,
     "make test": _TESTS,
     "make soak": _TESTS,
+    ".venv/bin/python -m pytest tests/unit/plan": _TESTS,
     "make bench": "takes many minutes",
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",

@@ -30,9 +30,9 @@ def card(
 def test_a_card_shows_rates_only_of_a_live_runner() -> None:
     """Without activity there is no rate, rather than a rate of 0."""
     assert card()["Reading"] == ("100 rows/s", "")
-    assert card()["RowChanges"] == ("8.3 changes/s", "")  # 500 in a minute
-    assert card(lived_s=20)["RowChanges"] == ("25 changes/s", "")
-    assert card(lived_s=5)["RowChanges"] == ("0 changes/s", ""), "the run before committed them"
+    assert card()["Changes"] == ("8.3 changes/s", "")  # 500 in a minute
+    assert card(lived_s=20)["Changes"] == ("25 changes/s", "")
+    assert card(lived_s=5)["Changes"] == ("0 changes/s", ""), "the run before committed them"
     assert card("paused")["Reading"] == ("—", "")
     assert card("lost", alive=False)["Copied"] == ("50.0%", "gray")
     assert card("lost", alive=False)["Lag"] == ("0.4 s", "gray")

@@ -104,7 +104,7 @@ def test_imports_follow_the_arrows_within_a_room(room: str, inner: str) -> None:
 def test_spark_is_in_one_room(path: Path) -> None:
     """Only `spark` imports pyspark, only the destinations and Explore import Delta, only the history imports DuckDB."""
     homes = {
-        "pyspark": {"engine/spark", "engine/sink/spark"},
+        "pyspark": {"engine/spark"},
         "deltalake": {"engine/sink", "engine/destination", "engine/explore"},
     }
     homes |= {"duckdb": {"engine/history", "engine/explore"}, "streamlit": set()}

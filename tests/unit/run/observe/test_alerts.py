@@ -186,7 +186,7 @@ def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
     assert alert.message == (
         "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. The rest goes on without it."
     )
-    assert alert.hint == "Mend it. Then: python -m engine resume SPEC --table d.t"
+    assert alert.hint == "Mend it. Then: tidemark resume SPEC --table d.t"
     assert notices(alerts, parked(1, 4), unparked(2, 1)) == []
     assert notices(alerts, unparked(3, 0), unparked(4, 0)) == [("cleared", "chunk_parked", "d.t", 0)]
     assert notices(alerts, parked(5, 3), table(6, "streaming")) == [
