@@ -107,7 +107,7 @@ def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema) -> pa.Table:
                 seq = pa.array([next_seq - 0.5] * rows.num_rows, pa.float64())
                 chunks.append(rows.append_column("seq", seq).append_column("kind", pa.array(["+I"] * rows.num_rows)))
         next_seq = epoch["next_seq"]
-        if "again" in record:
+        if "resnapshot" in record:
             chunks, since = [], next_seq
     columns, key = ", ".join(f'"{c}"' for c in schema.names), ", ".join(_key(schema))
     empty = (
