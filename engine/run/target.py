@@ -14,7 +14,7 @@ Part = tuple[int, Record]
 
 @dataclass
 class Held:
-    """A copy that is made anew, from an epoch on: its mirror waits until the last chunk is there."""
+    """A resnapshot, from an epoch on. The mirror keeps the old copy until the last chunk is there."""
 
     epoch: int
     parts: list[Part] = field(default_factory=list)
