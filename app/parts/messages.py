@@ -33,6 +33,8 @@ def freshness(now: datetime, *, extra: str = "") -> None:
     notes = [f"updated {words.time_of_day(now)}", extra]
     if index.in_memory:
         notes.append(f"history kept in memory: {index.in_memory}")
+    if index.behind:
+        notes.append(f"events and figures may be older: {index.behind}")
     st.caption(words.escape(" · ".join(note for note in notes if note)))
 
 

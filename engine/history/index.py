@@ -4,8 +4,8 @@ Why it can be trusted although it is only an index: the rows of a slice of a jou
 committed in one transaction, so after any crash the next refresh goes on exactly where the rows end. Deleting the file
 costs nothing but the time to read the journals again.
 
-One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why); so does one
-whose file cannot be written, as on a full disk.
+One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why).
+While the file cannot be written, as on a full disk, the index is behind the journals (`behind` says why), and then catches up.
 Nothing but DuckDB may open the file, not even to look at it: closing a plain handle drops the lock of the owner.
 """
 
@@ -63,12 +63,7 @@ class History:
         self._asking = threading.Lock()
         self._answers: dict[Any, tuple[int, Any]] = {}
         self._connection = self._open(path)
-        try:
-            self._prepare(path)
-        except duckdb.Error as error:
-            self._leave_file(error)
-
-    def _prepare(self, path: Path | None) -> None:
+        self.behind: str | None = None
         tables = self._tables()
         newer = [int(name[8:]) for name in tables if name.startswith("version_") and int(name[8:]) > VERSION]
         if newer:
@@ -80,14 +75,6 @@ class History:
                 self._connection.execute(f'DROP TABLE "{table}"')
         for statement in create_statements():
             self._connection.execute(statement)
-
-    def _leave_file(self, error: duckdb.Error) -> None:
-        """The file cannot be written: go on in memory. The file stays this process's, and another one may use it later."""
-        if self.in_memory:
-            raise error
-        self.in_memory = f"the index cannot be written: {str(error).splitlines()[0]}"
-        self._connection = duckdb.connect(":memory:")
-        self._prepare(None)
 
     def _tables(self) -> set[str]:
         return {str(row[0]) for row in self._connection.execute(_ALL_TABLES).fetchall()}
@@ -134,15 +121,20 @@ class History:
         with self._lock:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
-            known = list(directories)
             try:
-                self._last = self._take_in(known)
-            except duckdb.Error as error:
-                self._leave_file(error)
-                self._last = self._take_in(known)
-            self._serial += bool(self._last.lines or self._last.malformed)
+                self._last, self.behind = self._take_in(directories), None
+                self._serial += bool(self._last.lines or self._last.malformed)
+            except (duckdb.IOException, duckdb.TransactionException) as error:
+                self._wait(error)
             self._refreshed_s = clock.monotonic_s()
             return self._last
+
+    def _wait(self, error: duckdb.Error) -> None:
+        """What was committed stays, and the rest is taken in when there is room."""
+        if self.in_memory:
+            raise error
+        self.behind = f"the index cannot be written: {str(error).splitlines()[0]}"
+        self._serial += 1  # some journals may have been taken in
 
     def _take_in(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []

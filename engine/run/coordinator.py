@@ -185,7 +185,7 @@ class Coordinator:
         if until is None or behind or not (copied or self._only_parked()):
             return False
         self._publisher.settle()
-        return not self._publisher.has_failures
+        return not self._publisher.unpublished()
 
     def _only_parked(self) -> bool:
         """Whether parked chunks are all that is left, and all that commands wait for."""

@@ -205,7 +205,7 @@ class _Run:
                     hint="Run it again: it goes on from there.",
                 )
             assert ledger.state is not None
-            require_published(publisher.failures(), ledger.state)
+            require_published(publisher.unpublished())
             if self._until is not None:
                 self._gate.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
@@ -467,9 +467,8 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def require_published(failures: Mapping[str, TidemarkError], state: State) -> None:
-    """Raises DestinationError when the last changes of tables found no way into the destination."""
-    failed = {name: error for name, error in failures.items() if (t := state.tables.get(name)) and not t.stopped}
+def require_published(failed: Mapping[str, TidemarkError]) -> None:
+    """Raises DestinationError when the last changes of tables are not published. failed: `Publisher.unpublished`."""
     if failed:
         first = next(iter(failed.values()))
         raise DestinationError(

@@ -103,10 +103,13 @@ class Publisher:
     def _tables(self, table: Table) -> DeltaTables:
         return DeltaTables(self._root, self._state.owner, table, self.guard)
 
-    @property
-    def has_failures(self) -> bool:
-        """Whether `failures` has something to tell."""
-        return bool(self._failures)
+    def unpublished(self) -> dict[str, TidemarkError]:
+        """The tables that the ledger has not stopped and whose destination has failed, with the reasons; until it is healed."""
+        tables = self._state.tables
+        going = {
+            name: target.error for name, target in self._targets.items() if name in tables and not tables[name].stopped
+        }
+        return {name: error for name, error in going.items() if error is not None}
 
     def failures(self) -> dict[str, TidemarkError]:
         """The tables whose destination has failed since the last call, with the reasons."""
@@ -272,13 +275,13 @@ class Publisher:
                 return
 
     def settle(self) -> None:
-        """Wait until everything handed over is applied and merged, or has failed: `failures` then holds what did."""
+        """Wait until everything handed over is applied and merged, or has failed (`unpublished`)."""
         self._put(marker := _Marker(threading.Event(), last=False))
         while not marker.reached.wait(0.5):
             self.check()
 
     def finish(self) -> None:
-        """Wait until everything handed over is applied and merged, and end the thread. `failures` may hold what failed."""
+        """Wait until everything handed over is applied and merged, or has failed, and end the thread."""
         if self._thread.is_alive():
             self._put(_Marker(threading.Event(), last=True))
             self._thread.join()

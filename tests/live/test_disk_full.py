@@ -95,8 +95,8 @@ def _check_journal(pipeline: Pipeline) -> None:
     assert not list((pipeline.home / "ledger").glob(".*"))
 
 
-def test_the_console_goes_on_when_its_index_finds_no_room(tmp_path: Path) -> None:
-    """The console shows all journals from an index in memory, and says why."""
+def test_the_consoles_index_waits_for_room(tmp_path: Path) -> None:
+    """It answers meanwhile, says why it is behind the journals, and catches up."""
     with mounted(tmp_path / "home", 8 * MB) as disk:
         shop = Simulation(tmp_path / "shop", [SimulatedTable("shop.orders", 400_000, 40)]).advance(3)
         index = History(disk.folder / "history.duckdb")
@@ -106,10 +106,14 @@ def test_the_console_goes_on_when_its_index_finds_no_room(tmp_path: Path) -> Non
         for _ in range(5):
             shop.advance(20)
             index.refresh([Directory(tmp_path / "shop")])
+        assert "cannot be written" in str(index.behind)
+        assert journalled(index.cursor(), "shop").lines >= before
+        disk.free()
+        index.refresh([Directory(tmp_path / "shop")])
         after = journalled(index.cursor(), "shop")
         assert after.lines > before
         whole = History(None)
         whole.refresh([Directory(tmp_path / "shop")])
         assert journalled(whole.cursor(), "shop") == after
-        assert "cannot be written" in str(index.in_memory)
+        assert (index.behind, index.in_memory) == (None, None)
         index.close()
