@@ -47,7 +47,7 @@ does the same as `tidemark`. This page is generated from the commands' help text
 | exit code | meaning |
 |---|---|
 | 0 | done |
-| 1 | an unexpected error, a stopped table, or an end before the goal of `--until` |
+| 1 | an unexpected error, a stopped table, changes that could not be published, or an end before the goal of `--until` |
 | 2 | the spec or an argument is wrong |
 | 3 | the preflight failed |
 | 4 | the source no longer has the binlog that follows the committed position |
