@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.evidence import Witness, log_tails
-from tests.browser.journals import SPEC, SimulatedTable, Simulation, real_now
+from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
 # The browser's own services would otherwise contact hosts that a closed network does not have.

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 
 from engine.directory import Directory
 from tests.browser.conftest import OpenPage
-from tests.browser.journals import SimulatedTable, Simulation, real_now
 from tests.servers.oidc import CLIENT, SECRET, provider
+from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console, free_port
 
 ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.com"

@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from engine.directory import Directory, send_command
 from tests.browser.conftest import OpenPage
-from tests.browser.journals import SimulatedTable, Simulation, real_now
+from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
 PAGES, COMMANDS = 3, 6

@@ -9,12 +9,12 @@ from typing import Any
 from engine.directory import Directory, read_runner
 from engine.history import History
 from engine.history.runs import journalled
-from tests.browser.journals import SimulatedTable, Simulation
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 from tests.support.mounts import Small, mounted
+from tests.support.simulation import SimulatedTable, Simulation
 
 MB = 1 << 20
 

@@ -13,8 +13,8 @@ from engine.history import History
 from engine.history import chunk_queries as chunks
 from engine.history import table_queries as tables
 from engine.history.chunk_queries import PLAN
-from tests.browser.journals import SimulatedTable, Simulation
 from tests.support.depth import depth
+from tests.support.simulation import SimulatedTable, Simulation
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 WALKED = SimulatedTable("shop.orders", 400_000, 40, None, estimated_chunks=50, split_each=7)

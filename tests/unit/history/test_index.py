@@ -15,8 +15,8 @@ from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.index_schema import TABLES
 from engine.history.runs import journalled, runs
-from tests.browser.journals import SimulatedTable, Simulation
 from tests.support.depth import depth
+from tests.support.simulation import SimulatedTable, Simulation
 
 
 def contents(index: History) -> dict[str, list[tuple[object, ...]]]:

@@ -12,7 +12,7 @@ from engine.history import chunk_queries as chunks
 from engine.history import event_queries as log
 from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
-from tests.browser.journals import SimulatedTable, Simulation
+from tests.support.simulation import SimulatedTable, Simulation
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 ORDERS = SimulatedTable("shop.orders", 400_000, 40)
