@@ -72,8 +72,7 @@ def _check_history(pipeline: Pipeline, rows: Any) -> None:
     log = lake_table(pipeline.changes("orders"))
     changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
     key = next(value for value in changed if value in set(rows["id"].to_pylist()))
-    rows = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
-    *changes, now = rows
+    *changes, now = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
     assert now["_tm_kind"] == "mirror"
     assert [c["_tm_seq"] for c in changes] == sorted(s for k, s in zip(*_columns(log), strict=True) if k == key)
     assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (
