@@ -33,6 +33,8 @@ when it is made. The tree, with the exit code of the command line (docs/command-
 
 import errno
 import re
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from engine.redaction import redact
 
@@ -62,6 +64,19 @@ def is_disk_full(error: BaseException | None) -> bool:
     return False
 
 
+class Failure(TypedDict):
+    """An error in the journal, in `runner.json` and with `--json`."""
+
+    error: str
+    """The class."""
+    message: str
+    """What happened."""
+    detail: str
+    """What it means for the data."""
+    hint: str
+    """What to do."""
+
+
 class TidemarkError(Exception):
     """Base of all errors raised on purpose.
 
@@ -81,7 +96,7 @@ class TidemarkError(Exception):
         """Errors cross from Spark's workers to the runner: keep all three parts."""
         return _rebuild, (type(self), self.message, self.detail, self.hint)
 
-    def as_dict(self) -> dict[str, str]:
+    def as_dict(self) -> Failure:
         """For the journal and for `--json`."""
         return {"error": type(self).__name__, "message": self.message, "detail": self.detail, "hint": self.hint}
 
@@ -235,7 +250,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
 }
 
 
-def from_dict(record: dict[str, str]) -> TidemarkError:
+def from_dict(record: Mapping[str, Any]) -> TidemarkError:
     """The inverse of `TidemarkError.as_dict`."""
     kind = ERRORS.get(record["error"], TidemarkError)
     return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))

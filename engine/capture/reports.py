@@ -18,6 +18,7 @@ from typing import Any, Self
 from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
 from engine.errors import TidemarkError
+from engine.events import Backfill
 from engine.plan.chunks import Range
 from engine.source.positions import Position
 
@@ -77,7 +78,7 @@ class ChunkReport(ReaderReport):
     ghosts: tuple[DataFile, ...] = ()
     """Of a redump: the files of rows that the mirror holds of the chunk and the source does not."""
     rows: int
-    backfill: Mapping[str, int]
+    backfill: Backfill
     """Events of the table between the watermarks, by kind."""
     nulled: Mapping[str, int]
     """Dates that do not exist and became NULL, by column."""

@@ -6,9 +6,11 @@ says something.
 
 from typing import Any, NotRequired, TypedDict
 
+from engine.errors import Failure
+
 Description = dict[str, Any]
 """The JSON of another owner: `decode.schema`, `plan.chunks`, `plan.coverage`, `capture.files`, `source.positions`."""
-ErrorRecord = dict[str, str]
+ErrorRecord = Failure
 """`errors.TidemarkError.as_dict`."""
 
 

@@ -20,7 +20,8 @@ from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.capture.tasks import ChunkGroup
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
-from engine.events import Journal
+from engine.events import TableChanged, TableNulled
+from engine.journal import Journal
 from engine.ledger.records import EpochRecord, ErrorRecord
 from engine.ledger.state import State, TableState, following, nulled
 from engine.ledger.store import Ledger
@@ -28,7 +29,7 @@ from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
-from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.epoch import committed, completed, cut, seen, table_records, up_to_alteration
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
@@ -39,7 +40,7 @@ from engine.run.redump.requests import Redump, check_ranges
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.splitter import ChunkSplitter
-from engine.run.snapshot.table_copy import Finished, TableCopy, planned_chunks
+from engine.run.snapshot.table_copy import Finished, TableCopy, planned
 from engine.run.snapshot.throttle import Health, hold
 from engine.run.tables.alterations import Alterations
 from engine.run.tables.bootstrap import Source, check_source
@@ -322,7 +323,7 @@ class Coordinator:
                 self._take(name, self.state.tables[name])
                 if "stopped" not in change:
                     plan = self._captured.plans[name]
-                    self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
+                    self._journal.write(planned(plan))
             self._gate.parking.keep_of(self.state.tables)
             self._publisher.submit(record)
             self._progress.show(self.state)
@@ -391,12 +392,10 @@ class Coordinator:
         self._last_ts = max([self._last_ts, *(r.last_ts for r in reports)])
         self._gtids = self._gtids.behind(reports, mariadb=self._mariadb)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
-        self._journal.write(
-            "epoch.committed", **event(record, len(frozen), reports, read_s, clock.monotonic_s() - began)
-        )
+        self._journal.write(committed(record, len(frozen), reports, read_s, clock.monotonic_s() - began))
         for name, change in record["tables"].items():
             if columns := nulled(change):
-                self._journal.write("table.nulled", table=name, columns=columns)
+                self._journal.write(TableNulled(table=name, columns=columns))
         self._progress.show(self.state)
         require_gtids(self._connection, self._source.watermarks, reports)
 
@@ -407,14 +406,14 @@ class Coordinator:
                 (alteration.statement, alteration.at) if alteration and name in alteration.tables else (None, None)
             )
             self._journal.write(
-                "source.event", kind=found.outcome, position=at, table=name, statement=statement, reason=found.reason
+                TableChanged(kind=found.outcome, table=name, position=at, statement=statement, reason=found.reason)
             )
             self._drop(name)
             if found.error is not None:
                 continue
             self._captured.put(found.table, found.plan)
             if found.outcome == "resnapshotted":
-                self._journal.write("table.planned", **found.plan.summary(), chunks=planned_chunks(found.plan))
+                self._journal.write(planned(found.plan))
             if not self.state.tables[name].copied:
                 self._snapshot.add(self._copying(name, self.state.tables[name].coverage))
         self._verdicts = {}

@@ -7,13 +7,15 @@ names a data file, the file is looked at.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from engine.capture.files import DataFile
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.errors import DestinationError, DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
-from engine.events import Journal
+from engine.events import ErrorReported
+from engine.journal import Journal
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -60,7 +62,7 @@ class Delivery:
             heals = self._heals and tables[name].key and self._missing[name] < _MOST_HEALED
             if isinstance(error, MissingFilesError) and heals:
                 self._missing[name] += 1
-                self._journal.write("error", **error.as_dict(), attempt=self._missing[name], retry_in_s=0.0)
+                self._journal.write(ErrorReported.of(error, attempt=self._missing[name], retry_in_s=0.0))
                 self._healing.add(name)
             else:
                 stopped[name] = error
@@ -92,7 +94,7 @@ class Delivery:
             check_files(folder, files)
         except MissingFilesError as error:
             again = "The chunk was not committed; it is read again."
-            self._journal.write("error", **{**error.as_dict(), "detail": again}, attempt=1, retry_in_s=0.0)
+            self._journal.write(replace(ErrorReported.of(error, attempt=1, retry_in_s=0.0), detail=again))
             return False
         return True
 

@@ -16,7 +16,8 @@ from typing import TypeVar
 
 from engine import clock
 from engine.errors import DiskFullError, is_disk_full
-from engine.events import Journal
+from engine.events import DiskFreed, ErrorReported
+from engine.journal import Journal
 
 RETRY_S = 3.0
 """Between two looks, and between two tries."""
@@ -66,7 +67,7 @@ class Disk:
                 detail="The pipeline waits. Nothing is lost: what is committed is whole, the rest is read when there is room.",
                 hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. It goes on by itself then.",
             )
-            self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=RETRY_S)
+            self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
             self._full(reason)
 
     def worked(self, name: str) -> None:
@@ -120,7 +121,7 @@ class Disk:
                 self.reason, self._trying = "", False
             attempts, duration_s = self._attempts, clock.monotonic_s() - self._since_s
         if freed:
-            self._journal.write("disk.freed", attempts=attempts, duration_s=round(duration_s, 3))
+            self._journal.write(DiskFreed(attempts=attempts, duration_s=round(duration_s, 3)))
             self._freed()
 
 

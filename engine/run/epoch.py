@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError
+from engine.events import EpochCommitted
 from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRecord, TableChange
 from engine.ledger.state import State, apply
 from engine.run.snapshot.table_copy import Finished
@@ -159,31 +159,31 @@ def largest(reports: Sequence[RangeReport]) -> Description | None:
     return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 
-def event(
+def committed(
     record: EpochRecord, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float
-) -> dict[str, Any]:
-    """The fields of `epoch.committed`. chunks: how many were published with it."""
+) -> EpochCommitted:
+    """The epoch, for the journal. chunks: published with it. read_s, total_s: seconds of reading, and of reading and commit."""
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
     kinds = [
         sum(column)
         for column in zip(*(t["changes"]["kinds"] for t in record["tables"].values() if "changes" in t), strict=True)
     ]
     start, end = position_from_dict(record["from"]), position_from_dict(record["to"])
-    return {
-        "epoch": record["epoch"],
-        "from_position": str(start),
-        "to_position": str(end),
-        "changes": sum(changes.values()),
-        "kinds": dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
-        "tables": changes,
-        "table_kinds": {name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
-        "transactions": sum(r.transactions for r in reports),
-        "bytes": sum(r.bytes for r in reports),
-        "chunks": chunks,
-        "timings": {"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
-        "reader": str(reports[0].reader) if reports else None,
-        "events": _summed(r.events for r in reports),
-        "unknown": _summed(r.unknown for r in reports),
-        "damaged": sum(r.damaged for r in reports),
-        "largest": largest(reports),
-    }
+    return EpochCommitted(
+        epoch=record["epoch"],
+        from_position=str(start),
+        to_position=str(end),
+        changes=sum(changes.values()),
+        kinds=dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
+        tables=changes,
+        table_kinds={name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
+        transactions=sum(r.transactions for r in reports),
+        bytes=sum(r.bytes for r in reports),
+        chunks=chunks,
+        timings={"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
+        reader=str(reports[0].reader) if reports else None,
+        events=_summed(r.events for r in reports),
+        unknown=_summed(r.unknown for r in reports),
+        damaged=sum(r.damaged for r in reports),
+        largest=largest(reports),
+    )

@@ -13,7 +13,8 @@ from dataclasses import replace
 from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError
-from engine.ledger.records import Description, EpochRecord
+from engine.events import FailedOver
+from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, following
 from engine.source.ancestry import awaits, has_gtids, lost_elsewhere
 from engine.source.connect import Connection, Endpoint, Server, query
@@ -33,15 +34,15 @@ def failed_over(
     return following(state, run, {}, identity=server.identity, to=to)
 
 
-def event_fields(state: State, record: EpochRecord) -> Description:
-    """The fields of the journal's `source.failover`."""
-    return {
-        "from_identity": state.identity,
-        "to_identity": record["identity"],
-        "from_position": str(position_from_dict(record["from"])),
-        "to_position": str(position_from_dict(record["to"])),
-        "gtids": record["to"]["gtids"],
-    }
+def describe(state: State, record: EpochRecord) -> FailedOver:
+    """The failover of `record`, for the journal. state: the state before it."""
+    return FailedOver(
+        from_identity=state.identity,
+        to_identity=record["identity"],
+        from_position=str(position_from_dict(record["from"])),
+        to_position=str(position_from_dict(record["to"])),
+        gtids=record["to"]["gtids"],
+    )
 
 
 def _place(

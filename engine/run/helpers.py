@@ -13,7 +13,8 @@ from typing import Any
 
 from engine import clock
 from engine.errors import HelperError, TidemarkError, is_disk_full
-from engine.events import Journal
+from engine.events import ErrorReported, HelperRecovered
+from engine.journal import Journal
 from engine.run.disk import Disk
 
 CALM_S = 10.0
@@ -66,7 +67,7 @@ class Helpers:
                 return
             self._began_s[helper] = self._last_s[helper]
             self._failing[helper] = Failure(helper, type(error).__name__, named.message, clock.utc_text())
-        self._journal.write("error", **named.as_dict(), attempt=1, helper=helper)
+        self._journal.write(ErrorReported.of(named, attempt=1, helper=helper))
 
     def fine(self, helper: str) -> None:
         """A helper has worked."""
@@ -78,7 +79,7 @@ class Helpers:
             if helper not in self._failing or now_s - self._last_s[helper] < CALM_S:
                 return
             errors, duration_s = self._failing.pop(helper).errors, now_s - self._began_s[helper]
-        self._journal.write("helper.recovered", helper=helper, errors=errors, duration_s=round(duration_s, 3))
+        self._journal.write(HelperRecovered(helper=helper, errors=errors, duration_s=round(duration_s, 3)))
 
     def as_list(self) -> list[dict[str, Any]]:
         """Those that do not work, for `runner.json`: the fields of `Failure`."""

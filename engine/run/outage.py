@@ -18,7 +18,8 @@ from typing import Any
 
 from engine import clock
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError
-from engine.events import Journal
+from engine.events import ErrorReported, LagMeasured, RunState, SourceAway, SourceBack
+from engine.journal import Entry, Journal
 
 EPOCHS, MONITOR = "epochs", "monitor"
 """Who reports."""
@@ -67,11 +68,11 @@ class OutageTracker:
         """Whether the source is away."""
         return bool(self._tries)
 
-    def _hear(self, line: dict[str, Any]) -> None:
-        if line["event"] == "source.lag":
-            runway_s = line["runway_s"]
-            self._purged_s = None if runway_s is None else clock.monotonic_s() + runway_s
-        elif line["event"] == "run.state" and line["state"] == "stopping":
+    def _hear(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, LagMeasured):
+            self._purged_s = None if event.runway_s is None else clock.monotonic_s() + event.runway_s
+        elif isinstance(event, RunState) and event.state == "stopping":
             self._stopping = True
             self._release()
 
@@ -115,12 +116,13 @@ class OutageTracker:
         next_try = clock.utc_text(now + timedelta(seconds=pause_s))
         self._show(asdict(Outage(self._since, attempt, next_try, error.message, gives_up)))
         self._journal.write(
-            "source.away",
-            since=self._since,
-            attempt=attempt,
-            retry_in_s=pause_s,
-            message=error.message,
-            gives_up_at=gives_up,
+            SourceAway(
+                since=self._since,
+                attempt=attempt,
+                retry_in_s=pause_s,
+                message=error.message,
+                gives_up_at=gives_up,
+            )
         )
 
     def pause_after(self, error: TidemarkError) -> float:
@@ -131,7 +133,7 @@ class OutageTracker:
         if self._failures >= _ATTEMPTS:
             raise error
         retry_s: float = min(_FIRST_S * 2 ** (self._failures - 1), _LONGEST_S)
-        self._journal.write("error", **error.as_dict(), attempt=self._failures, retry_in_s=retry_s)
+        self._journal.write(ErrorReported.of(error, attempt=self._failures, retry_in_s=retry_s))
         return retry_s
 
     def epoch_done(self) -> None:
@@ -146,7 +148,7 @@ class OutageTracker:
                 return
             self._show(None)
             seconds = round(clock.monotonic_s() - self._since_s, 3)
-            self._journal.write("source.back", since=self._since, seconds=seconds)
+            self._journal.write(SourceBack(since=self._since, seconds=seconds))
             self._refused_s = 0.0
 
 

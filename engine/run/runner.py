@@ -29,23 +29,25 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
-from engine.events import Journal
+from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted, SourceFacts, TableChanged
+from engine.journal import Entry, Journal
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
+from engine.run import failover
 from engine.run.commands.control import Control
 from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
-from engine.run.failover import event_fields, failed_over
+from engine.run.failover import failed_over
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.outage import EPOCHS, OutageTracker
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.table_copy import planned_chunks
+from engine.run.snapshot.table_copy import planned
 from engine.run.snapshot.throttle import Pace
 from engine.run.spark_sessions import SparkSessions
 from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
     from engine.run.observe.exporter import Exporter
 
 T = TypeVar("T")
-Listener = Callable[[dict[str, Any]], None]
+Listener = Callable[[Entry], None]
 UNTIL = ("snapshot", "caught-up")
 _MOST_CHANGES = 10
 _CHANGE_S = 1.0
@@ -137,14 +139,15 @@ class _Run:
         """Everything, with the end written to the journal whatever happens."""
         error: BaseException | None = None
         self._journal.write(
-            "run.started",
-            pipeline=self._spec.name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            until=self._until,
-            spec=self._spec.model_dump(mode="json"),  # the journal redacts it
-            format=formats.VERSIONS["journal"],
+            RunStarted(
+                pipeline=self._spec.name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                version=__version__,
+                until=self._until,
+                spec=self._spec.model_dump(mode="json"),  # the journal redacts it
+                format=formats.VERSIONS["journal"],
+            )
         )
         self._control.start()
         try:
@@ -165,7 +168,7 @@ class _Run:
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
         self._control.finish(fields)
         self._control.done("stop")
-        self._journal.write("run.ended", outcome=outcome, exit_code=code, error=fields)
+        self._journal.write(RunEnded(outcome=outcome, exit_code=code, error=fields))
         self._notifier.close()
         self._journal.close()
 
@@ -191,8 +194,8 @@ class _Run:
             if self._control.stopping and self._until is None:
                 return
             session = self._sessions.use(session_to_come.result())
-            connected = {**vars(preflight.server), "watermark_class": source.watermarks}
-            self._journal.write("run.connected", source=_server(connected), spark=session.describe())
+            connected = _source_facts(preflight.server, source.watermarks)
+            self._journal.write(RunConnected(source=connected, spark=session.facts()))
             self._control.event("started")
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
@@ -244,7 +247,7 @@ class _Run:
                 changes += 1
                 if changes > _MOST_CHANGES:
                     raise
-                self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
+                self._journal.write(ErrorReported.of(error, attempt=changes, retry_in_s=_CHANGE_S))
             except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
                 with closing(open_connection(source.endpoint)) as connection:
                     self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
@@ -356,7 +359,7 @@ class _Run:
         finally:
             connection.close()
         for plan in begun.plans:
-            self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
+            self._journal.write(planned(plan))
         return source
 
     def _resnapshot_everything(
@@ -435,10 +438,10 @@ class _Run:
         for name, change in record["tables"].items():
             why = change.get("stopped", {}).get("message", reason)
             outcome = "stopped" if "stopped" in change else "resnapshotted"
-            self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=why)
+            self._journal.write(TableChanged(kind=outcome, table=name, reason=why))
             if "resnapshot" in change:
                 plan = plan_from_dict(change["resnapshot"]["plan"])
-                self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
+                self._journal.write(planned(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
         """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""
@@ -449,7 +452,7 @@ class _Run:
             return
         record = failed_over(state, connection, endpoint, server, first, self._journal.run)
         ledger.commit(record)
-        self._journal.write("source.failover", **event_fields(state, record))
+        self._journal.write(failover.describe(state, record))
 
 
 def _committed(ledger: Ledger) -> State:
@@ -457,13 +460,13 @@ def _committed(ledger: Ledger) -> State:
     return ledger.state
 
 
-def _server(server: dict[str, Any]) -> dict[str, Any]:
+def _source_facts(server: Server, watermark_class: str) -> SourceFacts:
     return {
-        "server": server["version_text"],
-        "version": ".".join(map(str, server["version"])),
-        "flavor": server["flavor"],
-        "uuid": server["identity"],
-        "watermark_class": server["watermark_class"],
+        "server": server.version_text,
+        "version": ".".join(map(str, server.version)),
+        "flavor": server.flavor,
+        "uuid": server.identity,
+        "watermark_class": watermark_class,
     }
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from engine import clock
 from engine.errors import SparkLostError, TidemarkError
-from engine.events import Journal
+from engine.events import ErrorReported
+from engine.journal import Journal
 from engine.run.commands.control import Control
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class SparkSessions:
                 raise failure
             self._tries += 1
             retry_s = min(_FIRST_S * 2 ** min(self._tries - 1, 10), _LONGEST_S)
-            self._journal.write("error", **failure.as_dict(), attempt=self._tries, retry_in_s=retry_s)
+            self._journal.write(ErrorReported.of(failure, attempt=self._tries, retry_in_s=retry_s))
             self._control.activity.waiting_for = "a new Spark session"
             self._wait(retry_s)
             try:

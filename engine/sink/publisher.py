@@ -28,7 +28,8 @@ from engine.errors import (
     TidemarkError,
     is_disk_full,
 )
-from engine.events import Journal
+from engine.events import ErrorReported, SinkApplied
+from engine.journal import Journal
 from engine.ledger.records import EpochRecord, Switch, TableChange
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -190,13 +191,12 @@ class Publisher:
 
     def _repaired(self, table: str, name: str) -> None:
         self._journal.write(
-            "error",
-            error="TornCommit",
-            message=f"{table}: the Delta commit {name} was empty or torn, as a power cut leaves it; it was set aside.",
-            detail="What it should have done is applied again from the ledger.",
-            hint="",
-            attempt=None,
-            retry_in_s=None,
+            ErrorReported(
+                error="TornCommit",
+                message=f"{table}: the Delta commit {name} was empty or torn, as a power cut leaves it; it was set aside.",
+                detail="What it should have done is applied again from the ledger.",
+                hint="",
+            )
         )
 
     def published(self) -> set[str]:
@@ -434,13 +434,12 @@ class Publisher:
 
     def _has_gap(self, name: str, what: str) -> None:
         self._journal.write(
-            "error",
-            error=MissingFilesError.__name__,
-            message=f"The change log of {name} lacks {what}",
-            detail="The mirror is right again after the resnapshot; the change log has a gap there.",
-            hint="",
-            attempt=None,
-            retry_in_s=None,
+            ErrorReported(
+                error=MissingFilesError.__name__,
+                message=f"The change log of {name} lacks {what}",
+                detail="The mirror is right again after the resnapshot; the change log has a gap there.",
+                hint="",
+            )
         )
 
     def _merge_all(self) -> None:
@@ -473,7 +472,7 @@ class Publisher:
 
     def _written(self, applied: Applied | None) -> None:
         if applied is not None:
-            self._journal.write("sink.applied", sink=_SINK, **asdict(applied))
+            self._journal.write(SinkApplied(sink=_SINK, **asdict(applied)))
 
 
 def _failed(name: str, error: Exception) -> DestinationError:

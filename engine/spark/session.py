@@ -14,6 +14,7 @@ from engine import __version__
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import Task, Warming
 from engine.errors import SparkLostError, TidemarkError, TransientError
+from engine.events import SparkFacts
 from engine.settings import Spec
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
@@ -70,8 +71,8 @@ class Session:
         with suppress(Exception):  # a session that is lost has no jobs
             self._kind.spark.interruptAll()
 
-    def describe(self) -> dict[str, Any]:
-        """For the journal."""
+    def facts(self) -> SparkFacts:
+        """The session, for the journal."""
         return {"master": self.master, "ui": self.ui, "version": self.version, "slots": self.slots}
 
     def prepare(self, folder: Path) -> None:

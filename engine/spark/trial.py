@@ -7,18 +7,18 @@ who wants to know before the copy. Nothing of the source is read; the destinatio
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from engine.errors import TidemarkError
+from engine.events import SparkFacts
 from engine.settings import Spec, load
 from engine.spark.session import open_session
 
 
-def tried(spec: Spec) -> dict[str, Any]:
+def tried(spec: Spec) -> SparkFacts:
     """The session's description. Raises as `open_session`."""
     session = open_session(spec)
     try:
-        return session.describe()
+        return session.facts()
     finally:
         session.stop()
 

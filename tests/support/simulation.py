@@ -18,7 +18,8 @@ from unittest.mock import patch
 
 from engine import clock
 from engine.directory import Directory, write_atomically
-from engine.events import Journal
+from engine.journal import Journal
+from tests.support.entries import event as make_event
 
 SPEC = """\
 name = "{name}"
@@ -126,7 +127,7 @@ class Simulation:
     def write(self, event: str, **fields: Any) -> None:
         """Write a journal line at the model's time."""
         with _CLOCK, patch.object(clock, "utc_now", lambda: self.now):
-            self.journal.write(event, **fields)
+            self.journal.write(make_event(event, **fields))
 
     def _opening(self) -> None:
         spec = {"name": self.directory.root.name, "snapshot": {"even_factor_lower": 0.05, "even_factor_upper": 1000.0}}

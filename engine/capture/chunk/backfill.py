@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from engine.capture.binlog.row_changes import RowChanges, concatenate, empty
 from engine.decode.images import AFTER, INSERT
+from engine.events import Backfill
 
 _WAITING_ROWS = 1 << 16
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
@@ -40,7 +41,7 @@ class Reduced:
     """How many images were reduced."""
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Backfill:
         """For the report: images, keys that are gone, keys that are there."""
         upserted = int(self.upserts.num_rows)
         return {"changes": self.changes, "deleted": int(self.touched.num_rows) - upserted, "upserted": upserted}

@@ -26,6 +26,7 @@ from engine.decode.gtid import joined
 from engine.decode.result_rows import check_types, decode_rows
 from engine.decode.schema import Table
 from engine.errors import SchemaChangedError, TableStoppedError
+from engine.events import Backfill
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import Bound, ChunkKey, bound_at
 from engine.plan.named import having
@@ -98,7 +99,7 @@ class ChunkResult:
     high: Position
     files: list[DataFile]
     rows: int
-    backfill: dict[str, int]
+    backfill: Backfill
     nulled: Counter[str]
     """Dates that became NULL, by column."""
     timings: dict[str, float]
@@ -159,7 +160,7 @@ def read_chunk(
         files = writer.close()
         timings.lap("write")
     nulled = request.projection.counted(nulled)
-    counts = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
+    counts: Backfill = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 

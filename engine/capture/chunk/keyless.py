@@ -19,6 +19,7 @@ from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.gtid import gtid_set_of
 from engine.errors import TableStoppedError
+from engine.events import Backfill
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
 from engine.source.watermarks import Step, no_step
@@ -53,7 +54,7 @@ def read_keyless(
             if quiet:
                 files = writer.close()
                 timings.lap("write")
-                rows, counts = sum(f.rows for f in files), {"changes": 0, "deleted": 0, "upserted": 0}
+                rows, counts = sum(f.rows for f in files), Backfill(changes=0, deleted=0, upserted=0)
                 return ChunkResult(request.limits, low, high, files, rows, counts, nulled, dict(timings))
             writer.discard()
         clock.sleep(_PAUSE_S)

@@ -49,6 +49,7 @@ from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
 from engine.destination.mirror import Mirror
 from engine.errors import TidemarkError
+from engine.events import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder
@@ -82,7 +83,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
     high = watermarks.high(low, request.table)
     watermarks.release()
     timings.lap("high")
-    counts = {"changes": 0, "deleted": 0, "upserted": 0}
+    counts = Backfill(changes=0, deleted=0, upserted=0)
     if high != low:
         within = _named(request.table, request.keys, found)
         reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)

@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 from engine import clock
 from engine.directory import HEARTBEAT_S, Directory
-from engine.errors import SpecError, TidemarkError, is_disk_full
-from engine.events import Journal
+from engine.errors import Failure, SpecError, TidemarkError, is_disk_full
+from engine.events import CommandDone, RunControls, RunState
+from engine.journal import Journal
 from engine.ledger.state import State
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
@@ -92,7 +93,7 @@ class Control:
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
-        self._error: dict[str, str] | None = None
+        self._error: Failure | None = None
         self._signal: int | None = None
         self._open: list[tuple[str, str, float]] = []
         self._accepted: list[TableCommand] = []
@@ -122,7 +123,7 @@ class Control:
         with self._lock:
             following = after(self.state, event)
             if following != self.state:
-                self._journal.write("run.state", state=following, reason=reason)
+                self._journal.write(RunState(state=following, reason=reason))
                 self.state = following
             self._wake.set()
         self._show()
@@ -130,14 +131,14 @@ class Control:
     def _disk_full(self, reason: str) -> None:
         """Nothing is begun until there is room. The state stays what operators made it; what is shown is a pause."""
         if self.state == "running":
-            self._journal.write("run.state", state="paused", reason=reason)
+            self._journal.write(RunState(state="paused", reason=reason))
         self._wake.set()
 
     def _disk_freed(self) -> None:
         """There is room again; chunks may have been parked for the lack of it."""
         self._retry_parked(None)
         if self.state == "running":
-            self._journal.write("run.state", state="running", reason="there is room on the disk again")
+            self._journal.write(RunState(state="running", reason="there is space on the disk again"))
         self._wake.set()
 
     def overloaded(self, reason: str) -> None:
@@ -174,9 +175,7 @@ class Control:
         """A command about tables is done."""
         with self._lock:  # or its file, still in the inbox, is taken for another command
             took_s = self._close(command)
-            self._journal.write(
-                "command.done", id=command.identity, verb=command.verb, duration_s=took_s, result=result
-            )
+            self._journal.write(CommandDone(id=command.identity, verb=command.verb, duration_s=took_s, result=result))
             self._inbox.put_away(command.path, "done", command.identity)
 
     def refused(self, command: TableCommand, error: TidemarkError) -> None:
@@ -205,7 +204,7 @@ class Control:
             self._open = [command for command in self._open if command[1] != verb]
             for identity, name, since in finished:
                 took_s = round(clock.monotonic_s() - since, 3)
-                self._journal.write("command.done", id=identity, verb=name, duration_s=took_s)
+                self._journal.write(CommandDone(id=identity, verb=name, duration_s=took_s))
                 with suppress(OSError):  # the next run refuses it
                     self._inbox.keep(self._files.pop(identity), "done", identity)
 
@@ -229,7 +228,7 @@ class Control:
     def paused(self) -> bool:
         return self.state == "paused"
 
-    def finish(self, error: dict[str, str] | None) -> None:
+    def finish(self, error: Failure | None) -> None:
         """The run has ended; says so in `runner.json`."""
         self._closing.set()
         if self._thread.is_alive():
@@ -332,8 +331,8 @@ class Control:
         identity, verb = command.identity, str(command.verb)
         if verb == "resume" and self.disk.reason and self.state == "running":
             self.disk.try_now()
-            self._journal.write("command.accepted", **command.fields)
-            self._journal.write("command.done", id=identity, verb=verb, duration_s=0.0)
+            self._journal.write(command.accepted())
+            self._journal.write(CommandDone(id=identity, verb=verb, duration_s=0.0))
             self._inbox.put_away(command.path, "done", identity)
             return
         try:
@@ -341,7 +340,7 @@ class Control:
         except IllegalEventError as error:
             self._refuse(command, f"{error.message} {error.hint}")
             return
-        self._journal.write("command.accepted", **command.fields)
+        self._journal.write(command.accepted())
         self._open.append((identity, verb, clock.monotonic_s()))
         self._files[identity] = command.path
         self.event(_EVENT_OF[verb], command.sender)
@@ -357,18 +356,18 @@ class Control:
         if controls is None:
             return
         self._save(controls)
-        self._journal.write("command.accepted", **command.fields)
+        self._journal.write(command.accepted())
         self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
         if verb == "resume":
             self._retry_parked(None if arguments.get("snapshot") else arguments["tables"])
             self._resumed.update(arguments.get("tables") or ())
-        self._journal.write("command.done", id=command.identity, verb=verb, duration_s=0.0)
+        self._journal.write(CommandDone(id=command.identity, verb=verb, duration_s=0.0))
         self._inbox.put_away(command.path, "done", command.identity)
 
     def _save(self, controls: Controls) -> None:
         save_controls(self._directory, controls)
         self.controls = controls
-        self._journal.write("run.controls", **asdict(controls))
+        self._journal.write(RunControls(throttle=controls.throttle, snapshot=controls.snapshot, tables=controls.tables))
 
     def _changed(self, verb: str, arguments: Any) -> Controls | None:
         """The controls after a command; None while it cannot be judged. Raises SpecError."""
@@ -400,13 +399,13 @@ class Control:
         except SpecError as error:
             self._refuse(command, f"{error.message} {error.hint}".strip())
             return
-        self._journal.write("command.accepted", **command.fields, what=asked.describe())
+        self._journal.write(command.accepted(asked.describe()))
         self._open.append((identity, verb, clock.monotonic_s()))
         self._accepted.append(asked)
 
     def _refuse(self, command: Command, message: str) -> None:
         self._inbox.put_away(command.path, "refused", command.identity)
-        self._journal.write("command.refused", **command.fields, message=message)
+        self._journal.write(command.refused(message))
 
     def _beat(self) -> None:
         self._heartbeat.beat(

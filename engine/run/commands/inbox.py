@@ -14,6 +14,7 @@ from typing import Any, Literal
 from engine import formats
 from engine.directory import VERBS
 from engine.errors import NewerFormatError, SpecError
+from engine.events import CommandAccepted, CommandRefused
 from engine.layout import folder_name
 
 Answer = Literal["done", "refused"]
@@ -43,10 +44,13 @@ class Command:
     too_new: str = ""
     """Why this version does not know its format; empty when it does."""
 
-    @property
-    def fields(self) -> dict[str, Any]:
-        """For the journal's events."""
-        return {"id": self.identity, "verb": self.verb, "actor": self.actor, "reason": self.reason}
+    def accepted(self, what: str | None = None) -> CommandAccepted:
+        """For the journal. what: what the command is about, in words."""
+        return CommandAccepted(id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what)
+
+    def refused(self, message: str) -> CommandRefused:
+        """For the journal."""
+        return CommandRefused(id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, message=message)
 
     @property
     def sender(self) -> str:

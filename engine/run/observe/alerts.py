@@ -17,15 +17,32 @@ table. Alerts outlive a run (`directory.alerts`): a table that stopped yesterday
 again and again by a service, and fails each time, tells that once.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine import clock
+from engine.events import (
+    AlertCleared,
+    AlertRaised,
+    ChunkParked,
+    ChunkUnparked,
+    DiskFreed,
+    ErrorReported,
+    Event,
+    HelperRecovered,
+    LagMeasured,
+    RunConnected,
+    RunEnded,
+    RunState,
+    SourceAway,
+    SourceBack,
+    TableStateChanged,
+)
+from engine.journal import Entry
 from engine.sentences import parked
 from engine.settings import Alerts as Settings
 
-Line = Mapping[str, Any]
 Name = tuple[str, str | None]
 """An alert's kind, and its table where it is about one."""
 
@@ -58,8 +75,8 @@ class Alert:
 
 _AWAY_S = 30.0
 
-Notice = tuple[str, Alert]
-"""alert.raised or alert.cleared, and the alert."""
+Notice = tuple[type[AlertRaised], Alert]
+"""AlertRaised or AlertCleared, and the alert."""
 
 
 class Alerts:
@@ -72,7 +89,7 @@ class Alerts:
         self._turning: dict[Name, tuple[str, float]] = {}  # since when it is as it would not be with what stands
         self._running_since_s: float | None = None
         self._announced_s: dict[Name, float] = {}  # what was announced in this run
-        self._now_s = 0.0
+        self._now_s, self._at = 0.0, ""  # of the line that is being handled
         self._helpers: set[str] = set()  # those that do not work in this run
         self._disk_full = False
 
@@ -80,45 +97,46 @@ class Alerts:
         """What stands, for the file; oldest first."""
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
-    def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
-        """What is to be announced now. now_s: seconds that never run backwards; without them the line's time counts."""
-        self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
-        heard = _HEARD.get(line["event"])
-        return list(heard(self, line)) if heard else []
+    def hear(self, entry: Entry, now_s: float | None = None) -> list[Notice]:
+        """The alerts to announce after a line of the journal. now_s: a monotonic clock; the line's time if None."""
+        self._at = entry.ts
+        self._now_s = clock.parse_utc(entry.ts).timestamp() if now_s is None else now_s
+        handler = _HANDLERS.get(type(entry.event))
+        return list(handler(self, entry.event)) if handler else []
 
-    def _lagged(self, line: Line) -> Iterator[Notice]:
-        yield from (*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"]))
+    def _lagged(self, event: LagMeasured) -> Iterator[Notice]:
+        yield from (*self._measured(event), *self._ran(self._at), *self._repeated(self._at))
 
-    def _unparked(self, line: Line) -> Iterator[Notice]:
-        if not line["parked"]:
-            yield from self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
+    def _unparked(self, event: ChunkUnparked) -> Iterator[Notice]:
+        if not event.parked:
+            yield from self._clear(("chunk_parked", event.table), f"No chunk of {event.table} is parked.", None)
 
-    def _moved(self, line: Line) -> Iterator[Notice]:
-        running = line["state"] == "running"
+    def _moved(self, event: RunState) -> Iterator[Notice]:
+        running = event.state == "running"
         self._running_since_s = self._now_s if running else None
         if running:
             yield from (*self._helped("A later run is running."), *self._roomy("A later run is running."))
 
-    def _freed(self, line: Line) -> Iterator[Notice]:
+    def _freed(self, event: DiskFreed) -> Iterator[Notice]:
         self._disk_full = False
         yield from self._roomy("There is room on the disk again.")
 
-    def _recovered(self, line: Line) -> Iterator[Notice]:
-        self._helpers.discard(line["helper"])
+    def _recovered(self, event: HelperRecovered) -> Iterator[Notice]:
+        self._helpers.discard(event.helper)
         yield from self._helped("Everything beside the pipeline works again.")
 
-    def _erred(self, line: Line) -> Iterator[Notice]:
+    def _erred(self, event: ErrorReported) -> Iterator[Notice]:
         """A full disk, or a thread beside the pipeline's own; all other errors have events of their own."""
-        if line["error"] not in ("DiskFullError", "HelperError"):
+        if event.error not in ("DiskFullError", "HelperError"):
             return
-        if line["error"] == "DiskFullError":
+        if event.error == "DiskFullError":
             self._disk_full, name = True, ("disk_full", None)
         else:
-            self._helpers.add(line["helper"] or "")
+            self._helpers.add(event.helper or "")
             name = ("helper_failed", None)
         if name not in self.standing:
-            message = f"{line['message']} {line['detail'] or ''}".strip()
-            yield self._raise(Alert(*name, None, None, message, line["hint"] or "", line["ts"], line["ts"]))
+            message = f"{event.message} {event.detail or ''}".strip()
+            yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
 
     def _helped(self, message: str) -> Iterator[Notice]:
         if not self._helpers:
@@ -128,9 +146,9 @@ class Alerts:
         if not self._disk_full:
             yield from self._clear(("disk_full", None), message, None)
 
-    def _measured(self, line: Line) -> Iterator[Notice]:
-        at, limits = line["ts"], self._settings
-        lag_s, size, runway_s = line["lag_s"], line["lag_bytes"], line["runway_s"]
+    def _measured(self, event: LagMeasured) -> Iterator[Notice]:
+        at, limits = self._at, self._settings
+        lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
         hint = "Look at what holds it up (status, the console's readers); give it more slots or less to do. After a pause: resume."
         for kind, value, limit, text in (
             ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
@@ -167,53 +185,51 @@ class Alerts:
         else:
             yield from self._clear(name, said[0], value)
 
-    def _table(self, line: Line) -> Iterator[Notice]:
-        name = ("table_stopped", line["table"])
-        if line["state"] == "streaming":
-            yield from self._clear(name, f"{line['table']} is copied and streamed again.", None)
-        elif line["state"] == "removed":
-            yield from self._clear(name, f"{line['table']} was removed from the pipeline.", None)
-        if line["state"] != "copying":
-            yield from self._clear(("chunk_parked", line["table"]), f"{line['table']} is {line['state']}.", None)
-        if line["state"] == "stopped" and name not in self.standing:
-            hint = line.get("hint") or f"Resnapshot it: tidemark redump SPEC --table {line['table']}"
-            message = f"{line['table']} stopped: {line['reason']}"
-            yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
+    def _table(self, event: TableStateChanged) -> Iterator[Notice]:
+        name = ("table_stopped", event.table)
+        if event.state == "streaming":
+            yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
+        elif event.state == "removed":
+            yield from self._clear(name, f"{event.table} was removed from the pipeline.", None)
+        if event.state != "copying":
+            yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
+        if event.state == "stopped" and name not in self.standing:
+            hint = event.hint or f"Resnapshot it: tidemark redump SPEC --table {event.table}"
+            message = f"{event.table} stopped: {event.reason}"
+            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
-    def _parked(self, line: Line) -> Iterator[Notice]:
-        name = ("chunk_parked", line["table"])
+    def _parked(self, event: ChunkParked) -> Iterator[Notice]:
+        name = ("chunk_parked", event.table)
         if name not in self.standing:
-            message = f"{parked(line, line['table'])} The rest goes on without it."
-            hint = f"{line['hint']} Then: tidemark resume SPEC --table {line['table']}".strip()
-            yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
+            message = f"{parked(event.to_json(), event.table)} The rest goes on without it."
+            hint = f"{event.hint} Then: tidemark resume SPEC --table {event.table}".strip()
+            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
-    def _source(self, line: Line) -> Iterator[Notice]:
-        """Whether the source is there."""
-        if line["event"] in ("source.back", "run.connected"):
-            yield from self._clear(("source_away", None), "The source can be reached again.", None)
-        elif line["event"] == "source.away":
-            yield from self._away(line)
-            yield from self._repeated(line["ts"])
+    def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
+        yield from self._clear(("source_away", None), "The source can be reached again.", None)
 
-    def _away(self, line: Line) -> Iterator[Notice]:
-        name, seconds = ("source_away", None), _seconds(line["since"], line["ts"])
-        if name in self.standing or seconds < min(self._settings.for_s, _AWAY_S):
-            return
-        until = f"gives up at {line['gives_up_at'][:16]}Z" if line["gives_up_at"] else "waits without end"
-        message = f"The source is unreachable: {line['message']} The run waits for it, and {until}."
+    def _away(self, event: SourceAway) -> Iterator[Notice]:
+        name, seconds = ("source_away", None), _seconds(event.since, self._at)
+        if name not in self.standing and seconds >= min(self._settings.for_s, _AWAY_S):
+            yield self._unreachable(name, seconds, event)
+        yield from self._repeated(self._at)
+
+    def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
+        until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
+        message = f"The source is unreachable: {event.message} The run waits for it, and {until}."
         hint = "Look at the source and at the way to it. Nothing is lost as long as its binlog is kept."
-        yield self._raise(Alert(*name, round(seconds, 1), None, message, hint, line["since"], line["ts"]))
+        return self._raise(Alert(*name, round(seconds, 1), None, message, hint, event.since, self._at))
 
-    def _ended(self, line: Line) -> Iterator[Notice]:
-        name, error = ("run_failed", None), line["error"]
-        if line["outcome"] != "failed":
+    def _ended(self, event: RunEnded) -> Iterator[Notice]:
+        name, error = ("run_failed", None), event.error
+        if event.outcome != "failed" or error is None:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
-        known, at = self.standing.get(name), line["ts"]
-        if known is None or known.value != line["exit_code"]:  # failing in another way is news
+        known, at = self.standing.get(name), self._at
+        if known is None or known.value != event.exit_code:  # failing in another way is news
             since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
             message = f"The run failed: {error['message']}"
-            yield self._raise(Alert(*name, line["exit_code"], None, message, error["hint"], since, at, repeat))
+            yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], since, at, repeat))
         else:
             yield from self._repeated(at, [name])
 
@@ -238,28 +254,28 @@ class Alerts:
     def _raise(self, alert: Alert) -> Notice:
         self.standing[alert.name], self._announced_s[alert.name] = alert, self._now_s
         self._turning.pop(alert.name, None)
-        return "alert.raised", alert
+        return AlertRaised, alert
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
         self._turning.pop(name, None)
         self._announced_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
-            yield "alert.cleared", replace(alert, message=message, hint="", value=value)
+            yield AlertCleared, replace(alert, message=message, hint="", value=value)
 
 
-_HEARD: dict[str, Callable[[Alerts, Line], Iterable[Notice]]] = {
-    "source.lag": Alerts._lagged,  # noqa: SLF001 - the table of the class above
-    "table.state": Alerts._table,  # noqa: SLF001
-    "chunk.parked": Alerts._parked,  # noqa: SLF001
-    "chunk.unparked": Alerts._unparked,  # noqa: SLF001
-    "error": Alerts._erred,  # noqa: SLF001
-    "disk.freed": Alerts._freed,  # noqa: SLF001
-    "helper.recovered": Alerts._recovered,  # noqa: SLF001
-    "run.state": Alerts._moved,  # noqa: SLF001
-    "run.connected": Alerts._source,  # noqa: SLF001
-    "source.away": Alerts._source,  # noqa: SLF001
-    "source.back": Alerts._source,  # noqa: SLF001
-    "run.ended": Alerts._ended,  # noqa: SLF001
+_HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
+    LagMeasured: Alerts._lagged,  # noqa: SLF001 - the table of the class above
+    TableStateChanged: Alerts._table,  # noqa: SLF001
+    ChunkParked: Alerts._parked,  # noqa: SLF001
+    ChunkUnparked: Alerts._unparked,  # noqa: SLF001
+    ErrorReported: Alerts._erred,  # noqa: SLF001
+    DiskFreed: Alerts._freed,  # noqa: SLF001
+    HelperRecovered: Alerts._recovered,  # noqa: SLF001
+    RunState: Alerts._moved,  # noqa: SLF001
+    RunConnected: Alerts._source,  # noqa: SLF001
+    SourceAway: Alerts._away,  # noqa: SLF001
+    SourceBack: Alerts._source,  # noqa: SLF001
+    RunEnded: Alerts._ended,  # noqa: SLF001
 }
 
 

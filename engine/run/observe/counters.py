@@ -1,14 +1,31 @@
 """What the journal of a run has said so far, counted, for its metrics. Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine import clock
 from engine.decode.images import KINDS
-
-Line = Mapping[str, Any]
+from engine.events import (
+    AlertCleared,
+    AlertRaised,
+    ChunkAssigned,
+    ChunkFailed,
+    ChunkFinished,
+    EpochCommitted,
+    ErrorReported,
+    Event,
+    LagMeasured,
+    RunConnected,
+    RunState,
+    SinkApplied,
+    SourceAway,
+    SourceBack,
+    TableChanged,
+    TableStateChanged,
+)
+from engine.journal import Entry
 
 
 @dataclass
@@ -30,7 +47,11 @@ class Seen:
     state: str = "starting"
     slots: int = 0
     source: dict[str, str] = field(default_factory=dict)
-    lag: Line = field(default_factory=dict)
+    lag: LagMeasured | None = None
+    measured_s: float | None = None
+    """When `lag` was measured, Unix time."""
+    now_s: float = 0.0
+    """The time of the line that is being counted, Unix time."""
     epochs: Timed = field(default_factory=Timed)
     totals: Counter[str] = field(default_factory=Counter)
     """Of epochs: transactions, bytes."""
@@ -53,90 +74,95 @@ class Seen:
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
     alerts: set[tuple[str, str]] = field(default_factory=set)
 
-    def hear(self, line: Line) -> None:
+    def hear(self, entry: Entry) -> None:
         """Count a line of the journal."""
-        if (heard := _HEARD.get(line["event"])) is not None:
-            heard(self, line)
+        if (counted := _COUNTED.get(type(entry.event))) is not None:
+            self.now_s = clock.parse_utc(entry.ts).timestamp()
+            counted(self, entry.event)
 
-    def connected(self, line: Line) -> None:
-        self.slots, source = line["spark"]["slots"], line["source"]
-        self.source = {name: str(source[name]) for name in ("flavor", "version", "watermark_class")}
+    def connected(self, event: RunConnected) -> None:
+        self.slots, source = event.spark["slots"], event.source
+        self.source = {
+            "flavor": source["flavor"],
+            "version": source["version"],
+            "watermark_class": source["watermark_class"],
+        }
 
-    def moved(self, line: Line) -> None:
-        self.state = line["state"]
+    def moved(self, event: RunState) -> None:
+        self.state = event.state
 
-    def measured(self, line: Line) -> None:
-        self.lag = line
+    def measured(self, event: LagMeasured) -> None:
+        self.lag, self.measured_s = event, self.now_s
 
-    def committed(self, line: Line) -> None:
-        self.epochs.add(sum(line["timings"].values()))
-        self.totals.update(transactions=line["transactions"], bytes=line["bytes"])
-        self.events.update(line["events"])
-        for table, counts in line["table_kinds"].items():
+    def committed(self, event: EpochCommitted) -> None:
+        self.epochs.add(sum(event.timings.values()))
+        self.totals.update(transactions=event.transactions, bytes=event.bytes)
+        self.events.update(event.events)
+        for table, counts in event.table_kinds.items():
             self.changes.update({(table, kind): n for kind, n in zip(KINDS, counts, strict=True)})
-        if line["changes"]:
-            self.changed_s = clock.parse_utc(line["ts"]).timestamp()
+        if event.changes:
+            self.changed_s = self.now_s
 
-    def assigned(self, line: Line) -> None:
-        # Their numbers ascend; where they start again (after a failover), those of before are gone.
-        self.groups = {group: tables for group, tables in self.groups.items() if group <= line["group"]}
-        self.groups.setdefault(line["group"], set()).add(line["table"])
+    def assigned(self, event: ChunkAssigned) -> None:
+        # Group numbers ascend. If they start again (after a failover), the earlier groups are gone.
+        self.groups = {group: tables for group, tables in self.groups.items() if group <= event.group}
+        self.groups.setdefault(event.group, set()).add(event.table)
 
-    def finished(self, line: Line) -> None:
-        self.groups.pop(line["group"], None)  # what a group has read is reported when all of it is read
-        self.rows[line["table"]] += line["rows"]
-        self.chunks[line["table"]].add(sum(line["timings"].values()))
+    def finished(self, event: ChunkFinished) -> None:
+        self.groups.pop(event.group, None)  # a group reports its chunks when all of them are read
+        self.rows[event.table] += event.rows
+        self.chunks[event.table].add(sum(event.timings.values()))
 
-    def failed(self, line: Line) -> None:
-        self.groups.pop(line["group"], None)
-        self.failures[line["table"]] += 1
+    def failed(self, event: ChunkFailed) -> None:
+        self.groups.pop(event.group, None)
+        self.failures[event.table] += 1
 
-    def restarted(self, line: Line) -> None:
-        """What is under way of a table that stopped, or is resnapshotted, is shown no more."""
+    def restarted(self, event: TableChanged | TableStateChanged) -> None:
+        """Forget the groups of a table that stopped or is resnapshotted."""
         for tables in self.groups.values():
-            tables.discard(line["table"])
+            tables.discard(event.table)
         self.groups = {group: tables for group, tables in self.groups.items() if tables}
 
-    def table_moved(self, line: Line) -> None:
-        if line["state"] == "stopped":
-            self.restarted(line)
+    def table_moved(self, event: TableStateChanged) -> None:
+        if event.state == "stopped":
+            self.restarted(event)
 
-    def applied(self, line: Line) -> None:
-        name = (line["table"], line["kind"])
-        self.sink_epoch[name] = line["through_epoch"]
-        self.sink_rows[name] += line["rows"]
-        self.sink[line["kind"]].add(line["duration_s"])
+    def applied(self, event: SinkApplied) -> None:
+        name = (event.table, event.kind)
+        self.sink_epoch[name] = event.through_epoch
+        self.sink_rows[name] += event.rows
+        self.sink[event.kind].add(event.duration_s)
 
-    def went_away(self, _: Line) -> None:
+    def went_away(self, _: SourceAway) -> None:
         self.away, self.tries = True, self.tries + 1
 
-    def came_back(self, _: Line) -> None:
+    def came_back(self, _: SourceBack) -> None:
         self.away = False
 
-    def erred(self, _: Line) -> None:
+    def erred(self, _: ErrorReported) -> None:
         self.errors += 1
 
-    def raised(self, line: Line) -> None:
-        self.alerts.add((line["kind"], line["table"] or ""))
+    def raised(self, event: AlertRaised) -> None:
+        self.alerts.add((event.kind, event.table or ""))
 
-    def cleared(self, line: Line) -> None:
-        self.alerts.discard((line["kind"], line["table"] or ""))
+    def cleared(self, event: AlertCleared) -> None:
+        self.alerts.discard((event.kind, event.table or ""))
 
 
-_HEARD: dict[str, Callable[[Seen, Line], None]] = {
-    "run.connected": Seen.connected,
-    "run.state": Seen.moved,
-    "source.lag": Seen.measured,
-    "epoch.committed": Seen.committed,
-    "chunk.assigned": Seen.assigned,
-    "chunk.finished": Seen.finished,
-    "chunk.failed": Seen.failed,
-    "source.event": Seen.restarted,
-    "table.state": Seen.table_moved,
-    "sink.applied": Seen.applied,
-    "source.away": Seen.went_away,
-    "source.back": Seen.came_back,
-    "error": Seen.erred,
-    "alert.raised": Seen.raised,
-    "alert.cleared": Seen.cleared,
+_COUNTED: dict[type[Event], Callable[[Seen, Any], None]] = {
+    RunConnected: Seen.connected,
+    RunState: Seen.moved,
+    LagMeasured: Seen.measured,
+    EpochCommitted: Seen.committed,
+    ChunkAssigned: Seen.assigned,
+    ChunkFinished: Seen.finished,
+    ChunkFailed: Seen.failed,
+    TableChanged: Seen.restarted,
+    TableStateChanged: Seen.table_moved,
+    SinkApplied: Seen.applied,
+    SourceAway: Seen.went_away,
+    SourceBack: Seen.came_back,
+    ErrorReported: Seen.erred,
+    AlertRaised: Seen.raised,
+    AlertCleared: Seen.cleared,
 }

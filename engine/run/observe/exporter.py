@@ -11,7 +11,7 @@ from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
 from engine.errors import SpecError
-from engine.events import Journal
+from engine.journal import Entry, Journal
 from engine.ledger.state import State
 from engine.run.helpers import Helpers
 from engine.run.observe.counters import Seen
@@ -47,8 +47,7 @@ class Exporter(Collector):
         """standing: alerts that an earlier run left. Raises SpecError when the port cannot be had."""
         assert settings.port is not None
         self._pipeline, self._seen, self._lock, self._helpers = pipeline, Seen(), threading.Lock(), helpers
-        for alert in standing:
-            self._seen.raised(alert)
+        self._seen.alerts = {(alert["kind"], alert["table"] or "") for alert in standing}
         self.state: Callable[[], State | None] = lambda: None
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
@@ -66,10 +65,10 @@ class Exporter(Collector):
         self._thread.start()
         journal.listeners.append(self.hear)
 
-    def hear(self, line: dict[str, Any]) -> None:
-        """Take a line of the journal."""
+    def hear(self, entry: Entry) -> None:
+        """Count a line of the journal."""
         with self._lock:
-            self._seen.hear(line)
+            self._seen.hear(entry)
 
     def collect(self) -> Iterable[Metric]:
         """What there is to be scraped."""

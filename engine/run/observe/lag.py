@@ -8,13 +8,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from engine import clock
 from engine.errors import SourceAwayError, TidemarkError
-from engine.events import Journal
+from engine.events import LagMeasured
+from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.retention import Growth, following, runway_s
 from engine.run.outage import MONITOR, OutageTracker
@@ -38,20 +38,18 @@ class Committed:
     last_ts: int
 
 
-def lag(
-    committed: Committed, end: Position, files: dict[str, int], now_s: float, runway: float | None
-) -> dict[str, Any]:
-    """The fields of the journal's `source.lag`; pure."""
+def lag(committed: Committed, end: Position, files: dict[str, int], now_s: float, runway: float | None) -> LagMeasured:
+    """The lag at `end`, the source's current position; pure."""
     behind = bytes_between(files, committed.position, end)
     age_s = max(now_s - committed.last_ts, 0.0) if committed.last_ts else None
     lag_s = 0.0 if behind == 0 else age_s
-    return {
-        "position": str(committed.position),
-        "source_position": str(end),
-        "lag_s": None if lag_s is None else round(lag_s, 3),
-        "lag_bytes": behind,
-        "runway_s": None if runway is None else round(runway),
-    }
+    return LagMeasured(
+        position=str(committed.position),
+        source_position=str(end),
+        lag_s=None if lag_s is None else round(lag_s, 3),
+        lag_bytes=behind,
+        runway_s=None if runway is None else round(runway),
+    )
 
 
 def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
@@ -97,7 +95,7 @@ class LagMonitor:
                 connection = connection or open_connection(self._endpoint)
                 measured = self.measure(connection)
                 self._away.back(MONITOR)
-                self._journal.write("source.lag", **measured)
+                self._journal.write(measured)
                 self._helpers.fine("monitor")
             except TidemarkError as error:
                 connection = None
@@ -110,7 +108,7 @@ class LagMonitor:
         if connection is not None:
             connection.close()
 
-    def measure(self, connection: Connection) -> dict[str, Any]:
+    def measure(self, connection: Connection) -> LagMeasured:
         """One measurement; the committed position is taken first, so that the lag is never too small."""
         committed = self._committed()
         end, files, now_s = (
@@ -122,9 +120,9 @@ class LagMonitor:
         closed_s = self._closed_s(committed.position, files)
         runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
         measured = lag(committed, end, files, now_s, runway)
-        if measured["lag_s"] is not None:
-            self._lags.append(measured["lag_s"])
-        return {**measured, "percentiles": percentiles(self._lags)}
+        if measured.lag_s is not None:
+            self._lags.append(measured.lag_s)
+        return replace(measured, percentiles=percentiles(self._lags))
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
         """When the position's file was closed: the file after it began then. None for the one that is written."""

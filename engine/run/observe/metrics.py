@@ -18,7 +18,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from engine import __version__, clock
+from engine import __version__
 from engine.ledger.state import State
 from engine.run.observe.counters import Seen, Timed
 from engine.run.state_machines import PIPELINE, START, TABLE
@@ -120,24 +120,32 @@ def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
         "source_lag_seconds",
         "Behind the source by its own clock; 0 when nothing waits. Debezium: MilliSecondsBehindSource; Flink CDC: "
         "currentFetchEventTimeLag, currentEmitEventTimeLag.",
-        lag.get("lag_s"),
+        lag.lag_s if lag else None,
     )
     yield from make.gauge(
-        "source_lag_bytes", "Binlog between the committed position and the source's end.", lag.get("lag_bytes")
+        "source_lag_bytes",
+        "Binlog between the committed position and the source's end.",
+        lag.lag_bytes if lag else None,
     )
     yield from make.gauges(
         "source_lag_quantile_seconds",
         "Percentiles of the lag over ten minutes.",
         ("quantile",),
-        {_QUANTILES[name]: value for name, value in (lag.get("percentiles") or {}).items()},
+        {_QUANTILES[name]: value for name, value in (lag.percentiles if lag and lag.percentiles else {}).items()},
     )
     yield from make.gauge(
-        "source_runway_seconds", "Until the source may purge the committed position's file.", lag.get("runway_s")
+        "source_runway_seconds",
+        "Until the source may purge the committed position's file.",
+        lag.runway_s if lag else None,
     )
-    measured_s = clock.parse_utc(lag["ts"]).timestamp() if lag else None
-    yield from make.gauge("source_measured_timestamp_seconds", "When lag and runway were last measured.", measured_s)
-    for name, which in (("position", "Committed position"), ("source_position", "The source's end")):
-        file, _, offset = (lag.get(name) or "").rpartition(":")
+    yield from make.gauge(
+        "source_measured_timestamp_seconds", "When lag and runway were last measured.", seen.measured_s
+    )
+    for name, which, position in (
+        ("position", "Committed position", lag.position if lag else ""),
+        ("source_position", "The source's end", lag.source_position if lag else ""),
+    ):
+        file, _, offset = position.rpartition(":")
         relative = "Debezium: BinlogFilename, BinlogPosition" if name == "position" else ""
         yield make.info(name, f"{which}: the binlog file. {relative}".strip(), {"file": file} if file else {})
         number = file.rpartition(".")[2]

@@ -9,11 +9,11 @@ import socket
 import sys
 import threading
 from contextlib import suppress
-from typing import Any
 
 from engine import clock
 from engine.directory import Directory, list_text, read_alerts, write_atomically
-from engine.events import Journal
+from engine.events import ErrorReported
+from engine.journal import Entry, Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.alerts import Alert, Alerts, Notice
 from engine.run.observe.webhook import Webhook
@@ -39,10 +39,10 @@ class Notifier:
         if url is not None:
             self._webhook = Webhook(url, self._undelivered, self._helpers)
 
-    def hear(self, line: dict[str, Any]) -> None:
+    def hear(self, entry: Entry) -> None:
         """Take a line of the journal."""
         with self._lock:
-            notices = self._alerts.hear(line, clock.monotonic_s())
+            notices = self._alerts.hear(entry, clock.monotonic_s())
             for notice in notices:
                 self._tell(notice)
             if notices:
@@ -54,11 +54,11 @@ class Notifier:
             self._webhook.close(PATIENCE_S)
 
     def _tell(self, notice: Notice) -> None:
-        event, alert = notice
-        line = self._journal.write(event, **alert.fields())
+        kind, alert = notice
+        entry = self._journal.write(kind(**alert.fields()))
         message = {
-            "event": event,
-            "ts": line["ts"],
+            "event": kind.NAME,
+            "ts": entry.ts,
             "pipeline": self._spec.name,
             "run": self._journal.run,
             "host": socket.gethostname(),
@@ -78,13 +78,14 @@ class Notifier:
 
     def _undelivered(self, problem: str, retry_s: float | None) -> None:
         self._journal.write(
-            "error",
-            error="WebhookError",
-            message=f"An alert could not be posted to the webhook: {problem}.",
-            detail="The run goes on; alerts are in the journal and on stderr too. This is said once until it works again.",
-            hint="Look at the webhook, and at the address that alerts.webhook_env or alerts.webhook_file names.",
-            attempt=1,
-            retry_in_s=retry_s,
+            ErrorReported(
+                error="WebhookError",
+                message=f"An alert could not be posted to the webhook: {problem}.",
+                detail="The run goes on; alerts are in the journal and on stderr too. This is said once until it works again.",
+                hint="Look at the webhook, and at the address that alerts.webhook_env or alerts.webhook_file names.",
+                attempt=1,
+                retry_in_s=retry_s,
+            )
         )
 
 

@@ -1,6 +1,7 @@
 """What the journal says of a run's progress: the phase, the states of tables, and what earlier runs had committed."""
 
-from engine.events import Journal
+from engine.events import TableResumed, TableStateChanged
+from engine.journal import Journal
 from engine.ledger.state import State
 from engine.run.commands.heartbeat import Activity
 
@@ -17,7 +18,7 @@ class Progress:
         for name, table in state.tables.items():
             if table.coverage.done and not table.copied:
                 chunks = [list(ends) for ends in table.coverage.finished]
-                self._journal.write("table.resumed", table=name, chunks=chunks)
+                self._journal.write(TableResumed(table=name, chunks=chunks))
 
     def show(self, state: State) -> None:
         """Say what changed: the phase, and the state of each table (`status` has the same words)."""
@@ -27,4 +28,4 @@ class Progress:
                 self._shown[name] = table.state
                 stopped = table.stopped if table.state == "stopped" else None
                 reason, hint = (stopped["message"], stopped["hint"]) if stopped else (None, None)
-                self._journal.write("table.state", table=name, state=table.state, reason=reason, hint=hint)
+                self._journal.write(TableStateChanged(table=name, state=table.state, reason=reason, hint=hint))

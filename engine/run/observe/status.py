@@ -5,16 +5,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from engine import clock, processes
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
+from engine.events import EpochCommitted, Event, LagMeasured
+from engine.journal import entry_from
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.tail import tail
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
+E = TypeVar("E", bound=Event)
 _FRESH = timedelta(seconds=10)
 """A lag that was measured longer ago is not shown as the present one."""
 
@@ -108,18 +111,19 @@ def status(directory: Directory, name: str) -> Status:
     state = Ledger(directory.ledger).state
     runner = find_runner(directory)
     now = _now(runner)
-    lag = last_event(directory, "source.lag") or {}
-    live = runner is not None and runner["alive"] and lag.get("ts", "") >= clock.utc_text(now - _FRESH)
+    measured, lag = last_event(directory, LagMeasured) or (None, None)
+    live = runner is not None and runner["alive"] and (measured or "") >= clock.utc_text(now - _FRESH)
+    current = lag if live else None
     position = f"{state.position['file']}:{state.position['offset']}" if state else None
     return {
         "pipeline": name,
         "state": _state(runner),
         "phase": _phase(runner, state),
         "position": position,
-        "lag_s": lag.get("lag_s") if live else None,
-        "lag_bytes": lag.get("lag_bytes") if live else None,
-        "runway_s": lag.get("runway_s") if live else None,
-        "measured": lag.get("ts"),
+        "lag_s": current.lag_s if current else None,
+        "lag_bytes": current.lag_bytes if current else None,
+        "runway_s": current.runway_s if current else None,
+        "measured": measured,
         "epoch": state.epoch if state else None,
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
         "error": runner["error"] if runner else None,
@@ -132,7 +136,7 @@ def status(directory: Directory, name: str) -> Status:
         "alerts": read_alerts(directory),
         "term": state.term if state else None,
         "standby": read_standbys(directory),
-        "log": _log(directory, state, lag if live else {}, now),
+        "log": _log(directory, state, current, now),
         "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now),
     }
 
@@ -145,19 +149,19 @@ def _now(runner: dict[str, Any] | None) -> datetime:
     return clock.parse_utc(runner["heartbeat"]) + timedelta(seconds=same or 0.0)
 
 
-def _log(directory: Directory, state: State | None, lag: dict[str, Any], now: datetime) -> BinlogStatus:
+def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now: datetime) -> BinlogStatus:
     since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _FRESH)
-    epochs = [e for e in recent_events(directory, "epoch.committed") if since <= e["ts"] <= until]
+    epochs = [event for ts, event in recent_events(directory, EpochCommitted) if since <= ts <= until]
     kinds, tables = Counter[str](), Counter[str]()
     for epoch in epochs:
-        kinds.update(epoch["kinds"])
-        tables.update(epoch["tables"])
+        kinds.update(epoch.kinds)
+        tables.update(epoch.tables)
     seconds = _MINUTE.total_seconds()
     return {
         "unknown_events": sum(state.unknown.values()) if state else 0,
         "unknown": dict(state.unknown) if state else {},
         "largest_transaction": state.largest if state else None,
-        "lag_percentiles_s": lag.get("percentiles"),
+        "lag_percentiles_s": lag.percentiles if lag else None,
         "changes_per_s": {kind: round(count / seconds, 1) for kind, count in kinds.items()} if epochs else None,
         "changes_per_s_by_table": {name: round(count / seconds, 1) for name, count in tables.items()}
         if epochs
@@ -233,22 +237,24 @@ def _age_s(since: str, now: datetime) -> float:
     return round(max((now - clock.parse_utc(since)).total_seconds(), 0.0), 1)
 
 
-def last_event(directory: Directory, event: str) -> dict[str, Any] | None:
-    """The latest event of a kind in the newest journal's last megabyte; None when there is none."""
+def last_event(directory: Directory, kind: type[E]) -> tuple[str, E] | None:
+    """The latest event of a kind in the newest journal's last megabyte, with its time; None without one."""
     journals = sorted(directory.journals.glob("*.jsonl"))
     if not journals:
         return None
-    return next(_parsed(reversed(tail(journals[-1], _TAIL_BYTES).splitlines()), event), None)
+    return next(_parsed(reversed(tail(journals[-1], _TAIL_BYTES).splitlines()), kind), None)
 
 
-def recent_events(directory: Directory, event: str) -> list[dict[str, Any]]:
-    """All events of a kind in the newest journal's last megabyte, oldest first."""
+def recent_events(directory: Directory, kind: type[E]) -> list[tuple[str, E]]:
+    """All events of a kind in the newest journal's last megabyte, with their times, oldest first."""
     journals = sorted(directory.journals.glob("*.jsonl"))
-    return list(_parsed(tail(journals[-1], _TAIL_BYTES).splitlines(), event)) if journals else []
+    return list(_parsed(tail(journals[-1], _TAIL_BYTES).splitlines(), kind)) if journals else []
 
 
-def _parsed(lines: Iterable[str], event: str) -> Iterator[dict[str, Any]]:
+def _parsed(lines: Iterable[str], kind: type[E]) -> Iterator[tuple[str, E]]:
     for line in lines:
-        if f'"event": "{event}"' in line:
-            with suppress(ValueError):  # the line is being written, or cut
-                yield json.loads(line)
+        if f'"event": "{kind.NAME}"' in line:
+            with suppress(ValueError, KeyError, AttributeError):  # the line is being written, or truncated
+                entry = entry_from(json.loads(line))
+                if entry and isinstance(entry.event, kind):
+                    yield entry.ts, entry.event

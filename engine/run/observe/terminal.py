@@ -2,83 +2,102 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from engine.events import (
+    ChunkFailed,
+    ChunkFinished,
+    ChunkParked,
+    ChunkPlanned,
+    ChunkUnparked,
+    CommandRefused,
+    DiskFreed,
+    EpochCommitted,
+    ErrorReported,
+    Event,
+    FailedOver,
+    HelperRecovered,
+    LagMeasured,
+    RunConnected,
+    RunEnded,
+    RunStarted,
+    RunState,
+    SinkApplied,
+    SourceAway,
+    SourceBack,
+    TablePlanned,
+    TableStateChanged,
+)
+from engine.journal import Entry
 from engine.sentences import describe
 
-Event = dict[str, Any]
 
-
-def _connected(e: Event) -> str:
-    source, spark = e["source"], e["spark"]
+def _connected(e: RunConnected) -> str:
+    source, spark = e.source, e.spark
     return f"source {source['server']} (watermarks: {source['watermark_class']}); Spark {spark['version']} on {spark['master']}"
 
 
-def _planned(e: Event) -> str:
-    about = "" if e["chunks"] else "about "
-    chunks = len(e["chunks"]) or e["estimated_chunks"]
-    return f"{e['table']}: {about}{chunks:,} chunks, {e['reason']}" if chunks else f"{e['table']}: {e['reason']}"
+def _planned(e: TablePlanned) -> str:
+    about = "" if e.chunks else "about "
+    chunks = len(e.chunks) or e.estimated_chunks
+    return f"{e.table}: {about}{chunks:,} chunks, {e.reason}" if chunks else f"{e.table}: {e.reason}"
 
 
-def _chunk(e: Event) -> str:
-    seconds = sum(e["timings"].values())
-    return (
-        f"{e['table']} chunk {e['chunk']}: {e['rows']:,} rows in {seconds:.1f} s, backfill {e['backfill']['changes']:,}"
-    )
+def _state(e: TableStateChanged) -> str:
+    return f"{e.table}: {e.state}" + (f": {e.reason}" if e.reason else "")
 
 
-def _epoch(e: Event) -> str | None:
-    if not e["changes"] and not e["chunks"]:
+def _chunk(e: ChunkFinished) -> str:
+    seconds = sum(e.timings.values())
+    return f"{e.table} chunk {e.chunk}: {e.rows:,} rows in {seconds:.1f} s, backfill {e.backfill['changes']:,}"
+
+
+def _epoch(e: EpochCommitted) -> str | None:
+    if not e.changes and not e.chunks:
         return None
-    return f"epoch {e['epoch']}: {e['changes']:,} changes, {e['chunks']} chunks, at {e['to_position']}"
+    return f"epoch {e.epoch}: {e.changes:,} changes, {e.chunks} chunks, at {e.to_position}"
 
 
-def _applied(e: Event) -> str | None:
-    return f"{e['table']}: merged {e['rows']:,} keys in {e['duration_s']:.1f} s" if e["kind"] == "merge" else None
+def _applied(e: SinkApplied) -> str | None:
+    return f"{e.table}: merged {e.rows:,} keys in {e.duration_s:.1f} s" if e.kind == "merge" else None
 
 
-def _of_table(kind: str) -> Callable[[Event], str]:
+def _sentence(e: Event) -> str:
+    return describe(e.NAME, e.to_json())
+
+
+def _of_table(e: ChunkFailed | ChunkParked | ChunkUnparked) -> str:
     """The sentence of an event, behind the table's name."""
-
-    def shown(event: Event) -> str:
-        text = describe(kind, event)
-        return f"{event['table']}: {text[0].lower()}{text[1:]}"
-
-    return shown
+    text = _sentence(e)
+    return f"{e.table}: {text[0].lower()}{text[1:]}"
 
 
-_PLAIN = (
-    "run.state",
-    "error",
-    "source.away",
-    "source.back",
-    "source.failover",
-    "disk.freed",
-    "helper.recovered",
-    "command.refused",
-)
-_LINES: dict[str, Callable[[Event], str | None]] = {
-    "run.started": lambda e: f"run {e['run']} of {e['pipeline']} started (until {e['until'] or 'it is stopped'})",
-    "run.connected": _connected,
-    "run.ended": lambda e: f"run ended: {e['outcome']}",
-    "table.planned": _planned,
-    "table.state": lambda e: f"{e['table']}: {e['state']}" + (f": {e['reason']}" if e["reason"] else ""),
-    "chunk.finished": _chunk,
-    "epoch.committed": _epoch,
-    "sink.applied": _applied,
-    **{kind: partial(describe, kind) for kind in _PLAIN},
-    **{kind: _of_table(kind) for kind in ("chunk.failed", "chunk.parked", "chunk.unparked")},
+_LINES: dict[type[Event], Callable[[Any], str | None]] = {
+    RunConnected: _connected,
+    RunEnded: lambda e: f"run ended: {e.outcome}",
+    TablePlanned: _planned,
+    TableStateChanged: _state,
+    ChunkFinished: _chunk,
+    EpochCommitted: _epoch,
+    SinkApplied: _applied,
+    **dict.fromkeys((ChunkFailed, ChunkParked, ChunkUnparked), _of_table),
+    **dict.fromkeys(
+        (RunState, ErrorReported, SourceAway, SourceBack, FailedOver, DiskFreed, HelperRecovered, CommandRefused),
+        _sentence,
+    ),
 }
 
 
-def line(event: Event) -> str | None:
-    """One event as a line of text; None for those that are not worth one."""
-    shown = _LINES.get(event["event"])
+def line(entry: Entry) -> str | None:
+    """One line of the journal as text; None for events that are not worth one."""
+    event = entry.event
+    if isinstance(event, RunStarted):
+        return f"run {entry.run} of {event.pipeline} started (until {event.until or 'it is stopped'})"
+    shown = _LINES.get(type(event))
     return shown(event) if shown else None
 
 
@@ -88,11 +107,11 @@ class Lines:
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def hear(self, event: Event) -> None:
+    def hear(self, entry: Entry) -> None:
         """Print an event when it is worth a line."""
-        text = line(event)
+        text = line(entry)
         if text is not None:
-            self._console.print(f"{event['ts'][:19]}Z {text}", markup=False, soft_wrap=True)
+            self._console.print(f"{entry.ts[:19]}Z {text}", markup=False, soft_wrap=True)
 
 
 @dataclass
@@ -118,7 +137,7 @@ class _Bar:
 class Screen:
     """A progress bar a table and one line on the log, while a person watches."""
 
-    _QUIET = ("chunk.finished", "epoch.committed", "sink.applied", "table.planned")
+    _QUIET = (ChunkFinished, EpochCommitted, SinkApplied, TablePlanned)
 
     def __init__(self, console: Console, name: str) -> None:
         columns = (
@@ -141,39 +160,39 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def hear(self, event: Event) -> None:
+    def hear(self, entry: Entry) -> None:
         """Show an event."""
-        kind = event["event"]
-        bar = self._bars.get(event.get("table", ""))
-        if kind == "table.planned":
-            self._planned(event)
-        elif kind == "chunk.planned" and bar:
-            self._cut(bar, event)
-        elif kind == "chunk.finished" and bar:
-            self._finished(bar, event)
-        elif kind == "table.state" and event["state"] == "removed" and bar:
-            self._progress.remove_task(self._bars.pop(event["table"]).task)
-        elif kind == "epoch.committed":
-            self._changes += event["changes"]
-        elif kind == "source.lag":
-            lag = "unknown" if event["lag_s"] is None else f"{event['lag_s']:.1f} s"
-            self._progress.update(self._log, note=f"{event['position']}  lag {lag}  {self._changes:,} changes")
-        text = None if kind in self._QUIET else line(event)
+        event = entry.event
+        match event:
+            case TablePlanned():
+                self._planned(event)
+            case ChunkPlanned() if bar := self._bars.get(event.table):
+                self._split(bar, event)
+            case ChunkFinished() if bar := self._bars.get(event.table):
+                self._finished(bar, event)
+            case TableStateChanged(state="removed") if event.table in self._bars:
+                self._progress.remove_task(self._bars.pop(event.table).task)
+            case EpochCommitted():
+                self._changes += event.changes
+            case LagMeasured():
+                lag = "unknown" if event.lag_s is None else f"{event.lag_s:.1f} s"
+                self._progress.update(self._log, note=f"{event.position}  lag {lag}  {self._changes:,} changes")
+        text = None if isinstance(event, self._QUIET) else line(entry)
         if text is not None:
             self._console.print(text, markup=False)
 
-    def _planned(self, event: Event) -> None:
-        known = set(range(len(event["chunks"])))
-        task = self._progress.add_task(escape(event["table"]), total=None, note="")
-        bar = _Bar(task, known, event["estimated_chunks"], whole=bool(known))
-        self._bars[event["table"]] = bar
+    def _planned(self, event: TablePlanned) -> None:
+        known = set(range(len(event.chunks)))
+        task = self._progress.add_task(escape(event.table), total=None, note="")
+        bar = _Bar(task, known, event.estimated_chunks, whole=bool(known))
+        self._bars[event.table] = bar
         self._progress.update(task, total=bar.total)
 
-    def _cut(self, bar: _Bar, event: Event) -> None:
-        bar.known |= {number for number, _, _ in event["chunks"]}
-        bar.whole = bar.whole or event["complete"]
+    def _split(self, bar: _Bar, event: ChunkPlanned) -> None:
+        bar.known |= {number for number, _, _ in event.chunks}
+        bar.whole = bar.whole or event.complete
         self._progress.update(bar.task, total=bar.total)
 
-    def _finished(self, bar: _Bar, event: Event) -> None:
-        bar.rows += event["rows"]
+    def _finished(self, bar: _Bar, event: ChunkFinished) -> None:
+        bar.rows += event.rows
         self._progress.update(bar.task, advance=1, note=f"{bar.rows:,} rows")

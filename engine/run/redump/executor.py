@@ -11,7 +11,8 @@ from pathlib import Path
 from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
-from engine.events import Journal
+from engine.events import ChunkRedumped
+from engine.journal import Journal
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
@@ -166,15 +167,16 @@ class RedumpExecutor:
         work.missing += report.missing
         limits = finished.limits
         self._journal.write(
-            "redump.chunk",
-            id=work.redump.identity,
-            table=finished.table,
-            chunk=finished.report.chunk,
-            lower=text(limits.lower),
-            upper=text(limits.upper),
-            rows=rows,
-            ghosts=ghosts,
-            reader=str(finished.report.reader),
+            ChunkRedumped(
+                id=work.redump.identity,
+                table=finished.table,
+                chunk=finished.report.chunk,
+                lower=text(limits.lower),
+                upper=text(limits.upper),
+                rows=rows,
+                ghosts=ghosts,
+                reader=str(finished.report.reader),
+            )
         )
 
     def begun(self, names: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from engine import formats
 from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
 from engine.errors import SpecError
+from engine.events import ChunkFinished, Event, RunStarted, TablePlanned, event_from
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, Range, plan_from_dict
@@ -174,10 +175,10 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
         raise _wrong("Chunks are a list of numbers.")
     wanted, found = set(numbers), dict[int, Range]()
     for event in _events(journals, table.full_name):
-        if event["event"] == "table.planned":
+        if isinstance(event, TablePlanned):
             found = {}
-        elif event["chunk"] in wanted:
-            found[event["chunk"]] = Range(bound_from(event["lower"], plan), bound_from(event["upper"], plan))
+        elif event.chunk in wanted:
+            found[event.chunk] = Range(bound_from(event.lower, plan), bound_from(event.upper, plan))
     if unknown := sorted(wanted - set(found)):
         raise _wrong(
             f"The journals tell of no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
@@ -187,29 +188,28 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
     return tuple(found[number] for number in dict.fromkeys(numbers))
 
 
-def _events(journals: Path, table: str) -> Iterable[dict[str, Any]]:
+def _events(journals: Path, table: str) -> Iterator[TablePlanned | ChunkFinished]:
     """When the table was planned, and the chunks of it that were read, in all journals, oldest first."""
     marks = ('"run.started"', '"table.planned"', '"chunk.finished"')
     for journal in sorted(journals.glob("*.jsonl")):
         with journal.open(encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if (event := _parsed(line, marks)) is None:
-                    continue
-                if event["event"] == "run.started":
-                    formats.check("journal", event, journal)
-                elif event.get("table") == table:
-                    yield event
+                match _parsed(line, marks):
+                    case RunStarted() as event:
+                        formats.check("journal", event.to_json(), journal)
+                    case TablePlanned() | ChunkFinished() as event if event.table == table:
+                        yield event
 
 
-def _parsed(line: str, marks: tuple[str, ...]) -> dict[str, Any] | None:
+def _parsed(line: str, marks: tuple[str, ...]) -> Event | None:
     """A line that is whole and of one of these kinds; None for others, and for one that a full disk tore."""
     if not line.endswith("\n") or not any(mark in line for mark in marks):
         return None
     try:
-        event = json.loads(line)
+        body = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return event if isinstance(event, dict) and f'"{event.get("event")}"' in marks else None
+    return event_from(str(body.get("event")), body) if isinstance(body, dict) else None
 
 
 def _wrong(message: str, hint: str = "") -> SpecError:

@@ -13,7 +13,8 @@ from typing import Any
 from engine import clock
 from engine.directory import Directory, list_text, read_parked, write_atomically
 from engine.errors import ChunksParkedError, TidemarkError
-from engine.events import Journal
+from engine.events import ChunkParked, ChunkUnparked
+from engine.journal import Journal
 from engine.ledger.state import TableState
 from engine.plan.chunks import Range, text
 
@@ -80,19 +81,28 @@ class Parking:
         """Keep it, and tell so."""
         known = self._chunks.get((table, chunk))
         since = known.since if known else clock.utc_text()
-        ends = {"lower": text(limits.lower), "upper": text(limits.upper)}
-        facts = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "attempts": attempts}
-        self._chunks[table, chunk] = Parked(table, chunk, limits.as_list(), since=since, **ends, **facts)  # type: ignore[arg-type]
-        self._keep()
-        self._journal.write(
-            "chunk.parked", table=table, chunk=chunk, since=since, parked=len(self.of(table)), **ends, **facts
+        parked = Parked(
+            table=table,
+            chunk=chunk,
+            limits=limits.as_list(),
+            lower=text(limits.lower),
+            upper=text(limits.upper),
+            error=type(error).__name__,
+            message=error.message,
+            hint=error.hint,
+            attempts=attempts,
+            since=since,
         )
+        self._chunks[table, chunk] = parked
+        self._keep()
+        facts = {name: value for name, value in asdict(parked).items() if name != "limits"}
+        self._journal.write(ChunkParked(**facts, parked=len(self.of(table))))
 
     def free(self, table: str, chunk: int, reason: str) -> None:
         """It is parked no more, as it was read or is no chunk any more."""
         if self._chunks.pop((table, chunk), None) is not None:
             self._keep()
-            self._journal.write("chunk.unparked", table=table, chunk=chunk, reason=reason, parked=len(self.of(table)))
+            self._journal.write(ChunkUnparked(table=table, chunk=chunk, reason=reason, parked=len(self.of(table))))
 
     def ask(self, tables: Iterable[str] | None) -> None:
         """What is parked of these tables (None: of all) is to be tried again; may be called by any thread."""

@@ -27,7 +27,8 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
-from engine.events import Journal
+from engine.events import ChunkFailed, ErrorReported
+from engine.journal import Journal
 from engine.run.disk import RETRY_S, Disk
 from engine.run.outage import REFUSED_S
 from engine.run.snapshot.parking import Parking
@@ -194,17 +195,18 @@ class ChunkRetries:
     ) -> None:
         copying.on("failed", chunks)
         if copying.redump:
-            self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=retry_in_s)
+            self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=retry_in_s))
             return
         self._journal.write(
-            "chunk.failed",
-            table=copying.table.full_name,
-            chunks=chunks,
-            group=group,
-            error=type(error).__name__,
-            message=str(error),
-            attempt=attempt,
-            retry_in_s=retry_in_s,
+            ChunkFailed(
+                table=copying.table.full_name,
+                chunks=chunks,
+                group=group,
+                error=type(error).__name__,
+                message=str(error),
+                attempt=attempt,
+                retry_in_s=retry_in_s,
+            )
         )
 
 

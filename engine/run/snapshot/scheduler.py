@@ -10,14 +10,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from engine import clock
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.reports import ChunkReport, FailureReport, ReaderReport
 from engine.capture.tasks import ChunkGroup
 from engine.errors import TableStoppedError, TidemarkError, TransientError
-from engine.events import Journal
+from engine.events import ChunkAssigned, ChunkFinished, ChunkPlanned
+from engine.journal import Journal
 from engine.plan.chunks import text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.run.commands.heartbeat import Activity, Reading
@@ -184,7 +184,7 @@ class Snapshot:
         for copying in tables:
             name = copying.table.full_name
             if name in chosen and not copying.redump:
-                self._journal.write("chunk.assigned", table=name, chunks=chosen[name], group=self._groups)
+                self._journal.write(ChunkAssigned(table=name, chunks=chosen[name], group=self._groups))
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         about = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
@@ -275,7 +275,7 @@ class Snapshot:
         complete = not copying.coverage.uncut
         if news or (complete and not copying.reported_complete):
             copying.reported_complete = complete
-            self._journal.write("chunk.planned", table=copying.table.full_name, chunks=news, complete=complete)
+            self._journal.write(ChunkPlanned(table=copying.table.full_name, chunks=news, complete=complete))
 
     def _take_report(
         self,
@@ -298,7 +298,7 @@ class Snapshot:
         self._retries.read(copying, report.chunk)
         self._gate.pace.spend(report.rows, sum(file.bytes for file in report.files), clock.monotonic_s())
         if not copying.redump:
-            self._journal.write("chunk.finished", **_event(report, group.number))
+            self._journal.write(_finished(report, group.number))
         batch.finished.append(Finished(report, copying.redump, copying.named(report.chunk)))
 
     def let_go(self) -> None:
@@ -312,28 +312,27 @@ class Snapshot:
             self._splitter.close()
 
 
-def _event(report: ChunkReport, group: int) -> dict[str, Any]:
-    """The fields of `chunk.finished`."""
+def _finished(report: ChunkReport, group: int) -> ChunkFinished:
     low, high = report.low, report.high
     same_file = bytes_between({}, low, high) if low.file == high.file else None
-    return {
-        "table": report.table,
-        "chunk": report.chunk,
-        "lower": text(report.limits.lower),
-        "upper": text(report.limits.upper),
-        "low": str(low),
-        "high": str(high),
-        "gap_bytes": same_file,
-        "rows": report.rows,
-        "backfill": dict(report.backfill),
-        "file": report.files[0].name if report.files else None,
-        "bytes": sum(file.bytes for file in report.files),
-        "timings": dict(report.timings),
-        "started": report.started,
-        "ended": report.ended,
-        "reader": str(report.reader),
-        "host": report.reader.host,
-        "pid": report.reader.pid,
-        "attempt": report.attempt,
-        "group": group,
-    }
+    return ChunkFinished(
+        table=report.table,
+        chunk=report.chunk,
+        lower=text(report.limits.lower),
+        upper=text(report.limits.upper),
+        low=str(low),
+        high=str(high),
+        gap_bytes=same_file,
+        rows=report.rows,
+        backfill=report.backfill,
+        file=report.files[0].name if report.files else None,
+        bytes=sum(file.bytes for file in report.files),
+        timings=dict(report.timings),
+        started=report.started,
+        ended=report.ended,
+        reader=str(report.reader),
+        host=report.reader.host,
+        pid=report.reader.pid,
+        attempt=report.attempt,
+        group=group,
+    )

@@ -11,6 +11,7 @@ from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport
 from engine.decode.schema import Table
+from engine.events import TablePlanned
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import Chunk, Coverage, Cut
 from engine.plan.keys import Bound, ChunkKey
@@ -33,9 +34,10 @@ def reported_whole(plan: Plan) -> bool:
     return plan.strategy != "uneven" and plan.estimated_chunks <= LISTED_CHUNKS
 
 
-def planned_chunks(plan: Plan) -> list[list[str | None]]:
-    """The chunks that the journal gets with the plan: all of them, or none."""
-    return [[text(limits.lower), text(limits.upper)] for limits in plan.even_ranges()] if reported_whole(plan) else []
+def planned(plan: Plan) -> TablePlanned:
+    """The plan, for the journal."""
+    ranges = plan.even_ranges() if reported_whole(plan) else ()
+    return TablePlanned(**plan.summary(), chunks=[[text(limits.lower), text(limits.upper)] for limits in ranges])
 
 
 @dataclass

@@ -19,9 +19,10 @@ from app.parts.wizard import drafts
 from engine import formats
 from engine.directory import Directory, read_alerts, read_parked, read_runner, send_command
 from engine.errors import NewerFormatError
-from engine.events import EVENTS, Journal
+from engine.events import fields_of
 from engine.history import History, runs
 from engine.history.index_schema import VERSION
+from engine.journal import Journal
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
 from engine.run.commands.overrides import Controls, load_controls
@@ -179,7 +180,7 @@ def test_a_newer_command_is_refused_by_name(parents: Directory) -> None:
 def test_a_newer_journal_is_passed_over_by_name(parents: Directory) -> None:
     """The other journals are read; the search for chunks ends there."""
     path = parents.journal("20270101T000000-aaaaaa")
-    fields = dict.fromkeys(EVENTS["run.started"]) | {"format": 7}
+    fields = dict.fromkeys(fields_of("run.started")) | {"format": 7}
     line = {"run": path.stem, "seq": 1, "ts": "2027-01-01T00:00:00.000000Z", "event": "run.started", **fields}
     path.write_text(json.dumps(line) + "\n")
     history = History(None)
@@ -221,5 +222,5 @@ def test_what_is_written_says_its_version(tmp_path: Path) -> None:
     journal = Journal(directory.journal("r"), "r")
     Control(directory, journal).finish(None)
     assert json.loads(directory.runner.read_text())["format"] == formats.VERSIONS["runner"]
-    assert "format" in EVENTS["run.started"]
+    assert "format" in fields_of("run.started")
     journal.close()

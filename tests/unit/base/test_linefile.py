@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine import linefile
-from engine.events import Journal
+from engine.events import RunState
+from engine.journal import Entry, Journal
 from engine.linefile import LineFile
 from tests.support.mounts import Small
 
@@ -26,10 +27,10 @@ def _lines(path: Path) -> list[str]:
 def test_a_full_disk_costs_no_line_and_no_caller(journal: Journal, small: Small) -> None:
     """Lines without room are kept and written in order when there is room; the file never ends within a line."""
     reason = "x" * 1500
-    journal.write("run.state", state="running", reason=reason)
+    journal.write(RunState(state="running", reason=reason))
     small.fill()
     for _ in range(40):
-        journal.write("run.state", state="running", reason=reason)
+        journal.write(RunState(state="running", reason=reason))
         _lines(journal.path)
     assert "journal" in journal.failures
     whole = len(_lines(journal.path))
@@ -48,9 +49,9 @@ def test_what_memory_does_not_hold_is_counted_and_said(
     monkeypatch.setattr(linefile, "MOST_LINES", 10)
     small.fill()
     for _ in range(60):
-        journal.write("run.state", state="running", reason="x" * 1500)
+        journal.write(RunState(state="running", reason="x" * 1500))
     small.free()
-    journal.write("run.state", state="paused", reason="")
+    journal.write(RunState(state="paused", reason=""))
     journal.flush()
     events = [json.loads(line) for line in _lines(journal.path)]
     errors = [event for event in events if event["event"] == "error"]
@@ -74,13 +75,13 @@ def test_who_listens_does_not_end_who_writes(tmp_path: Path) -> None:
     """A listener's error is kept by its name until the listener works again."""
     journal, heard = Journal(tmp_path / "r.jsonl", "r"), []
 
-    def listener(line: dict[str, object]) -> None:
-        if line["seq"] == 1:
+    def listener(entry: Entry) -> None:
+        if entry.seq == 1:
             raise BrokenPipeError
-        heard.append(line["seq"])
+        heard.append(entry.seq)
 
     journal.listeners.append(listener)
-    journal.write("run.state", state="running")
+    journal.write(RunState(state="running"))
     assert [type(error) for error in journal.failures.values()] == [BrokenPipeError]
-    journal.write("run.state", state="running")
+    journal.write(RunState(state="running"))
     assert (heard, journal.failures) == ([2], {})

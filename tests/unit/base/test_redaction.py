@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from engine import redaction
-from engine.events import Journal
+from engine.events import ChunkPlanned, ErrorReported
+from engine.journal import Journal
 from engine.redaction import Known, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
 from engine.settings import Spark
 from engine.spark.kinds import redacting
@@ -54,8 +55,10 @@ def test_data_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     line = clean_line({"lower": "hunter2", "upper": "token=x", "table": "d.hunter2", "message": "hunter2, token=x"})
     assert line == {"lower": "hunter2", "upper": "token=x", "table": "d.hunter2", "message": "***, token=***"}
     journal = Journal(tmp_path / "r.jsonl", "r")
-    journal.write("error", message="login with hunter2", detail="me:p4ss@h, mysql://me:p4ss@h/x", hint="")
-    journal.write("chunk.planned", table="d.t", chunks=[[0, "hunter2", None]], complete=True)
+    journal.write(
+        ErrorReported(error="E", message="login with hunter2", detail="me:p4ss@h, mysql://me:p4ss@h/x", hint="")
+    )
+    journal.write(ChunkPlanned(table="d.t", chunks=[[0, "hunter2", None]], complete=True))
     journal.close()
     text = (tmp_path / "r.jsonl").read_text()
     assert "login with ***" in text

@@ -9,7 +9,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-BASE = {"errors", "events", "settings", "directory", "clock", "layout", "linefile", "redaction", "formats", "processes"}
+BASE = {
+    "errors",
+    "events",
+    "journal",
+    "settings",
+    "directory",
+    "clock",
+    "layout",
+    "linefile",
+    "redaction",
+    "formats",
+    "processes",
+}
 BASE |= {"durable", "globs", "sentences", "startup", "tail", "wording"}
 ROOMS: dict[str, set[str]] = {
     "source": {"decode"},

@@ -22,6 +22,7 @@ from engine.errors import (
     TableStoppedError,
     TransientError,
 )
+from engine.events import Backfill
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint
@@ -56,7 +57,7 @@ class Readers:
             self.read.append(f"{kind} {request.table.name} {request.number}")
             if error := self.errors.get((request.table.name, request.number)):
                 raise error
-            return ChunkResult(self.limits, AT, AT, [], 3, {}, Counter(), {})
+            return ChunkResult(self.limits, AT, AT, [], 3, Backfill(changes=0, deleted=0, upserted=0), Counter(), {})
 
         return read
 

@@ -10,12 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.directory import Directory
-from engine.events import Journal
+from engine.events import RunEnded
 from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.index_schema import TABLES
 from engine.history.runs import journalled, runs
+from engine.journal import Journal
 from tests.support.depth import depth
+from tests.support.entries import event
 from tests.support.simulation import SimulatedTable, Simulation
 
 
@@ -145,7 +147,7 @@ def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:
     """Repeated queries within a second are cached; no answer is outdated."""
     directory = Directory(tmp_path / "shop")
     journal = Journal(directory.journal("r1"), "r1")
-    journal.write("run.started", pipeline="shop")
+    journal.write(event("run.started", pipeline="shop"))
     history, asked = History(None), []
 
     def count(cursor: Cursor, name: str, *, limit: int) -> int:
@@ -158,7 +160,7 @@ def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:
     assert asked == [("shop", 1), ("shop", 2)]
     history.refresh([directory])
     assert (history.ask(count, "shop", limit=1), len(asked)) == (1, 2), "nothing was written"
-    journal.write("run.ended", outcome="done")
+    journal.write(RunEnded(outcome="done"))
     history.refresh([directory])
     assert (history.ask(count, "shop", limit=1), len(asked)) == (2, 3)
     journal.close()

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from engine.directory import Directory
-from engine.events import Journal
+from engine.events import RunStarted, TableResumed
 from engine.history import History, runs, series
 from engine.history import chunk_queries as chunks
 from engine.history import event_queries as log
 from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
+from engine.journal import Journal
 from tests.support.simulation import SimulatedTable, Simulation
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
@@ -68,8 +69,8 @@ def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None
     assert lost
     run = "zz-later"
     journal = Journal(half.directory.journal(run), run)
-    journal.write("run.started", pipeline="shop", host="h", pid=1, version="0", until=None, spec={})
-    journal.write("table.resumed", table="shop.orders", chunks=[[number, number] for number in sorted(lost)])
+    journal.write(RunStarted(pipeline="shop", host="h", pid=1, version="0", until=None, spec={}, format=1))
+    journal.write(TableResumed(table="shop.orders", chunks=[[number, number] for number in sorted(lost)]))
     journal.close()
     states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
     committed = {number for table, number in half.committed if table == "shop.orders"}

@@ -8,15 +8,16 @@ import pytest
 from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
 from engine.capture.reports import ChunkReport, RangeReport, Reader, RedumpReport, WrittenChanges
-from engine.errors import DecodeError
+from engine.errors import DecodeError, Failure
+from engine.events import Backfill
 from engine.plan.chunks import WHOLE
-from engine.run.epoch import cut, event, largest, seen, table_records, up_to_alteration
+from engine.run.epoch import committed, cut, largest, seen, table_records, up_to_alteration
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 
 MIB = 1 << 20
 READER = Reader("h", 1)
-ERROR = {"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""}
+ERROR: Failure = {"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""}
 SWITCH: Any = {"table": {}, "plan": {}, "before": {}}
 
 
@@ -69,7 +70,7 @@ def chunk(table: str, number: int) -> Finished:
         high=at(1, 50),
         files=(DataFile(f"chunk-{number}", 3, 10),),
         rows=3,
-        backfill={},
+        backfill=Backfill(changes=0, deleted=0, upserted=0),
         nulled={"v": 2},
         timings={},
         started="",
@@ -190,10 +191,10 @@ def test_the_journal_gets_the_sums_of_an_epoch() -> None:
     parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)}), part(at(2))]
     tables, _ = table_records({}, [], parts, {}, {})
     record: Any = {"epoch": 4, "from": at(1).as_dict(), "to": at(2).as_dict(), "tables": tables}
-    fields = event(record, 0, parts, 0.5, 0.75)
-    assert (fields["changes"], fields["tables"], fields["transactions"], fields["bytes"]) == (5, {"d.t": 5}, 4, 200)
-    assert list(fields["kinds"].values()) == [1, 2, 2, 0]
-    assert (fields["events"], fields["reader"], fields["timings"]) == (
+    event = committed(record, 0, parts, 0.5, 0.75)
+    assert (event.changes, event.tables, event.transactions, event.bytes) == (5, {"d.t": 5}, 4, 200)
+    assert list(event.kinds.values()) == [1, 2, 2, 0]
+    assert (event.events, event.reader, event.timings) == (
         {"write": 4},
         "h:1",
         {"read": 0.5, "commit": 0.25},

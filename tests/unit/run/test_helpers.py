@@ -12,7 +12,8 @@ import pytest
 
 from engine.directory import Directory, read_runner, send_command
 from engine.errors import TidemarkError
-from engine.events import Journal
+from engine.events import RunState
+from engine.journal import Journal
 from engine.run import disk as disks
 from engine.run import helpers as helping
 from engine.run.commands.control import Control
@@ -26,6 +27,7 @@ from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
+from tests.support.entries import entry
 from tests.support.mounts import Small
 
 ENDPOINT = Endpoint("127.0.0.1", 1, "u", "p")
@@ -47,7 +49,7 @@ def _events(journal: Journal, *kinds: str) -> list[dict[str, Any]]:
 def journal(tmp_path: Path) -> Journal:
     """A journal in this test's folder."""
     journal = Journal(Directory(tmp_path).journal("r"), "r")
-    journal.write("run.state", state="running")
+    journal.write(RunState(state="running"))
     return journal
 
 
@@ -74,7 +76,9 @@ def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
     monkeypatch.setattr(helping, "CALM_S", 0.1)
     helpers, alerts = Helpers(journal), Alerts(Settings())
     notices: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: notices.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    journal.listeners.append(
+        lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
+    )
     for _ in range(50):
         helpers.failed("monitor", KeyError("Seconds"))
         helpers.fine("monitor")
@@ -259,10 +263,12 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     """Or with the next run; while the disk is full, the run is shown as paused."""
     alerts = Alerts(Settings())
     notices: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: notices.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    journal.listeners.append(
+        lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
+    )
     disk = Disk((), journal)
     disk.met("chunks", OSError(28, "No space left on device"))
-    journal.write("run.state", state="paused", reason=disk.reason)
+    journal.write(RunState(state="paused", reason=disk.reason))
     disk.worked("chunks")
     assert notices == [("alert.raised", "disk_full")], "it was begun before"
     disk.try_now()
@@ -271,5 +277,5 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
     disk.met("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
-    cleared = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})
-    assert [(event, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]
+    cleared = later.hear(entry("run.state", "2026-01-01T00:00:00.000000Z", state="running"))
+    assert [(event.NAME, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]

@@ -10,13 +10,15 @@ import pytest
 
 from engine.clock import parse_utc
 from engine.errors import LoginRefusedError, SourceAwayError, SparkLostError, TidemarkError, TransientError
-from engine.events import Journal
+from engine.events import LagMeasured, RunState
+from engine.journal import Journal
 from engine.run.commands.heartbeat import Activity
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.terminal import line
 from engine.run.outage import EPOCHS, MONITOR, OutageTracker
 from engine.run.spark_sessions import PATIENCE_S, SparkSessions
 from engine.settings import Alerts as Settings
+from tests.support.entries import entry_of
 
 BEGIN = parse_utc("2026-01-31T06:00:00.000000Z")
 GONE = SourceAwayError("Connecting failed.", hint="Check that the server runs.")
@@ -38,7 +40,7 @@ class Waiting:
 
     def measured(self, runway_s: float | None) -> None:
         """The lag monitor's last measurement."""
-        self.journal.write("source.lag", runway_s=runway_s)
+        self.journal.write(LagMeasured(position="b:4", source_position="b:4", runway_s=runway_s))
 
     def wait(self, most: int = 100_000) -> tuple[int, float]:
         """Fail until the run ends; returns how often, and after how many seconds."""
@@ -146,10 +148,10 @@ def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
     waiting.away.let_go = lambda: let_go.append(waiting.now_s)
     waiting.away.failed(MONITOR, GONE)
     assert not let_go
-    waiting.journal.write("run.state", state="stopping")
+    waiting.journal.write(RunState(state="stopping"))
     assert len(let_go) == 1
     waiting.away.back(MONITOR)
-    waiting.journal.write("run.state", state="stopping")
+    waiting.journal.write(RunState(state="stopping"))
     assert len(let_go) == 1
     waiting.away.failed(MONITOR, GONE)
     assert len(let_go) == 2
@@ -160,13 +162,11 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
     waiting.measured(6 * 3600.0)
     alerts = Alerts(Settings(repeat_s=3600))
     notices: list[tuple[Any, ...]] = []
-    waiting.journal.listeners.append(
-        lambda heard: notices.extend((heard["ts"], *notice) for notice in alerts.hear(heard))
-    )
+    waiting.journal.listeners.append(lambda heard: notices.extend((heard.ts, *notice) for notice in alerts.hear(heard)))
     for _ in range(130):
         waiting.now_s += waiting.away.pause_after(GONE)
     waiting.away.epoch_done()
-    assert [(event, alert.repeat) for _, event, alert in notices] == [
+    assert [(event.NAME, alert.repeat) for _, event, alert in notices] == [
         ("alert.raised", 0),
         ("alert.raised", 1),
         ("alert.cleared", 1),
@@ -176,10 +176,10 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
     assert alert.message.startswith(
         "The source is unreachable: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"
     )
-    assert line(waiting.events("source.away")[1]) == (
+    assert line(entry_of(waiting.events("source.away")[1])) == (
         "The source is unreachable since 06:00:00Z – attempt 2, next in 2.0 s, gives up at 2026-01-31T12:00Z: Connecting failed."
     )
-    assert str(line(waiting.events("source.back")[0])).startswith("The source is reachable again after ")
+    assert str(line(entry_of(waiting.events("source.back")[0]))).startswith("The source is reachable again after ")
 
 
 class Control:

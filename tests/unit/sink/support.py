@@ -13,7 +13,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.events import Journal
+from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan

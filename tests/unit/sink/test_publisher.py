@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from engine.capture.files import DataFile
 from engine.decode.schema import Column
 from engine.errors import DestinationError, SpecError, TidemarkError
-from engine.events import Journal
+from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan

@@ -94,7 +94,7 @@ def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch
         while session.slots != 4 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert session.slots == 4
-        assert session.describe() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
+        assert session.facts() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
     assert list((tmp_path / "lake").iterdir()) == []  # the file that workers looked for is gone
     assert [archive.exists() for archive in kind.archives] == [False]  # our code was sent, and is gone too
 

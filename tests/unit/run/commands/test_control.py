@@ -18,7 +18,8 @@ from engine import clock
 from engine.decode.schema import Table
 from engine.directory import Directory, read_runner, send_command
 from engine.errors import SpecError
-from engine.events import Journal
+from engine.events import CommandDone
+from engine.journal import Entry, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control
@@ -224,8 +225,8 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
     assert change is not None
     looked = threading.Thread(target=control.look)
 
-    def look(line: dict[str, Any]) -> None:
-        if line["event"] == "command.done":
+    def look(entry: Entry) -> None:
+        if isinstance(entry.event, CommandDone):
             looked.start()
             looked.join(0.5)
 

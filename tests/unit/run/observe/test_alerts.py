@@ -1,5 +1,6 @@
 """Which alerts are raised, from the journal's events."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -7,38 +8,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import parse_utc, utc_text
+from engine.events import AlertCleared, AlertRaised
+from engine.journal import Entry
 from engine.run.observe.alerts import Alert, Alerts, Name
 from engine.settings import Alerts as Settings
+from tests.support.entries import entry
 
 BEGIN = parse_utc("2026-01-31T00:00:00.000000Z")
 Notices = list[tuple[str, str, str | None, int]]
 
 
-def line(event: str, at_s: float, **fields: Any) -> dict[str, Any]:
+def line(event: str, at_s: float, **fields: Any) -> Entry:
     """A journal line, that many seconds after the start."""
-    return {"event": event, "ts": utc_text(BEGIN + timedelta(seconds=at_s)), "run": "r", "seq": 1, **fields}
+    return entry(event, utc_text(BEGIN + timedelta(seconds=at_s)), **fields)
 
 
-def lag(at_s: float, lag_s: float | None = 0.0, size: int | None = 0, runway_s: float | None = None) -> dict[str, Any]:
+def lag(at_s: float, lag_s: float | None = 0.0, size: int | None = 0, runway_s: float | None = None) -> Entry:
     """A measurement of the lag."""
     return line("source.lag", at_s, lag_s=lag_s, lag_bytes=size, runway_s=runway_s)
 
 
-def table(at_s: float, state: str, reason: str | None = None, hint: str | None = None) -> dict[str, Any]:
+def table(at_s: float, state: str, reason: str | None = None, hint: str | None = None) -> Entry:
     """A table's state."""
     return line("table.state", at_s, table="d.t", state=state, reason=reason, hint=hint)
 
 
-def failed(at_s: float, exit_code: int = 4) -> dict[str, Any]:
+def failed(at_s: float, exit_code: int = 4) -> Entry:
     """The end of a failed run."""
     error = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "hint": "Copy again."}
     return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
 
 
-def notices(alerts: Alerts, *lines: dict[str, Any]) -> Notices:
+def notices(alerts: Alerts, *lines: Entry) -> Notices:
     """The notices that these lines cause: event, kind, table, repeat."""
     notices = [notice for heard in lines for notice in alerts.hear(heard)]
-    return [(event.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
+    return [(event.NAME.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
 
 
 def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long() -> None:
@@ -50,7 +54,7 @@ def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long
     )
     (event, alert) = alerts.hear(lag(122, 12.4))[0]
     assert (event, alert.value, alert.threshold, alert.since) == (
-        "alert.raised",
+        AlertRaised,
         12.4,
         10,
         utc_text(BEGIN + timedelta(seconds=62)),
@@ -61,7 +65,7 @@ def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long
         == []
     )
     (event, alert) = alerts.hear(lag(470, 1))[0]
-    assert (event, alert.message, alert.hint) == ("alert.cleared", "The pipeline is 1 s behind its source.", "")
+    assert (event, alert.message, alert.hint) == (AlertCleared, "The pipeline is 1 s behind its source.", "")
     assert alerts.as_list() == []
 
 
@@ -83,7 +87,7 @@ def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams()
     """With the table's remedy; during its resnapshot the alert stays."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
-    assert (event, alert.message, alert.hint) == ("alert.raised", "d.t stopped: no date", "Set invalid_dates.")
+    assert (event, alert.message, alert.hint) == (AlertRaised, "d.t stopped: no date", "Set invalid_dates.")
     assert notices(alerts, table(1, "stopped", "resnapshot"), table(2, "copying")) == []
     assert notices(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
     ((_, alert),) = alerts.hear(table(5, "stopped", "no date"))
@@ -108,7 +112,7 @@ def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
     alerts = Alerts(Settings(for_s=60, repeat_s=3600))
     ((event, alert),) = alerts.hear(failed(0))
     assert (event, alert.value, alert.message, alert.hint) == (
-        "alert.raised",
+        AlertRaised,
         4,
         "The run failed: It is purged.",
         "Copy again.",
@@ -152,14 +156,14 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), EVENTS), max_size=60), st.integers(0, 60))
-def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]], for_s: int) -> None:
+def test_raised_and_cleared_take_turns(events: list[tuple[int, Entry]], for_s: int) -> None:
     """Per name: raised with repeat 0, then repeats 1, 2 …, then cleared once; the raised ones are the current alerts."""
     alerts = Alerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
     at_s, open_ = 0.0, dict[Name, int]()
     for step, event in events:
         at_s += step
-        for name, alert in alerts.hear({**event, "ts": utc_text(BEGIN + timedelta(seconds=at_s))}):
-            if name == "alert.raised":
+        for name, alert in alerts.hear(replace(event, ts=utc_text(BEGIN + timedelta(seconds=at_s)))):
+            if name is AlertRaised:
                 assert alert.repeat == open_.get(alert.name, -1) + 1
                 open_[alert.name] = alert.repeat
             else:
@@ -167,13 +171,13 @@ def test_raised_and_cleared_take_turns(events: list[tuple[int, dict[str, Any]]],
     assert set(alerts.standing) == set(open_)
 
 
-def parked(at_s: float, chunk: int) -> dict[str, Any]:
+def parked(at_s: float, chunk: int) -> Entry:
     """A chunk is parked."""
     facts = {"table": "d.t", "chunk": chunk, "attempts": 8, "message": "It was interrupted.", "hint": "Mend it."}
     return line("chunk.parked", at_s, **facts, parked=1)
 
 
-def unparked(at_s: float, left: int) -> dict[str, Any]:
+def unparked(at_s: float, left: int) -> Entry:
     """A parked chunk is read."""
     return line("chunk.unparked", at_s, table="d.t", chunk=3, reason="it was read", parked=left)
 
@@ -182,7 +186,7 @@ def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
     """The first with its error and how to retry it; `status` lists the others."""
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(parked(0, 3))
-    assert event == "alert.raised"
+    assert event is AlertRaised
     assert alert.message == (
         "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. The rest goes on without it."
     )

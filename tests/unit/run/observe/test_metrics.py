@@ -9,8 +9,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from engine.clock import parse_utc
-from engine.errors import SpecError
-from engine.events import EVENTS, Journal
+from engine.errors import SpecError, TidemarkError
+from engine.events import RunState
+from engine.journal import Entry, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
@@ -19,12 +20,13 @@ from engine.run.observe.counters import Seen
 from engine.run.observe.exporter import Exporter
 from engine.run.observe.metrics import families
 from engine.settings import Metrics
+from tests.support.entries import entry
 
 TS = "2026-01-31T00:00:00.500000Z"
 PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 100, 5).as_dict()
 TABLES = {
     "d.t": TableState({}, PLAN, Coverage((Range(None, ("3",)),), ((0, 1),), {2: Range(("3",), None)}), rows_read=70),
-    "d.s": TableState({}, PLAN, Coverage((Range(None, None),), ((0, 4),)), stopped={"message": "no"}),
+    "d.s": TableState({}, PLAN, Coverage((Range(None, None),), ((0, 4),)), stopped=TidemarkError("no").as_dict()),
 }
 STATE = State(
     7, "l", "i", {}, 1, TABLES, {"Odd": 2}, {"gtid": None, "position": "b.000001:4", "bytes": 4096, "events": 3}
@@ -32,20 +34,19 @@ STATE = State(
 Found = dict[tuple[str, ...], float]
 
 
-def line(event: str, **fields: Any) -> dict[str, Any]:
+def line(event: str, **fields: Any) -> Entry:
     """A journal line."""
-    assert set(fields) <= set(EVENTS[event])
-    return {"run": "r", "seq": 1, "ts": TS, "event": event, **dict.fromkeys(EVENTS[event]), **fields}
+    return entry(event, TS, **fields)
 
 
-def epoch(**more: Any) -> dict[str, Any]:
+def epoch(**more: Any) -> Entry:
     """An epoch with ten changes."""
     fields = {"epoch": 7, "changes": 10, "tables": {"d.t": 10}, "table_kinds": {"d.t": [4, 3, 3, 0]}, "transactions": 2}
     fields |= {"bytes": 999, "timings": {"read": 0.5, "commit": 0.25}, "events": {"Xid": 2, "Write_rows": 5}}
     return line("epoch.committed", **fields, **more)
 
 
-def finished(group: int, table: str = "d.t") -> dict[str, Any]:
+def finished(group: int, table: str = "d.t") -> Entry:
     """A finished chunk."""
     return line("chunk.finished", table=table, chunk=1, rows=50, group=group, timings={"read": 1.5, "write": 0.5})
 
@@ -61,7 +62,7 @@ def values(seen: Seen, state: State | None = STATE) -> dict[str, Found]:
     return found
 
 
-def heard(*lines: dict[str, Any]) -> Seen:
+def heard(*lines: Entry) -> Seen:
     """The counters after these lines."""
     seen = Seen()
     for event in lines:
@@ -144,12 +145,12 @@ def test_readers_are_busy_until_their_group_is_reported() -> None:
     source = {"server": "s", "version": "9.7", "flavor": "mysql", "uuid": "u", "watermark_class": "gtid"}
     seen = heard(line("run.connected", source=source, spark=spark))
 
-    def busy(*lines: dict[str, Any]) -> float:
+    def busy(*lines: Entry) -> float:
         for event in lines:
             seen.hear(event)
         return values(seen)["tidemark_readers_busy"][()]
 
-    def assigned(group: int, table: str = "d.t") -> dict[str, Any]:
+    def assigned(group: int, table: str = "d.t") -> Entry:
         return line("chunk.assigned", table=table, chunks=[1], group=group)
 
     assert busy(assigned(1)) == 1
@@ -188,9 +189,9 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     port = _free_port()
     exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), [{"kind": "run_failed", "table": None}])
     exporter.state = lambda: STATE
-    journal.write("run.state", state="running")
-    for event in (epoch(), finished(1)):
-        journal.write(event["event"], **{name: event[name] for name in EVENTS[event["event"]]})
+    journal.write(RunState(state="running"))
+    for written in (epoch(), finished(1)):
+        journal.write(written.event)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         assert answer.headers["Content-Type"].startswith("application/openmetrics-text")
         text = answer.read().decode()

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 
 from engine.directory import Directory, read_alerts
-from engine.errors import SpecError
-from engine.events import Journal
+from engine.errors import Failure, SpecError
+from engine.events import LagMeasured, RunEnded, TableStateChanged
+from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.terminal import line as shown
 from engine.settings import Spec, parse
+from tests.support.entries import entry_of
 from tests.support.receiver import Receiver
 
 SPEC = """
@@ -26,7 +28,7 @@ path = "lake"
 [alerts]
 webhook_env = "TIDEMARK_TEST_WEBHOOK"
 """
-ERROR = {"error": "TidemarkError", "message": "no", "detail": "", "hint": "mend"}
+ERROR: Failure = {"error": "TidemarkError", "message": "no", "detail": "", "hint": "mend"}
 
 
 def events(folder: Path) -> list[dict[str, Any]]:
@@ -51,14 +53,14 @@ def test_an_alert_goes_everywhere(
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", f"{receiver.url}\n")
     journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     made.connect()
-    journal.write("table.state", table="d.t", state="copying")
-    journal.write("source.lag", lag_s=1e6, lag_bytes=1)
+    journal.write(TableStateChanged(table="d.t", state="copying"))
+    journal.write(LagMeasured(position="b:4", source_position="b:5", lag_s=1e6, lag_bytes=1))
     assert len(events(tmp_path)) == 2
-    journal.write("table.state", table="d.t", state="stopped", reason="no date")
+    journal.write(TableStateChanged(table="d.t", state="stopped", reason="no date"))
     assert [alert["table"] for alert in read_alerts(Directory(tmp_path))] == ["d.t"]
-    journal.write("table.state", table="d.t", state="streaming")
+    journal.write(TableStateChanged(table="d.t", state="streaming"))
     assert read_alerts(Directory(tmp_path)) == []
-    journal.write("run.ended", outcome="failed", exit_code=1, error=ERROR)
+    journal.write(RunEnded(outcome="failed", exit_code=1, error=ERROR))
     made.close()
     journal.close()
     alerts = [e for e in events(tmp_path) if e["event"].startswith("alert.")]
@@ -87,14 +89,14 @@ def test_a_webhook_that_is_down_is_said_once(
     journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
     made.connect()
     for name in ("d.t", "d.u"):
-        journal.write("table.state", table=name, state="stopped", reason="no date")
+        journal.write(TableStateChanged(table=name, state="stopped", reason="no date"))
     made.close()
     journal.close()
     (error,) = [e for e in events(tmp_path) if e["event"] == "error"]
     assert error["error"] == "WebhookError"
     assert "s3cret" not in json.dumps(error) + capsys.readouterr().err
-    assert str(shown(error)).endswith(" – attempt 1, next in 1.0 s")
-    assert str(shown({**error, "retry_in_s": None})).endswith("refused.")
+    assert str(shown(entry_of(error))).endswith(" – attempt 1, next in 1.0 s")
+    assert str(shown(entry_of({**error, "retry_in_s": None}))).endswith("refused.")
 
 
 def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -102,7 +104,7 @@ def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixt
     spec = parse(SPEC, tmp_path / "shop.toml")
     for state in ("stopped", "stopped", "streaming"):
         journal, made = open_notifier(tmp_path, spec)
-        journal.write("table.state", table="d.t", state=state, reason="no date")
+        journal.write(TableStateChanged(table="d.t", state=state, reason="no date"))
         made.close()
         journal.close()
     assert [json.loads(text)["event"] for text in capsys.readouterr().err.splitlines()] == [

@@ -8,7 +8,8 @@ import pytest
 
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.events import Journal
+from engine.events import ChunkRedumped, ErrorReported, TablePlanned
+from engine.journal import Journal
 from engine.redaction import Scrubber
 from engine.run.observe.support_bundle import write_bundle
 from engine.settings import load
@@ -44,9 +45,11 @@ def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.write_text(SPEC)
     directory = Directory(tmp_path)
     journal = Journal(directory.journal("r1"), "r1")
-    journal.write("table.planned", table="shop.t", min="Alice", max="Zoe", chunks=[["Alice", "Bob"]], reason="why")
-    journal.write("redump.chunk", id="c", table="shop.t", chunk=0, lower="Alice", upper=None, rows=1, ghosts=0)
-    journal.write("error", message=f"posting to {SECRETS['BUNDLE_WEBHOOK']} failed", detail="", hint="")
+    journal.write(TablePlanned(table="shop.t", min="Alice", max="Zoe", chunks=[["Alice", "Bob"]], reason="why"))
+    journal.write(ChunkRedumped(id="c", table="shop.t", chunk=0, lower="Alice", upper=None, rows=1, ghosts=0))
+    journal.write(
+        ErrorReported(error="E", message=f"posting to {SECRETS['BUNDLE_WEBHOOK']} failed", detail="", hint="")
+    )
     journal.close()
     directory.log.write_text(f"login with {SECRETS['BUNDLE_PASSWORD']}\nmysql://me:other@db/x\npassword='third'\n")
     refused = directory.inbox / "refused"

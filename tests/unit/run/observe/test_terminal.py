@@ -6,26 +6,28 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import Task
 
+from engine.journal import Entry
 from engine.run.observe.terminal import Lines, Screen, line
+from tests.support.entries import entry
 
 Bounds = Sequence[str | None]
 
 
-def planned(chunks: Sequence[Bounds] = (), estimated: int | None = 400) -> dict[str, object]:
+def planned(chunks: Sequence[Bounds] = (), estimated: int | None = 400) -> Entry:
     """A table's plan."""
     return _event("table.planned", chunks=list(chunks), estimated_chunks=estimated, reason="because")
 
 
-def cut(*numbers: int, complete: bool = False) -> dict[str, object]:
+def cut(*numbers: int, complete: bool = False, table: str = "d.t") -> Entry:
     """Chunks that were split off."""
-    return _event("chunk.planned", chunks=[[number, "1", "2"] for number in numbers], complete=complete)
+    return _event("chunk.planned", chunks=[[number, "1", "2"] for number in numbers], complete=complete, table=table)
 
 
-def _event(name: str, **fields: object) -> dict[str, object]:
-    return {"event": name, "ts": "2026-11-21T05:00:00.000000Z", "table": "d.t", **fields}
+def _event(name: str, **fields: object) -> Entry:
+    return entry(name, "2026-11-21T05:00:00.000000Z", **{"table": "d.t", **fields})
 
 
-def bar(*events: dict[str, object]) -> Task:
+def bar(*events: Entry) -> Task:
     """The table's bar after these events."""
     screen = Screen(Console(file=io.StringIO()), "p")
     for event in events:
@@ -62,6 +64,6 @@ def test_the_bar_of_a_table_that_is_listed_whole_has_its_chunks() -> None:
     assert bar(_event("table.state", state="removed", reason=None), listed).total == 2
     assert bar(listed, _event("table.state", state="removed", reason=None)).description == "p: log"
     assert bar(listed, cut(1, 2)).total == 3
-    assert bar(listed, cut(1, 2) | {"table": "d.other"}).total == 2
+    assert bar(listed, cut(1, 2, table="d.other")).total == 2
     read = bar(listed, _event("chunk.finished", rows=1500))
     assert (read.completed, read.fields["note"]) == (1, "1,500 rows")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.events import Journal
+from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.webhook import MOST_WAITING, Webhook
 from tests.support.receiver import Receiver

@@ -16,7 +16,8 @@ from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Index, Table
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.events import Journal
+from engine.events import Backfill
+from engine.journal import Journal
 from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
 from engine.run.commands.heartbeat import Activity
@@ -103,7 +104,7 @@ def report(request: ChunkRequest, **more: Any) -> ChunkReport:
         high=LOW,
         files=(),
         rows=10,
-        backfill={},
+        backfill=Backfill(changes=0, deleted=0, upserted=0),
         nulled={},
         timings={"read": 0.2},
         started="",

@@ -10,8 +10,8 @@ import pytest
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import ChunkGroup
 from engine.directory import Directory, read_parked
-from engine.errors import ChunksParkedError, TransientError
-from engine.events import Journal
+from engine.errors import ChunksParkedError, TidemarkError, TransientError
+from engine.journal import Journal
 from engine.ledger.state import TableState
 from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
@@ -195,7 +195,7 @@ def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_
         known = state(one)
         assert [p.chunk for p in parking.left(known)] == [5]
         parking.require_none({})
-        parking.require_none({"d.t": replace(known["d.t"], stopped={"message": "no"})})
+        parking.require_none({"d.t": replace(known["d.t"], stopped=TidemarkError("no").as_dict())})
         parking.require_none({"d.t": replace(known["d.t"], coverage=one.coverage.finish([5]))})
         parking.keep_of({"d.t"})
         assert parking.of("d.t")
