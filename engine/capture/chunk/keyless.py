@@ -1,11 +1,11 @@
-"""Reading a table that has no identity: one chunk, published to its change log as inserts.
+"""Reads a table without an identity: one chunk, published to its change log as inserts.
 
-Nothing tells its rows apart, so no change can be applied to what a SELECT returned. The chunk must be exact by itself: a consistent
-snapshot is opened between two watermarks, and only if every change of the table between them is known to be in it is it read, all
-within that snapshot; it is then the table at the high watermark. Otherwise another one is opened. Known to be in it is,
-with GTIDs, what `gtid_executed` held before it was opened: what remains doubtful is a millisecond, however long the read takes and
-however old the low watermark is. Without GTIDs nothing is known, and the window must be free of changes. (A table of an engine
-without snapshots is read between the watermarks, and read again.)
+Its rows cannot be told apart, so no change can be applied to the rows of a SELECT. The chunk must be exact by itself. The reader
+opens a consistent snapshot between two watermarks. It reads the snapshot only if it is known to show every change of the table
+between them; the snapshot is then the table at the high watermark. Otherwise the reader opens another one. With GTIDs, the
+snapshot is known to show what `gtid_executed` contained before it was opened. Only a millisecond stays in doubt, however long the
+read takes and however old the low watermark is. Without GTIDs nothing is known, so the window must be free of changes. (If the
+engine has no snapshots, the table is read between the watermarks, and read again if it changed.)
 """
 
 from collections import Counter
@@ -26,13 +26,13 @@ from engine.source.watermarks import Step, no_step
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.01
 _FIRST_SEQ = -(1 << 62)
-"""`_tm_seq` of the first row: rows of a copy come before all changes."""
+"""`_tm_seq` of the first row: snapshot rows come before all changes."""
 
 
 def read_keyless(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
 ) -> ChunkResult:
-    """Read the table. Raises TableStoppedError when it is written so often that no window without a change was found."""
+    """Read the table. Raises TableStoppedError if constant writes leave no window without a change."""
     timings, nulled = Timings(), Counter[str]()
     deadline = clock.monotonic_s() + _PATIENCE_S
     while clock.monotonic_s() < deadline:
@@ -58,15 +58,15 @@ def read_keyless(
             writer.discard()
         clock.sleep(_PAUSE_S)
     raise TableStoppedError(
-        f"{request.table.full_name} has no key and was written all the time for {_PATIENCE_S:.0f} s.",
-        detail="Without a key its rows can be read exactly only at an instant without a change of it; nothing was published.",
-        hint="Give it a primary key, or start the pipeline when it is written less.",
+        f"{request.table.full_name} has no key and was written to continuously for {_PATIENCE_S:.0f} s.",
+        detail="Without a key, a table can only be read exactly at an instant when it does not change. Nothing was published.",
+        hint="Give it a primary key, or start the pipeline when there are fewer writes.",
     )
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """A snapshot: what it shows lies at or before `high`, and holds all transactions of `visible` (a GTID set; empty: unknown)."""
+    """A snapshot taken at or before `high`. It shows all transactions of `visible` (a GTID set; empty: unknown)."""
 
     high: Position
     visible: str
@@ -93,7 +93,7 @@ def _quiet(
     low: Position,
     opened: _Opened,
 ) -> bool:
-    """Whether no change of the table lies in (low, high] but those that the snapshot is known to show."""
+    """Whether every change of the table in (low, high] is known to be visible in the snapshot."""
     if opened.high == low:
         return True
     table = request.projection.tolerant(request.table)
@@ -103,16 +103,16 @@ def _quiet(
         return True
     if not opened.visible or not changes.fact("tx_n").all():
         return False
-    theirs = str(gtid_set_of(changes.sources, changes.fact("tx_source"), changes.fact("tx_n")))
-    (row,) = query(session.connection, "SELECT GTID_SUBSET(%s, %s) AS shown", (theirs, opened.visible))
+    changed_gtids = str(gtid_set_of(changes.sources, changes.fact("tx_source"), changes.fact("tx_n")))
+    (row,) = query(session.connection, "SELECT GTID_SUBSET(%s, %s) AS shown", (changed_gtids, opened.visible))
     return bool(row["shown"])
 
 
 def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer: FileWriter) -> Counter[str]:
     nulled: Counter[str] = Counter()
     seq = _FIRST_SEQ
-    for read in read_rows(session, request, nulled):
-        rows = request.projection.apply(read)
+    for batch in read_rows(session, request, nulled):
+        rows = request.projection.apply(batch)
         writer.write(dumped(rows, "+I", str(high), seq))
         seq += rows.num_rows
     return request.projection.counted(nulled)
