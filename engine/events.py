@@ -1,11 +1,11 @@
-"""The journal: the append-only event log of a run, one JSON object a line in `journal/<run>.jsonl`.
+"""The journal: the append-only event log of a run, one JSON object per line in `journal/<run>.jsonl`.
 
-Every line has `run` (run id), `seq` (1, 2, 3 … in the run), `ts` (UTC text of `clock.utc_text`) and `event`, a name out of
-`EVENTS`; the other fields are those that `EVENTS` lists, always all of them (`null` where unknown). Positions are written
-`file:offset`, durations in seconds, sizes in bytes. The console, `status` and DuckDB's history read nothing else.
+Every line has `run` (run id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`) and `event`, a name from
+`EVENTS`. The other fields are exactly those listed in `EVENTS` (`null` if unknown). Positions are `file:offset`, durations seconds,
+sizes bytes. The console, `status` and DuckDB's history read nothing else.
 
-Writing an event never fails for the sake of the file or of who listens: lines that find no room are kept in memory and written
-later (`engine.linefile`), and what went wrong is kept in `Journal.failures` for the thread that reports it.
+Writing an event never fails because of the file or a listener. Lines that find no room are kept in memory and written later
+(`engine.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
 """
 
 import json
@@ -32,15 +32,15 @@ EVENTS: dict[str, tuple[str, ...]] = {
     "run.connected": ("source", "spark"),
     "run.state": ("state", "reason"),
     "run.ended": ("outcome", "exit_code", "error"),
-    # `helper`: the thread beside the pipeline's own that met it; null otherwise.
+    # `helper`: the helper thread that met the error; null if it was none.
     "error": ("error", "message", "detail", "hint", "attempt", "retry_in_s", "helper"),
-    # A thread that reported an error works again.
+    # A helper thread that reported an error works again.
     "helper.recovered": ("helper", "errors", "duration_s"),
-    # There is room again on a disk that was full (`error`: DiskFullError); `attempts`: failures meanwhile.
+    # A full disk (`error`: DiskFullError) has room again; `attempts`: failures meanwhile.
     "disk.freed": ("attempts", "duration_s"),
-    # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null when open; all chunks of a table that is
-    # cut evenly into at most 10 000 of them, else empty: they follow in `chunk.planned` as the walk comes to them.
-    # `chunk_rows`: rows a chunk by plan. `estimated_chunks`: how many chunks it will be, from the server's statistics.
+    # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null if open. It lists all chunks of a table
+    # that is split evenly into at most 10 000; otherwise it is empty, and `chunk.planned` lists them as the walk reaches them.
+    # `chunk_rows`: planned rows per chunk. `estimated_chunks`: the expected number of chunks, from the server's statistics.
     "table.planned": (
         "table",
         "approx_rows",
@@ -54,14 +54,14 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "chunk_rows",
         "estimated_chunks",
     ),
-    # Chunks that were cut since: [[number, lower, upper], …]. A number that was planned before has got these bounds instead (it was
-    # split because it was larger than planned). `complete`: no more will follow for this table, but for splits.
+    # New chunks: [[number, lower, upper], …]. A number that was planned before has been given these bounds instead, because the
+    # chunk was larger than planned and was split. `complete`: no more will follow for this table, except splits.
     "chunk.planned": ("table", "chunks", "complete"),
     # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
     "table.resumed": ("table", "chunks"),
     # `state`: copying, streaming, stopped or removed.
     "table.state": ("table", "state", "reason", "hint"),
-    # Dates that do not exist and were published as NULL with an epoch: `columns`: {column: values} (source.invalid_dates).
+    # Invalid dates published as NULL with an epoch: `columns`: {column: values} (source.invalid_dates).
     "table.nulled": ("table", "columns"),
     "chunk.assigned": ("table", "chunks", "group"),
     # `low`, `high`: watermarks; `gap_bytes` between them; `backfill`: {"changes", "deleted", "upserted"};
@@ -88,8 +88,8 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "group",
     ),
     "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
-    # A chunk that failed `attempts` times in a row by itself is not tried again in this run, unless its table is resumed. Unparked:
-    # it was read after all, or the table was split again (`reason`). `parked`: how many of the table are now.
+    # A chunk that failed `attempts` times in a row by itself is not retried in this run, unless its table is resumed. Unparked:
+    # it was read after all, or the table was split again (`reason`). `parked`: the number of the table's chunks parked now.
     "chunk.parked": (
         "table",
         "chunk",
@@ -103,11 +103,11 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "parked",
     ),
     "chunk.unparked": ("table", "chunk", "reason", "parked"),
-    # The log. `events`: of every table, by type; `unknown`: those passed over that this version does not know;
-    # `damaged`: how often an event came damaged and was read again;
-    # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null without.
+    # The binlog. `events`: of all tables, by type; `unknown`: skipped events that this version does not know;
+    # `damaged`: how often a damaged event was read again;
+    # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null if there is none.
     # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `table_kinds`: {table: [changes of +I, -U, +U, -D]};
-    # `timings`: {"read", "commit"}; `chunks`: published with it.
+    # `timings`: {"read", "commit"}; `chunks`: published with the epoch.
     "epoch.committed": (
         "epoch",
         "from_position",
@@ -126,49 +126,49 @@ EVENTS: dict[str, tuple[str, ...]] = {
         "damaged",
         "largest",
     ),
-    # `kind`: "append", "merge", or "replace" where a new copy took the place of the old one; `through_epoch`: what the destination
-    # holds after it.
+    # `kind`: "append", "merge", or "replace" if a resnapshot replaced the old rows; `through_epoch`: the last epoch that the
+    # destination has afterwards.
     "sink.applied": ("sink", "table", "kind", "through_epoch", "rows", "files", "duration_s"),
-    # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown. `percentiles`: of `lag_s` in the last ten minutes,
+    # Every two seconds while connected. `lag_s`, `runway_s`: null if unknown. `percentiles`: of `lag_s` over the last ten minutes,
     # {"p50", "p95", "p99", "max"}.
     "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s", "percentiles"),
-    # The source is away, or refuses the login: an event for each try. `since`, `gives_up_at`: UTC text; the latter is null where
-    # the run waits without end.
+    # The source is away, or refuses the login: one event per attempt. `since`, `gives_up_at`: UTC text; the latter is null if
+    # the run waits indefinitely.
     "source.away": ("since", "attempt", "retry_in_s", "message", "gives_up_at"),
     "source.back": ("since", "seconds"),
-    # `kind`: what became of a table that was altered, or is resnapshotted because that was asked for (then without statement):
-    # evolved, resnapshotted, stopped.
+    # `kind`: what happened to a table that was altered, or is resnapshotted on request (then without statement): evolved,
+    # resnapshotted, stopped.
     "source.event": ("kind", "position", "table", "statement", "reason"),
-    # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
+    # The source became another server: the ledger's position, and the same place in the new binlog. `gtids`: all before it.
     "source.failover": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
-    # What operators have set (`run.commands.overrides`).
+    # Operators' settings (`run.commands.overrides`).
     "run.controls": ("throttle", "snapshot", "tables"),
-    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump, add-table, remove-table. `what`: of those that stay
-    # open until they are carried out, what they concern, in words.
+    # Commands from the inbox. `verb`: pause, resume, stop, throttle, redump, add-table, remove-table. `what`: for commands that
+    # stay open until they are carried out, their subject in words.
     "command.accepted": ("id", "verb", "actor", "reason", "what"),
     "command.refused": ("id", "verb", "actor", "reason", "message"),
-    # `result`: of a redump {"rows", "ghosts"}, with "missing" and "missing_keys" where keys were asked for.
+    # `result`: of a redump {"rows", "ghosts"}, plus "missing" and "missing_keys" if keys were requested.
     "command.done": ("id", "verb", "duration_s", "result"),
-    # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
+    # A part of a table was redumped for the command `id`: `chunk` numbers the parts; `ghosts`: rows that only the mirror had.
     "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
     # Alerts (`engine.run.observe.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full,
     # helper_failed, run_failed; `value`, `threshold`: seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it
-    # began; `repeat`: 0 when it is raised, then how often repeated.
+    # began; `repeat`: 0 when it is raised, then the number of repeats.
     "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
     "alert.cleared": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
 }
 
 
 class Journal:
-    """Appends the events of one run to its file; safe to call from several threads. `listeners` are given each line.
+    """Appends the events of one run to its file. Thread-safe. Each of the `listeners` gets every line.
 
-    `ts` never runs backwards, in a run and from the newest earlier run to this one: where the clock is set back, times stand still
-    until it has come again. So later lines sort later, and what asks for the newest of something finds it. A clock that was ahead
-    by more than a day is not waited for.
+    `ts` never goes backwards, within a run or from the newest earlier run to this one: if the clock is set back, times stand still
+    until it catches up. So later lines sort later, and a search for the newest event finds it. A clock that was more than a day
+    ahead is not waited for.
 
-    failures: what could not be done last time: "journal" for the file, else the listener's name.
+    failures: the most recent failures: "journal" for the file, otherwise the listener's name.
 
-    Raises ValueError for an event or a field that `EVENTS` does not know: the journal is a protocol.
+    Raises ValueError for an event or a field that is not in `EVENTS`: the journal is a protocol.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -180,25 +180,25 @@ class Journal:
         self._file = LineFile(path)
 
     def write(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Append one event; returns the line as it was written."""
-        known = EVENTS.get(event)
-        if known is None or set(fields) - set(known):
+        """Append one event. Returns the line as written."""
+        fields_of_event = EVENTS.get(event)
+        if fields_of_event is None or set(fields) - set(fields_of_event):
             raise ValueError(f"journal event {event!r} with fields {sorted(fields)} is not in EVENTS")
         with self._lock:
-            line = self._append(event, {name: fields.get(name) for name in known})
+            line = self._append(event, {name: fields.get(name) for name in fields_of_event})
             self._settle()
         for listener in self.listeners:
             name = getattr(listener, "__qualname__", type(listener).__name__)
             try:
                 listener(line)
-            except Exception as error:  # noqa: BLE001 - who listens does not end who writes
+            except Exception as error:  # noqa: BLE001 - a listener must not break the writer
                 self.failures[name] = error
             else:
                 self.failures.pop(name, None)
         return line
 
     def flush(self) -> bool:
-        """Write the lines that are kept in memory; whether all of them are in the file."""
+        """Write the lines kept in memory. Returns whether all of them are in the file."""
         with self._lock:
             self._file.flush()
             return self._settle()
@@ -211,12 +211,12 @@ class Journal:
         return line
 
     def _settle(self) -> bool:
-        """Say what was dropped, once there is room; note what is wrong."""
+        """Report dropped lines once there is room, and record what is wrong."""
         if self._file.error is None and (dropped := self._file.take_dropped()):
             lost = {
                 "error": "JournalError",
                 "message": f"{dropped} events were lost: the journal could not be written, and memory for them is bounded.",
-                "detail": "The data is not concerned: the ledger has every commit. History and charts lack these events.",
+                "detail": "The data is unaffected: the ledger has every commit. History and charts lack these events.",
                 "hint": "Keep room on the disk of the pipeline's folder.",
             }
             self._append("error", {name: lost.get(name) for name in EVENTS["error"]})
@@ -227,7 +227,7 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Close the file; the journal stays readable. What still finds no room is lost, and stderr says so."""
+        """Close the file; the journal stays readable. Lines that still find no room are lost, and stderr says so."""
         with self._lock:
             lost, error = self._file.close(), self._file.error
         if lost:
@@ -235,7 +235,7 @@ class Journal:
 
 
 def _latest(path: Path) -> str:
-    """The newest time in the journal before this one, if it is ahead of the clock by no more than a day; else empty."""
+    """The newest time in the previous journal, if it is at most a day ahead of the clock; otherwise empty."""
     others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
     try:
         found = _TS.findall(tail(others[-1], _LAST_BYTES))

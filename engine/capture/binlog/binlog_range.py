@@ -140,7 +140,7 @@ class BinlogRange:
         if not self._follows:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
-        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), again=self._once_more):
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), reread=self._reread):
             self.statistics.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
@@ -177,7 +177,7 @@ class BinlogRange:
             self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
-    def _once_more(self, damaged: EventBatch, n: int) -> bytes | None:
+    def _reread(self, damaged: EventBatch, n: int) -> bytes | None:
         """Read the body of an event that cannot be decompressed from the server again."""
         end = Position(damaged.file, int(damaged.offset[n]))
         start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
@@ -313,7 +313,7 @@ class BinlogRange:
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
         folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
         if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
-            for plain in unfolded(run, rows[folded], again=self._once_more):
+            for plain in unfolded(run, rows[folded], reread=self._reread):
                 yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
@@ -373,5 +373,5 @@ def _undone(table: Table, run: EventBatch) -> DecodeError:
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been rolled back.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does not guess; "
         "nothing of the binlog range was published for the table.",
-        hint="Resnapshot the table: tidemark redump.",
+        hint=f"Resnapshot the table: tidemark redump SPEC --table {table.full_name}",
     )
