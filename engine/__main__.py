@@ -130,7 +130,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how the tables will be split into chunks, why, and how long the snapshot will take; --json lists every chunk."""
-    from engine.plan.show import json_parts, shown
+    from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
     from engine.source.connect import open_connection
@@ -146,7 +146,7 @@ def plan(
             for part in json_parts(connection, tables, spec.snapshot, spec.throttle, exact=not estimate):
                 sys.stdout.write(part)
         else:
-            out.print(shown(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
+            out.print(text_table(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
     finally:
         connection.close()
 

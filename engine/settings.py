@@ -345,7 +345,7 @@ class Spec(_Section):
     @classmethod
     def _named(cls, value: str) -> str:
         if not NAME.fullmatch(value):
-            raise ValueError(f"{value!r} is no name: {NAME_RULE}")
+            raise ValueError(f"{value!r} is not a valid name: {NAME_RULE}")
         return value
 
     @field_validator("tables")
@@ -412,7 +412,7 @@ def parse(text: str, path: Path) -> Spec:
 def _refuse_password(values: dict[str, Any]) -> None:
     if "mask_salt" in values:
         raise SpecError(
-            "The spec holds the salt of its masks (mask_salt).",
+            "The spec contains the salt of its masks (mask_salt).",
             detail="With the salt, every masked value can be found by trial and error; specs are shown and copied.",
             hint="Put it into an environment variable and name that in mask_salt_env, or into a file and name that in "
             "mask_salt_file.",
@@ -420,7 +420,7 @@ def _refuse_password(values: dict[str, Any]) -> None:
     source = values.get("source")
     if isinstance(source, dict) and "password" in source:
         raise SpecError(
-            "The spec holds a password (source.password).",
+            "The spec contains a password (source.password).",
             detail="Specs are shown in the console and copied into diagnostics, so a password in one is not accepted.",
             hint="Put it into an environment variable and name that in source.password_env, or into a file and name "
             "that in source.password_file.",

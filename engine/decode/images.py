@@ -137,9 +137,9 @@ def _extents(
             records, at, number = records.rows(more), end[more], number[more]
     first = np.cumsum(count) - count
     start, end = np.empty(int(count.sum()), np.int64), np.empty(int(count.sum()), np.int64)
-    for place, (begins, behind, number) in enumerate(rounds):
+    for place, (begins, after, number) in enumerate(rounds):
         slot = first[number] + place
-        start[slot], end[slot] = begins, behind
+        start[slot], end[slot] = begins, after
     of = np.repeat(np.arange(len(count)), count)
     return start, end, of, np.arange(len(of)) - first[of]
 

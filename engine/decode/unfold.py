@@ -147,7 +147,7 @@ def _streamed(content: Bytes, size: int) -> Iterator[Bytes]:
             yield np.frombuffer(rest, np.uint8, used)
             rest = rest[used:]
     if rest or total != size:
-        raise ValueError(f"it holds {total} bytes instead of {size}")
+        raise ValueError(f"it contains {total} bytes instead of {size}")
 
 
 def _whole(data: bytes) -> int:
@@ -200,7 +200,7 @@ def _unpacked(body: bytes, at: int) -> bytes:
     if not stream.eof or stream.unused_data:
         raise ValueError("it ends too early or too late")
     if len(content) != length:
-        raise ValueError(f"it holds {len(content)} bytes instead of {length}")
+        raise ValueError(f"it contains {len(content)} bytes instead of {length}")
     return body[:at] + content
 
 

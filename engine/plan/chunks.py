@@ -131,7 +131,7 @@ def predicate(key: ChunkKey, limits: Range) -> str:
     return " AND ".join(part for part in (above, below) if part)
 
 
-def behind(key: ChunkKey, bound: Bound) -> str:
+def after_bound(key: ChunkKey, bound: Bound) -> str:
     """The SQL condition of all keys after a bound, without the keys that begin with it."""
     return _compared(key, bound, ">", ">")
 

@@ -33,7 +33,7 @@ def check_keys(table: Table, keys: Sequence[Bound]) -> None:
             raise _refused(table, f"a value of {column.name!r} ({column.type.upper()}) cannot be named exactly")
     for key in keys:
         if len(key) != len(table.key):
-            raise _refused(table, f"{list(key)} is no key of ({', '.join(table.key)})")
+            raise _refused(table, f"{list(key)} is not a key of ({', '.join(table.key)})")
         _check(table, [table.column(name) for name in table.key], key)
 
 
@@ -42,7 +42,7 @@ def check_range(table: Table, key: ChunkKey, limits: Range, ask: Ask) -> None:
     for bound in (limits.lower, limits.upper):
         if bound is not None:
             if not 0 < len(bound) <= len(key.columns):
-                raise _refused(table, f"{list(bound)} is no bound of ({', '.join(key.names)})")
+                raise _refused(table, f"{list(bound)} is not a bound of ({', '.join(key.names)})")
             _check(table, key.columns, bound)
     if limits.lower is not None and limits.upper is not None and not _less(key, limits.lower, limits.upper, ask):
         raise _refused(table, f"the range from {list(limits.lower)} to {list(limits.upper)} is empty")
@@ -77,7 +77,7 @@ def _value(column: Column, text: str) -> object:
 def _check(table: Table, columns: Sequence[Column], texts: Bound) -> None:
     for column, text in zip(columns, texts, strict=False):
         if not _is_value(column, text):
-            raise _refused(table, f"{text!r} is no value of {column.name!r} ({column.type.upper()})")
+            raise _refused(table, f"{text!r} is not a value of {column.name!r} ({column.type.upper()})")
 
 
 def _is_value(column: Column, text: str) -> bool:

@@ -49,8 +49,8 @@ def json_parts(
 ) -> Iterator[str]:
     """`plan --json` (docs/command-line.md) in parts. exact: walk keys and list every chunk; otherwise `chunks` is null."""
     yield '{"tables": ['
-    for number, (table, plan, took_s) in enumerate(_planned(connection, tables, settings, throttle, exact=exact)):
-        estimated_s = None if took_s is None else round(took_s, 3)
+    for number, (table, plan, snapshot_s) in enumerate(_planned(connection, tables, settings, throttle, exact=exact)):
+        estimated_s = None if snapshot_s is None else round(snapshot_s, 3)
         fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": estimated_s}
         yield (", " if number else "") + json.dumps(fields, ensure_ascii=False)[:-1] + ', "chunks": '
         if not exact:
@@ -64,14 +64,14 @@ def json_parts(
     yield "]}\n"
 
 
-def shown(
+def text_table(
     connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
 ) -> Group:
     """One line per table and one of totals, then the reason for each table's strategy."""
     grid = Grid(box=None, pad_edge=False, show_footer=True)
     planned = list(_planned(connection, tables, settings, throttle, exact=exact))
     rows, size = (sum(getattr(plan, name) for _, plan, _ in planned) for name in ("approx_rows", "approx_bytes"))
-    known = [took_s for _, _, took_s in planned if took_s is not None]
+    known = [snapshot_s for _, _, snapshot_s in planned if snapshot_s is not None]
     chunks = sum(plan.estimated_chunks for _, plan, _ in planned)
     columns = [
         ("table", f"{len(planned):,} tables", "left"),
@@ -85,7 +85,7 @@ def shown(
     ]
     for name, footer, side in columns:
         grid.add_column(name, footer, justify="right" if side == "right" else "left")
-    for _, plan, took_s in planned:
+    for _, plan, snapshot_s in planned:
         grid.add_row(
             plan.table,
             f"{plan.approx_rows:,}",
@@ -94,7 +94,7 @@ def shown(
             "" if plan.factor is None else f"{plan.factor:g}",
             f"{plan.estimated_chunks:,}",
             f"{plan.chunk_rows:,}",
-            "" if took_s is None else f"{took_s:,.1f}",
+            "" if snapshot_s is None else f"{snapshot_s:,.1f}",
         )
     reasons = [f"{plan.table}: {plan.reason}" for _, plan, _ in planned]
     return Group(grid, "", *(Text(reason, overflow="fold") for reason in reasons))

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from engine.decode.schema import Table
 from engine.errors import TableStoppedError
-from engine.plan.chunks import Range, behind, predicate
+from engine.plan.chunks import Range, after_bound, predicate
 from engine.plan.keys import Bound, ChunkKey, fetched, order_of, recoverable, scalar
 from engine.source.connect import Connection, query, quote
 
@@ -36,10 +36,10 @@ def key_statement(table: Table, key: ChunkKey, limits: Range, offset: int, *, st
     """
     selects = [f"{order_of(c).select.format(quote(c.name))} AS k{n}" for n, c in enumerate(key.columns)]
     whole = limits.lower is not None and len(limits.lower) == len(key.columns)
-    beyond = behind(key, limits.lower) if whole and limits.lower is not None else "TRUE"
+    beyond = after_bound(key, limits.lower) if whole and limits.lower is not None else "TRUE"
     conditions = [predicate(key, limits)]
     if strictly and limits.lower is not None:
-        conditions = [behind(key, limits.lower), predicate(key, Range(None, limits.upper))]
+        conditions = [after_bound(key, limits.lower), predicate(key, Range(None, limits.upper))]
     if key.columns[0].nullable:
         conditions.append(f"{quote(key.columns[0].name)} IS NOT NULL")
     where = " AND ".join(condition for condition in conditions if condition)

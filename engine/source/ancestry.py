@@ -45,7 +45,7 @@ def contains(connection: Connection, server: Server, gtids: str) -> bool:
     return all(reached.get((domain, source), 0) >= number for domain, (source, number) in wanted.items())
 
 
-def awaits(connection: Connection, server: Server, gtids: str, patience_s: float = _PATIENCE_S) -> bool:
+def contains_within(connection: Connection, server: Server, gtids: str, patience_s: float = _PATIENCE_S) -> bool:
     """Retry `contains` for up to `patience_s` seconds: a commit may be in progress, or a replica may be catching up."""
     deadline = clock.monotonic_s() + patience_s
     while not contains(connection, server, gtids):
@@ -82,7 +82,7 @@ def check_same(
     if position.born is not None:
         born = read_head(endpoint, position.file, first_server_id).born
         check_born(position, born)
-    if position.gtids is not None and not awaits(connection, server, position.gtids):
+    if position.gtids is not None and not contains_within(connection, server, position.gtids):
         if position.born is not None:
             # The file is the same, so its binlog contains what was read; a commit of it hangs.
             raise TransientError(
@@ -116,7 +116,7 @@ def _lost(verdict: str, seen: str) -> SourceLostError:
     )
 
 
-def lost_elsewhere(verdict: str, identity: str, server: Server, seen: str, do: str = "") -> SourceLostError:
+def lost_on_other_server(verdict: str, identity: str, server: Server, seen: str, do: str = "") -> SourceLostError:
     """The error for a server other than `identity`, which the ledger streamed."""
     return SourceLostError(
         f"The source is another server ({server.identity}; the ledger streamed {identity}) and cannot be streamed from, {verdict}: "

@@ -14,7 +14,7 @@ from engine.settings import Spec, load
 from engine.spark.session import open_session
 
 
-def tried(spec: Spec) -> dict[str, Any]:
+def try_session(spec: Spec) -> dict[str, Any]:
     """The session's description. Raises as `open_session`."""
     session = open_session(spec)
     try:
@@ -26,7 +26,7 @@ def tried(spec: Spec) -> dict[str, Any]:
 def main() -> int:
     """Try, print, and return the command line's exit code."""
     try:
-        print(json.dumps(tried(load(Path(sys.argv[1])))))  # noqa: T201
+        print(json.dumps(try_session(load(Path(sys.argv[1])))))  # noqa: T201
     except TidemarkError as error:
         print(json.dumps({**error.as_dict(), "exit_code": error.exit_code}))  # noqa: T201
         return error.exit_code

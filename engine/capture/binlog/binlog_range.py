@@ -89,12 +89,12 @@ class BinlogRange:
         self._since, self._known = since or {}, (known or start).order
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
         self._awaited = awaited
-        self._opened = start  # before the open transaction
-        self._through = start  # after the last event read, not counting events held back
-        self._cut = False
+        self._open_start = start  # before the open transaction
+        self._read_through = start  # after the last event read, not counting events held back
+        self._ended_early = False
         self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
         self.statistics = EventStatistics(mariadb=mariadb)
-        self._follows = bool(tables) or bool(awaited)
+        self._captures = bool(tables) or bool(awaited)
         self._outcomes = TransactionOutcomes(start, end, log, self._names_captured)
         self.altered: Alteration | None = None
         self.defined = False
@@ -122,32 +122,32 @@ class BinlogRange:
         if self.done:
             return
         if file_number(run.file) > file_number(self.end.file):
-            yield from self._follow(self._outcomes.flush(torn=True))
+            yield from self._process(self._outcomes.flush(torn=True))
             self.position = self.end
             return
-        behind = run.file == self.end.file and run.offset[-1] > self.end.offset
-        if behind:
+        past_end = run.file == self.end.file and run.offset[-1] > self.end.offset
+        if past_end:
             run = run.slice(0, int((run.offset <= self.end.offset).sum()))
         if len(run.headers):
             self.position = Position(run.file, int(run.offset[-1]))
             self.statistics.add(run)
-            yield from self._follow(self._judge(run))
-        if not self._cut and (behind or self.done):
-            yield from self._follow(self._outcomes.flush())
+            yield from self._process(self._judge(run))
+        if not self._ended_early and (past_end or self.done):
+            yield from self._process(self._outcomes.flush())
             self.position = self.end
 
     def _judge(self, run: EventBatch) -> Iterator[Judged]:
-        if not self._follows:
+        if not self._captures:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), reread=self._reread):
             self.statistics.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
-    def _follow(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
+    def _process(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
         for judged in parts:
             yield from self._read(judged.run, file_number(judged.run.file))
-            if self._cut:
+            if self._ended_early:
                 return
             self._refuse_doubtful(judged)
             if judged.committed is not None:
@@ -157,7 +157,7 @@ class BinlogRange:
         for table_id in (*judged.undone.tolist(), *judged.doubtful.tolist()):
             mapped = self._maps.get(table_id)
             if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
-                self._stop(mapped.table, _undone(mapped.table, judged.run))
+                self._stop(mapped.table, _doubtful_rows(mapped.table, judged.run))
 
     def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, RowChanges]]:
         """Yield the rows of an XA transaction. They are read where it was prepared, and take effect at its commit."""
@@ -173,7 +173,7 @@ class BinlogRange:
             try:
                 yield from self._changes(run, number, fact.at(np.zeros(count, np.int64)))
             except SchemaMismatch as error:
-                raise error.at(self._opened) from error
+                raise error.at(self._open_start) from error
             self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
@@ -204,22 +204,22 @@ class BinlogRange:
                 altered = -1
                 if self.altered.written is not None:  # its transaction may contain more writes
                     self._statements(self._up_to_next(part, altered))
-            whole = part
+            to_publish = part
             if altered is not None and self.altered is not None:
-                whole = self._up_to_next(part, altered)
+                to_publish = self._up_to_next(part, altered)
                 if self.altered.written is None:
                     # Rows logged with such a statement (CREATE OR REPLACE TABLE … SELECT) already belong to the new table.
                     self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
-            if len(whole.headers):
-                facts = self.transactions.of(whole)
+            if len(to_publish.headers):
+                facts = self.transactions.of(to_publish)
                 self._fact = facts.at(np.array([-1]))
-                self._learn_tables(whole)
-                yield from self._changes(whole, number, facts)
-                self._opened = self._opening(whole, len(whole.headers))
-                self._through = Position(run.file, int(whole.offset[-1]))
-            if whole is not part:
-                self.end = self.position = self._through
-                self._cut = True
+                self._learn_tables(to_publish)
+                yield from self._changes(to_publish, number, facts)
+                self._open_start = self._start_of(to_publish, len(to_publish.headers))
+                self._read_through = Position(run.file, int(to_publish.offset[-1]))
+            if to_publish is not part:
+                self.end = self.position = self._read_through
+                self._ended_early = True
                 return
 
     def _up_to_next(self, run: EventBatch, event: int) -> EventBatch:
@@ -228,19 +228,19 @@ class BinlogRange:
         later = begins[begins > event]
         return run.slice(0, int(later[0])) if len(later) else run
 
-    def _opening(self, run: EventBatch, event: int) -> Position:
+    def _start_of(self, run: EventBatch, event: int) -> Position:
         """The position before the transaction that contains an event."""
         begins = np.flatnonzero(among(run.headers.kind[:event], BEGINS))
         if not len(begins):
-            return self._opened
+            return self._open_start
         n = int(begins[-1])
-        return Position(run.file, int(run.offset[n - 1])) if n else self._through
+        return Position(run.file, int(run.offset[n - 1])) if n else self._read_through
 
     def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
         """Split the run before each transaction with a meaningful statement, so that everything before it is published."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
-        cuts = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
-        for begin, end in pairwise([0, *sorted(cuts - {0}), len(run.headers)]):
+        splits = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
+        for begin, end in pairwise([0, *sorted(splits - {0}), len(run.headers)]):
             yield run.slice(begin, end)
 
     def _learn_tables(self, run: EventBatch) -> None:
@@ -260,13 +260,13 @@ class BinlogRange:
             return _Mapped(table, mapped, error)
         return _Mapped(table, mapped)
 
-    def _wanted(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
+    def _publishable(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
         """The row events of a table that may be published. Raises SchemaMismatch if they do not match the captured columns."""
         since = self._since.get(mapped.table.full_name, (0, 0))
         if number <= since[0]:
             events = events[(run.offset[events] > since[1]) & (number == since[0])]
         if len(events) and mapped.fault is not None:
-            raise SchemaMismatch(mapped.table.full_name, self._opening(run, int(events[0])), mapped.fault)
+            raise SchemaMismatch(mapped.table.full_name, self._start_of(run, int(events[0])), mapped.fault)
         return events
 
     def _stop(self, table: Table, error: TableStoppedError) -> None:
@@ -279,14 +279,14 @@ class BinlogRange:
 
         All writes of one transaction are merged. A part contains the statements of only one transaction (see `_parts`).
         """
-        wrote: int | None = None
+        first_write: int | None = None
         for n, database, statement in meaningful(run):
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue
             self.defined = True
             if writes(statement):
-                wrote = n if wrote is None else wrote
-                self._wrote(run, n, database, statement)
+                first_write = n if first_write is None else first_write
+                self._record_write(run, n, database, statement)
             else:
                 tables = [*([] if creates(statement) else self._tables.values()), *self._awaited]
                 names = tuple(t.full_name for t in tables if concerned(statement, database, t))
@@ -295,9 +295,9 @@ class BinlogRange:
                 elif names:
                     self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
                     return n
-        return wrote
+        return first_write
 
-    def _wrote(self, run: EventBatch, n: int, database: str, statement: str) -> None:
+    def _record_write(self, run: EventBatch, n: int, database: str, statement: str) -> None:
         """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches."""
         if not self._tables:
             return
@@ -311,9 +311,12 @@ class BinlogRange:
     def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
-        folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
-        if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
-            for plain in unfolded(run, rows[folded], reread=self._reread):
+        compressed = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
+        if (
+            compressed.any()
+            and (compressed := compressed & np.isin(ids, [n for n, m in self._maps.items() if m])).any()
+        ):
+            for plain in unfolded(run, rows[compressed], reread=self._reread):
                 yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
@@ -325,7 +328,7 @@ class BinlogRange:
                     hint="Report this with the server's version.",
                 )
             mapped = self._maps.get(table_id)
-            if mapped is not None and len(events := self._wanted(run, number, mapped, rows[ids == table_id])):
+            if mapped is not None and len(events := self._publishable(run, number, mapped, rows[ids == table_id])):
                 events_of.setdefault(mapped.table, []).append((mapped.map, events))
         for table, groups in events_of.items():
             try:
@@ -368,7 +371,7 @@ def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
     return RowChanges(rows, facts, changes[-1].sources).take(order)
 
 
-def _undone(table: Table, run: EventBatch) -> DecodeError:
+def _doubtful_rows(table: Table, run: EventBatch) -> DecodeError:
     return DoubtfulRowsError(
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been rolled back.",
         detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does not guess; "

@@ -130,7 +130,7 @@ class NotInSet:
     ) -> npt.NDArray[np.bool_]:
         source, number = facts[:, SOURCE], facts[:, NUMBER]
         if not source.all():
-            raise NoPlaceError("no GTIDs", f"{run.file} holds transactions without a GTID")
+            raise NoPlaceError("no GTIDs", f"{run.file} contains transactions without a GTID")
         new = np.ones(len(begins), bool)
         for n in np.unique(source).tolist():
             chosen = source == n
@@ -211,19 +211,21 @@ class Binlog:
     end: Position
     mariadb: bool
 
-    def behind(self, gtids: Gtids) -> Position:
+    def position_after(self, gtids: Gtids) -> Position:
         """The position after these transactions, which the server must have. Raises NoPlaceError."""
         head = self._newest(lambda head: begins_in(head, gtids))
         if head is None:
-            raise NoPlaceError("purged", f"its oldest file, {self.files[0]}, begins behind what is published")
+            raise NoPlaceError(
+                "purged", f"its oldest file, {self.files[0]}, begins after the last published transaction"
+            )
         if isinstance(gtids, GtidSet):
             return self._scan(head, NotInSet(gtids))
         assert isinstance(head.before, GtidList)
-        behind = BehindPosition(gtids, head.before)
-        place = self._scan(head, behind)
-        if behind.missing:
+        wanted = BehindPosition(gtids, head.before)
+        place = self._scan(head, wanted)
+        if wanted.missing:
             raise NoPlaceError(
-                "diverged", f"its binlog does not hold the last published transaction of domain {behind.missing[0]}"
+                "diverged", f"its binlog does not contain the last published transaction of domain {wanted.missing[0]}"
             )
         return place
 

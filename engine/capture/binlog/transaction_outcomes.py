@@ -115,10 +115,10 @@ class TransactionOutcomes:
         if not self._open:
             yield from self._judged((*self._pop_held(), (first, run)))
             return
-        cut = self._begin - first
-        if cut >= 0:
-            yield from self._judged((*self._pop_held(), (first, run.slice(0, cut))))
-            first, run = self._begin, run.slice(cut, len(run.headers))
+        split_at = self._begin - first
+        if split_at >= 0:
+            yield from self._judged((*self._pop_held(), (first, run.slice(0, split_at))))
+            first, run = self._begin, run.slice(split_at, len(run.headers))
         self._bytes += _span(run)
         if self._bytes <= MOST:
             self._held.append((first, _copied(run)))
@@ -186,10 +186,10 @@ class TransactionOutcomes:
         for n in np.union1d(other_queries, np.flatnonzero(kind == Kind.XA_PREPARE)).tolist():
             before = begins[begins <= n]
             if len(before):
-                self._enter(run, int(before[-1]), first)
+                self._enter_transaction(run, int(before[-1]), first)
             ends[n] |= self._read_event(run, n, first + n)
         if len(begins):
-            self._enter(run, int(begins[-1]), first)
+            self._enter_transaction(run, int(begins[-1]), first)
         last_end = int(np.flatnonzero(ends)[-1]) if ends.any() else -1
         if len(begins) and begins[-1] > last_end:
             self._open = True
@@ -199,7 +199,7 @@ class TransactionOutcomes:
         self._rows = bool(rows) or (self._rows and self._begin < first)
         self._next = first + len(kind)
 
-    def _enter(self, run: EventBatch, begin: int, first: int) -> None:
+    def _enter_transaction(self, run: EventBatch, begin: int, first: int) -> None:
         if self._begin == first + begin:
             return
         self._begin, self._known_end, self._rows, self._bytes = first + begin, False, False, 0
@@ -286,12 +286,12 @@ class TransactionOutcomes:
             while self._commits and self._commits[0][0] < stop:
                 number, xid, prepared = self._commits.pop(0)
                 part = run.slice(at - first, number + 1 - first)
-                yield replace(self._counted(at, part), committed=prepared or self._find(xid, part))
+                yield replace(self._without_uncounted(at, part), committed=prepared or self._find(xid, part))
                 at = number + 1
             if at < stop:
-                yield self._counted(at, run.slice(at - first, stop - first))
+                yield self._without_uncounted(at, run.slice(at - first, stop - first))
 
-    def _counted(self, first: int, run: EventBatch) -> Judged:
+    def _without_uncounted(self, first: int, run: EventBatch) -> Judged:
         stop = first + len(run.headers)
         masks = {why: np.zeros(len(run.headers), bool) for why in (_PREPARED, _UNDONE, _DOUBTFUL)}
         for a, b, why in self._dropped:
@@ -299,10 +299,10 @@ class TransactionOutcomes:
                 masks[why][max(a - first, 0) : b - first] = True
         self._dropped = [entry for entry in self._dropped if entry[1] > stop]
         rows = among(run.headers.kind, ROWS)
-        out, undone = rows & (masks[_PREPARED] | masks[_UNDONE]), rows & masks[_UNDONE]
-        undone_ids, doubtful_ids = _tables(run, undone), _tables(run, rows & masks[_DOUBTFUL] & ~out)
-        if out.any():
-            run = replace(run, headers=run.headers.take(~out), offset=run.offset[~out])
+        uncounted, undone = rows & (masks[_PREPARED] | masks[_UNDONE]), rows & masks[_UNDONE]
+        undone_ids, doubtful_ids = _tables(run, undone), _tables(run, rows & masks[_DOUBTFUL] & ~uncounted)
+        if uncounted.any():
+            run = replace(run, headers=run.headers.take(~uncounted), offset=run.offset[~uncounted])
         return Judged(run, undone_ids, doubtful_ids)
 
     def _find(self, xid: Xid, run: EventBatch) -> Prepared:

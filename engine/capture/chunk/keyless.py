@@ -40,17 +40,17 @@ def read_keyless(
         timings.lap("low")
         writer = FileWriter(request.folder, "changes", log_schema(request.schema), ("_tm_seq",))
         with writer:
-            opened = _opened(session, request, low, step)
-            high, quiet = opened.high, _quiet(session, endpoint, first_server_id, request, low, opened)
-            if quiet or not request.table.transactional:
+            snapshot = _open_snapshot(session, request, low, step)
+            high, unchanged = snapshot.high, _is_unchanged(session, endpoint, first_server_id, request, low, snapshot)
+            if unchanged or not request.table.transactional:
                 timings.lap("high")
                 nulled = _write(session, request, high, writer)
                 timings.lap("read")
             if not request.table.transactional and not session.watermarks.exact(request.table):
                 high = current(session.connection, session.server)
-                quiet = _quiet(session, endpoint, first_server_id, request, low, _Opened(high, ""))
+                unchanged = _is_unchanged(session, endpoint, first_server_id, request, low, _Snapshot(high, ""))
             query(session.connection, "COMMIT")
-            if quiet:
+            if unchanged:
                 files = writer.close()
                 timings.lap("write")
                 rows, counts = sum(f.rows for f in files), {"changes": 0, "deleted": 0, "upserted": 0}
@@ -65,16 +65,16 @@ def read_keyless(
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _Snapshot:
     """A snapshot taken at or before `high`. It shows all transactions of `visible` (a GTID set; empty: unknown)."""
 
     high: Position
     visible: str
 
 
-def _opened(session: ReaderSession, request: ChunkRequest, low: Position, step: Step) -> _Opened:
+def _open_snapshot(session: ReaderSession, request: ChunkRequest, low: Position, step: Step) -> _Snapshot:
     if session.watermarks.exact(request.table):
-        return _Opened(low, "")
+        return _Snapshot(low, "")
     executed = ""
     if session.watermarks.kind == "gtid":
         executed = query(session.connection, "SELECT @@global.gtid_executed AS executed")[0]["executed"]
@@ -82,29 +82,29 @@ def _opened(session: ReaderSession, request: ChunkRequest, low: Position, step: 
     step("before_high")
     high = current(session.connection, session.server)
     step("after_high")
-    return _Opened(high, executed)
+    return _Snapshot(high, executed)
 
 
-def _quiet(
+def _is_unchanged(
     session: ReaderSession,
     endpoint: Endpoint,
     first_server_id: int,
     request: ChunkRequest,
     low: Position,
-    opened: _Opened,
+    snapshot: _Snapshot,
 ) -> bool:
     """Whether every change of the table in (low, high] is known to be visible in the snapshot."""
-    if opened.high == low:
+    if snapshot.high == low:
         return True
     table = request.projection.tolerant(request.table)
-    parts = changes_between(session, endpoint, first_server_id, table, low, opened.high, Counter())
+    parts = changes_between(session, endpoint, first_server_id, table, low, snapshot.high, Counter())
     changes = concatenate(parts, image_schema(table))
     if not len(changes):
         return True
-    if not opened.visible or not changes.fact("tx_n").all():
+    if not snapshot.visible or not changes.fact("tx_n").all():
         return False
     changed_gtids = str(gtid_set_of(changes.sources, changes.fact("tx_source"), changes.fact("tx_n")))
-    (row,) = query(session.connection, "SELECT GTID_SUBSET(%s, %s) AS shown", (changed_gtids, opened.visible))
+    (row,) = query(session.connection, "SELECT GTID_SUBSET(%s, %s) AS shown", (changed_gtids, snapshot.visible))
     return bool(row["shown"])
 
 

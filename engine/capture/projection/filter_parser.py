@@ -51,7 +51,7 @@ def parse_where(text: str, table: Table) -> Condition:
     except (sqlglot.errors.SqlglotError, RecursionError):
         raise _refused(table, text, "it is not a condition in SQL") from None
     if any(node.comments for node in parsed.walk()):
-        raise _refused(table, text, "it holds a comment")
+        raise _refused(table, text, "it contains a comment")
     try:
         return _condition(parsed, table)
     except _UnfitError as error:
