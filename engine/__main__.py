@@ -46,7 +46,7 @@ def _options(
 
 
 def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
-    """Turn our errors into their exit codes, in the form that was asked for."""
+    """Turn our errors into exit codes, printed as text or JSON as requested."""
 
     @wraps(verb)
     def run(*args: Any, **options: Any) -> None:
@@ -64,7 +64,7 @@ def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _show_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What Python prints of an error that is not ours, without secrets: its text may hold anything."""
+    """Print an unexpected error as Python does, but without secrets: its text may contain anything."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
@@ -130,7 +130,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show how the tables will be split into chunks, why, and how long the snapshot will take; --json lists every chunk."""
-    from engine.plan.show import json_parts, shown
+    from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
     from engine.source.connect import open_connection
@@ -146,7 +146,7 @@ def plan(
             for part in json_parts(connection, tables, spec.snapshot, spec.throttle, exact=not estimate):
                 sys.stdout.write(part)
         else:
-            out.print(shown(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
+            out.print(text_table(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
     finally:
         connection.close()
 
@@ -291,7 +291,9 @@ def throttle(
     try:
         changes = tomllib.loads("\n".join(settings or ()))
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"These are no settings: {error}.", hint="For example max_load.Threads_running=50") from None
+        raise SpecError(
+            f"The settings are not valid TOML: {error}.", hint="For example max_load.Threads_running=50"
+        ) from None
     spec, _ = _opened(spec_file)
     throttled(spec.throttle, changes)
     _send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
@@ -343,7 +345,7 @@ def redump(
     from engine.run.redump.requests import arguments_from, arguments_of, check
 
     if request and (table or everything or chunk or limits or keys):
-        raise SpecError("--request says everything: name no tables and no parts beside it.")
+        raise SpecError("--request contains everything: give no tables and no parts with it.")
     if not request and bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
     spec, directory = _opened(spec_file)
@@ -391,7 +393,7 @@ def bundle(
         return
     for name, size in made.parts:
         out.print(f"{size:>12,}  {name}", markup=False)
-    out.print(f"{made.file}: look through it before you give it away (README.txt says what is in it).", markup=False)
+    out.print(f"{made.file}: look through it before you share it (README.txt lists its content).", markup=False)
 
 
 @app.command()
@@ -413,7 +415,7 @@ def backup(
     out.print(
         f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
     )
-    out.print("The rows stay in the destination: keep what those versions need from being vacuumed.")
+    out.print("The rows stay in the destination: do not vacuum what those versions need.")
 
 
 @app.command()
@@ -432,7 +434,7 @@ def restore(
     if as_json:
         _print(made.as_dict())
     else:
-        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run goes on there.", markup=False)
+        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -1,7 +1,7 @@
-"""The journal: the append-only event log of a run, one JSON object a line in `journal/<run>.jsonl`. `engine.events` has the events.
+"""The journal: the append-only event log of a run, one JSON object per line in `journal/<run>.jsonl` (events: `engine.events`).
 
-Writing an event never fails for the sake of the file or of who listens: lines that find no room are kept in memory and written
-later (`engine.linefile`), and what went wrong is kept in `Journal.failures` for the thread that reports it.
+Writing an event never fails because of the file or a listener. Lines that find no room are kept in memory and written later
+(`engine.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
 """
 
 import json
@@ -45,13 +45,13 @@ def entry_from(line: Mapping[str, Any]) -> Entry | None:
 
 
 class Journal:
-    """Appends the events of one run to its file; safe to call from several threads. `listeners` are given each line.
+    """Appends the events of one run to its file. Thread-safe. Each of the `listeners` gets every line.
 
-    `ts` never runs backwards, in a run and from the newest earlier run to this one: where the clock is set back, times stand still
-    until it has come again. So later lines sort later, and what asks for the newest of something finds it. A clock that was ahead
-    by more than a day is not waited for.
+    `ts` never goes backwards, within a run or from the newest earlier run to this one: if the clock is set back, times stand still
+    until it catches up. So later lines sort later, and a search for the newest event finds it. A clock that was more than a day
+    ahead is not waited for.
 
-    failures: what could not be done last time: "journal" for the file, else the listener's name.
+    failures: the most recent failures: "journal" for the file, otherwise the listener's name.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -63,7 +63,7 @@ class Journal:
         self._file = LineFile(path)
 
     def write(self, event: Event) -> Entry:
-        """Append one event; returns the line as it was written."""
+        """Append one event. Returns the line as written."""
         with self._lock:
             entry = self._append(event)
             self._settle()
@@ -71,14 +71,14 @@ class Journal:
             name = getattr(listener, "__qualname__", type(listener).__name__)
             try:
                 listener(entry)
-            except Exception as error:  # noqa: BLE001 - a listener's failure must not end the writer
+            except Exception as error:  # noqa: BLE001 - a listener must not break the writer
                 self.failures[name] = error
             else:
                 self.failures.pop(name, None)
         return entry
 
     def flush(self) -> bool:
-        """Write the lines that are kept in memory; whether all of them are in the file."""
+        """Write the lines kept in memory. Returns whether all of them are in the file."""
         with self._lock:
             self._file.flush()
             return self._settle()
@@ -92,7 +92,7 @@ class Journal:
         return entry
 
     def _settle(self) -> bool:
-        """Say what was dropped, once there is room; note what is wrong."""
+        """Report dropped lines once there is room, and record what is wrong."""
         if self._file.error is None and (dropped := self._file.take_dropped()):
             self._append(
                 ErrorReported(
@@ -109,7 +109,7 @@ class Journal:
         return True
 
     def close(self) -> None:
-        """Close the file; the journal stays readable. What still finds no room is lost, and stderr says so."""
+        """Close the file; the journal stays readable. Lines that still find no room are lost, and stderr says so."""
         with self._lock:
             lost, error = self._file.close(), self._file.error
         if lost:
@@ -117,7 +117,7 @@ class Journal:
 
 
 def _latest(path: Path) -> str:
-    """The newest time in the journal before this one, if it is ahead of the clock by no more than a day; else empty."""
+    """The newest time in the previous journal, if it is at most a day ahead of the clock; otherwise empty."""
     others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
     try:
         found = _TS.findall(tail(others[-1], _LAST_BYTES))

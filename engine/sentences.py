@@ -1,8 +1,9 @@
-"""What the terminal, `status` and the console say of an event of the journal: each sentence is worded here alone.
+"""The sentences with which the terminal, `status` and the console describe journal events. They are worded only here.
 
-The texts of alerts are in `run.observe.alerts`; only that of a parked chunk is from here.
+The texts of alerts are in `run.observe.alerts`, except that of a parked chunk.
 
-A sentence names no table: it is shown beside it. Fields may be missing, as journals of other versions are shown too.
+A sentence does not name its table, which is shown beside it. Fields may be missing, because journals of other versions are shown
+too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +15,13 @@ Event = Mapping[str, Any]
 
 
 def describe(kind: str, event: Event) -> str:
-    """One sentence without its full stop; the kind itself where there is none for it. kind: of the journal."""
+    """One sentence without its full stop; `kind` itself if there is no sentence for it. kind: the event's name in the journal."""
     worded = _SENTENCES.get(kind)
     return worded(event) if worded else kind
 
 
 def failure(kind: str, event: Event) -> str:
-    """What failed, and the error's message: of `error`, `chunk.failed` and `chunk.parked`."""
+    """The subject of the failure and the error's message, for `error`, `chunk.failed` and `chunk.parked`."""
     message = event.get("message") or event.get("error") or "failed"
     if kind == "chunk.parked":
         return parked(event)
@@ -28,7 +29,7 @@ def failure(kind: str, event: Event) -> str:
 
 
 def retry(event: Event) -> str:
-    """` – attempt 2, next in 4 s`; empty where nothing is retried."""
+    """` – attempt 2, next in 4 s`; empty if nothing is retried."""
     if event.get("retry_in_s") is None:
         return ""
     attempt = f"attempt {event['attempt']}, " if event.get("attempt") else ""
@@ -36,7 +37,7 @@ def retry(event: Event) -> str:
 
 
 def parked(event: Event, table: str = "") -> str:
-    """A chunk that is set aside. table: named with it."""
+    """The sentence for a parked chunk. table: if given, it is named too."""
     of = f" of {table}" if table else ""
     tries = plural(event.get("attempts") or 0, "attempt")
     return f"Chunk {event.get('chunk')}{of} was parked after {tries}: {event.get('message')}"
@@ -55,7 +56,7 @@ def named_chunks(numbers: Sequence[int]) -> str:
 
 
 def numbers_of(event: Event) -> list[int]:
-    """The chunks that an event is about."""
+    """The numbers of the chunks that an event is about."""
     chunks = event.get("chunks")
     return [n for n in chunks if isinstance(n, int)] if isinstance(chunks, list) else [int(event.get("chunk") or 0)]
 
@@ -89,7 +90,7 @@ def _nulled(event: Event) -> str:
 
 
 def _planned(event: Event) -> str:
-    """How many chunks; an empty list means that the table is split while it is copied."""
+    """The number of chunks. An empty list means that the table is split during its snapshot."""
     if event.get("chunks"):
         return plural(len(event["chunks"]), "chunk")
     about = event.get("estimated_chunks")
@@ -116,7 +117,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "error": lambda e: failure("error", e) + retry(e),
     "table.resumed": lambda e: f"Found {plural(_committed(e), 'committed chunk')}",
     "table.planned": lambda e: f"Planned {_planned(e)}: {str(e.get('reason')).removeprefix('one chunk: ')}",
-    "table.nulled": lambda e: f"Dates that do not exist became NULL: {_nulled(e)}",
+    "table.nulled": lambda e: f"Invalid dates became NULL: {_nulled(e)}",
     "table.state": lambda e: f"Table is {e.get('state')}{_reason(e)}",
     "chunk.failed": lambda e: failure("chunk.failed", e) + retry(e),
     "chunk.parked": parked,

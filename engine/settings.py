@@ -1,4 +1,4 @@
-"""The spec: what a pipeline is, in TOML (docs/configuration.md). Unknown keys are an error that names the nearest known key."""
+"""The spec: a pipeline's definition in TOML (docs/configuration.md). An error for an unknown key names the nearest known key."""
 
 import difflib
 import hashlib
@@ -19,12 +19,12 @@ from engine.globs import GLOB, including, matches
 from engine.startup import checked_startup
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-NAME_RULE = "it begins with a letter or digit and goes on with letters, digits, - and _; 64 at the most"
+NAME_RULE = "it begins with a letter or digit, followed by letters, digits, - and _; 64 characters at most"
 _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
 
 
 _COMMAND_LINE = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
-"""Settings of Spark that become part of the driver's command line."""
+"""Spark settings that become part of the driver's command line."""
 _MASTERS = {
     "local": r"local",
     "local[*]": r"local\[(\*|\d+)( ?, ?\d+)?\]",
@@ -33,7 +33,7 @@ _MASTERS = {
     "yarn": r"yarn",
     "k8s://https://host:port": r"k8s://\S+",
 }
-"""The forms of `spark.master`, as they are shown and as they are recognised."""
+"""The forms of `spark.master`: as shown, and as recognised."""
 
 
 class _Section(BaseModel):
@@ -145,20 +145,20 @@ class Snapshot(_Section):
         return including(value)
 
     def rules(self, database: str, table: str) -> TableRules:
-        """What holds for a table, nothing left None but the key."""
+        """The merged settings of a table; only the key may be None."""
         names = ("chunk_rows", "target_bytes", "even_factor_lower", "even_factor_upper")
         merged: dict[str, Any] = {name: getattr(self, name) for name in names}
         for glob, rules in self.tables.items():
             if matches(glob, database, table):
                 own = {name: value for name, value in rules.model_dump().items() if value is not None}
-                # A size in bytes says that rows do not count, whatever holds for other tables.
+                # A size in bytes overrides a number of rows, whatever applies to other tables.
                 merged |= {"chunk_rows": 0, **own} if "target_bytes" in own else own
         if f"{database}.{table}" in self.chunk_key:
             merged["key"] = self.chunk_key[f"{database}.{table}"]
         return TableRules(**merged)
 
     def rank(self, database: str, table: str) -> int:
-        """A table's place in the order of work, from 0."""
+        """A table's place in the snapshot order, from 0."""
         return next((n for n, glob in enumerate(self.priority) if matches(glob, database, table)), len(self.priority))
 
 
@@ -243,7 +243,7 @@ class Throttle(_Section):
 
 
 def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
-    """The settings with some changed. Raises SpecError with every fault found."""
+    """The settings with some changes. Raises SpecError with every fault found."""
     try:
         return Throttle.model_validate({**settings.model_dump(), **changes})
     except ValidationError as error:
@@ -252,12 +252,12 @@ def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
         )
         known = ", ".join(Throttle.model_fields)
         raise SpecError(
-            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"There are {known}."
+            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"Settings: {known}."
         ) from None
 
 
 def within_hours(hours: tuple[str, ...], time: datetime) -> bool:
-    """Whether a time in UTC lies in one of them (the end does not); none are always."""
+    """Whether a UTC time is within any of the hours, ends excluded. True if there are none."""
     now = f"{time:%H:%M}"
     ends = [tuple(part.split("-")) for part in hours]
     return not hours or any(a <= now < b if a <= b else now >= a or now < b for a, b in ends)
@@ -277,7 +277,7 @@ class Spark(_Section):
         for name in _COMMAND_LINE:
             if redaction.holds_secret(name, value.get(name, "")):
                 raise ValueError(
-                    f"{name} holds what looks like a secret, and stands in the list of processes for all to read"
+                    f"{name} contains what looks like a secret, and appears in the process list for everyone to read"
                 )
         return value
 
@@ -286,7 +286,7 @@ class Spark(_Section):
     def _master(cls, value: str) -> str:
         if not any(re.fullmatch(form, value) for form in _MASTERS.values()):
             nearest = difflib.get_close_matches(value, _MASTERS, 1, 0.0)[0]
-            raise ValueError(f"{value!r} is not a master of Spark ({', '.join(_MASTERS)}); nearest: {nearest}")
+            raise ValueError(f"{value!r} is not a Spark master ({', '.join(_MASTERS)}); nearest: {nearest}")
         if re.search(r"(?i)[;/]token=", value):
             raise ValueError("a token is not accepted in a spec; put it into SPARK_CONNECT_AUTHENTICATE_TOKEN")
         return value
@@ -345,7 +345,7 @@ class Spec(_Section):
     @classmethod
     def _named(cls, value: str) -> str:
         if not NAME.fullmatch(value):
-            raise ValueError(f"{value!r} is no name: {NAME_RULE}")
+            raise ValueError(f"{value!r} is not a valid name: {NAME_RULE}")
         return value
 
     @field_validator("tables")
@@ -354,7 +354,7 @@ class Spec(_Section):
         return dict(including(value))
 
     def projection_rules(self, database: str, table: str) -> ProjectionRules:
-        """What of a table is published."""
+        """The merged projection rules of a table."""
         merged: dict[str, Any] = {}
         for glob, rules in self.tables.items():
             if matches(glob, database, table):
@@ -381,11 +381,11 @@ def load(path: Path) -> Spec:
 
 
 def parse(text: str, path: Path) -> Spec:
-    """Check the text of a spec; `path` names it in errors, and relative paths in it are taken from its folder."""
+    """Parse and validate a spec. path: names it in errors; relative paths in the spec are relative to its folder."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not valid TOML: {error}.", hint="Correct the line that is named.") from None
+        raise SpecError(f"{path} is not valid TOML: {error}.", hint="Correct that line.") from None
     _refuse_password(values)
     try:
         spec = Spec.model_validate(values)
@@ -394,7 +394,7 @@ def parse(text: str, path: Path) -> Spec:
         raise SpecError(
             f"{path} is not a valid spec:\n{faults}", hint="Correct these keys; nothing was started."
         ) from None
-    root = path.resolve().parent  # the pipeline's directory may hold a link to a spec that lies elsewhere
+    root = path.resolve().parent  # the pipeline's directory may contain a link to a spec elsewhere
     source = spec.source.model_copy(
         update={
             name: root / at for name in ("password_file", "tls_ca") if (at := getattr(spec.source, name)) is not None
@@ -412,15 +412,15 @@ def parse(text: str, path: Path) -> Spec:
 def _refuse_password(values: dict[str, Any]) -> None:
     if "mask_salt" in values:
         raise SpecError(
-            "The spec holds the salt of its masks (mask_salt).",
-            detail="With it every masked value can be found by trying; specs are shown and copied.",
+            "The spec contains the salt of its masks (mask_salt).",
+            detail="With the salt, every masked value can be found by trial and error; specs are shown and copied.",
             hint="Put it into an environment variable and name that in mask_salt_env, or into a file and name that in "
             "mask_salt_file.",
         )
     source = values.get("source")
     if isinstance(source, dict) and "password" in source:
         raise SpecError(
-            "The spec holds a password (source.password).",
+            "The spec contains a password (source.password).",
             detail="Specs are shown in the console and copied into diagnostics, so a password in one is not accepted.",
             hint="Put it into an environment variable and name that in source.password_env, or into a file and name "
             "that in source.password_file.",
@@ -433,7 +433,7 @@ def _fault(error: dict[str, Any]) -> str:
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
     model: Any = Spec
     for part in error["loc"][:-1]:
-        # In a dictionary (snapshot.tables) the part is the user's own name.
+        # In a dictionary (snapshot.tables), the part is a name chosen by the user.
         model = get_args(model)[1] if get_origin(model) is dict else model.model_fields[str(part)].annotation
     known = list(model.model_fields)
     nearest = difflib.get_close_matches(str(error["loc"][-1]), known, 1, 0.0)[0]
@@ -441,37 +441,39 @@ def _fault(error: dict[str, Any]) -> str:
 
 
 def learn_secrets(spec: Spec) -> None:
-    """Let this process know every secret that the spec leads to, so that none is shown (`engine.redaction`)."""
+    """Learn every secret that the spec refers to, so that none is shown (`engine.redaction`)."""
     redaction.learn_environment()
     redaction.learn_settings(spec.spark.conf)
     for read in (partial(password, spec.source), partial(mask_salt, spec), partial(webhook, spec.alerts)):
-        with suppress(SpecError):  # it leads nowhere: then nothing can hold it
+        with suppress(SpecError):  # the reference is broken, so there is nothing to hide
             read()
 
 
 def password(source: Source) -> str:
-    """The password by its reference, empty without one. Raises SpecError when the reference leads nowhere."""
+    """The referenced password; empty if there is no reference. Raises SpecError if the reference is broken."""
     return _secret("source.password", source.password_env, source.password_file) or ""
 
 
 def mask_salt(spec: Spec) -> str | None:
-    """The salt of the masks by its reference, None without one. Raises SpecError when it leads nowhere, or to nothing."""
+    """The referenced salt of the masks; None if there is no reference. Raises SpecError if it is broken or the salt is empty."""
     salt = _secret("mask_salt", spec.mask_salt_env, spec.mask_salt_file)
     if salt == "":
-        raise SpecError("The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or name none.")
+        raise SpecError(
+            "The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or remove the key."
+        )
     return salt
 
 
 def webhook(alerts: Alerts) -> str | None:
-    """The URL of the webhook by its reference, None without one. Raises SpecError when it leads nowhere, or is no URL."""
+    """The referenced webhook URL; None if there is no reference. Raises SpecError if it is broken or no URL."""
     url = (_secret("alerts.webhook", alerts.webhook_env, alerts.webhook_file) or "").strip()
     if not url and alerts.webhook_env is None and alerts.webhook_file is None:
         return None
     if not re.fullmatch(r"https?://[^\s/?#@]+([/?#]\S*)?", url) or not url.isascii():
         raise SpecError(
-            "What alerts.webhook_env or alerts.webhook_file names is not the address of a webhook.",
-            detail="It is not shown here, as it may hold a secret. Nothing was started.",
-            hint="An address begins with http:// or https:// and is of ASCII characters without blanks.",
+            "The value of alerts.webhook_env or alerts.webhook_file is not a webhook URL.",
+            detail="It is not shown here, because it may contain a secret. Nothing was started.",
+            hint="A URL begins with http:// or https:// and consists of ASCII characters without blanks.",
         )
     return url
 

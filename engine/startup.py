@@ -1,4 +1,4 @@
-"""Startup modes: from where a pipeline begins (`source.startup`)."""
+"""Startup modes: where a pipeline begins (`source.startup`)."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ _GTID_POSITION = re.compile(r"\d+-\d+-\d+")
 
 
 def startup_time(text: str) -> datetime:
-    """The time of `timestamp:<RFC 3339 UTC>`. Raises ValueError when it is not one."""
+    """The time of `timestamp:<RFC 3339 UTC>`. Raises ValueError if it is invalid."""
     with suppress(ValueError):
         time = datetime.fromisoformat(text)
         if "T" in text and time.utcoffset() == timedelta(0):
@@ -21,7 +21,7 @@ def startup_time(text: str) -> datetime:
 
 
 def startup_position(text: str) -> tuple[str, int]:
-    """File and offset of `position:<file>:<offset>`. Raises ValueError when there are none."""
+    """File and offset of `position:<file>:<offset>`. Raises ValueError if it is invalid."""
     match = re.fullmatch(r"(\S+\.\d+):(\d+)", text)
     if match is None:
         raise ValueError(f"position: {text!r} is not a binlog file and an offset such as mysql-bin.000003:4")
@@ -29,7 +29,7 @@ def startup_position(text: str) -> tuple[str, int]:
 
 
 def _check_gtids(text: str) -> None:
-    """The server's flavor is not known here: what is neither MySQL's set nor MariaDB's position is refused."""
+    """Raises ValueError for what is neither MySQL's GTID set nor MariaDB's position. The server's flavor is not known here."""
     parts = [re.sub(r"\s+", "", part) for part in text.split(",")]
     if not any(all(map(form.fullmatch, parts)) for form in (_GTID_SET, _GTID_POSITION)):
         raise ValueError(
@@ -43,11 +43,11 @@ _MODES_AT: dict[str, Callable[[str], object]] = {
     "position": startup_position,
     "gtid": _check_gtids,
 }
-"""Startup modes with an argument, and what checks it."""
+"""Startup modes with an argument, and the function that checks it."""
 
 
 def checked_startup(mode: str) -> str:
-    """The mode. Raises ValueError when there is no such mode, or its argument is wrong."""
+    """Return the mode. Raises ValueError if it does not exist, or its argument is invalid."""
     name, colon, argument = mode.partition(":")
     if colon and name in _MODES_AT:
         _MODES_AT[name](argument)

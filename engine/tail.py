@@ -1,13 +1,13 @@
-"""The end of a file of lines, as of a journal or a log."""
+"""The end of a file of lines, such as a journal or a log."""
 
 import os
 from pathlib import Path
 
 
 def tail(path: Path, most_bytes: int) -> str:
-    """The last bytes of a file as text, from the beginning of a line on. Raises OSError when it cannot be read.
+    """The last bytes of a file as text, starting at the beginning of a line. Raises OSError if it cannot be read.
 
-    What is no UTF-8 is replaced. The last line may still be being written.
+    Invalid UTF-8 is replaced. The last line may be incomplete.
     """
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)

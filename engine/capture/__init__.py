@@ -1,1 +1,1 @@
-"""What a Spark task does: read chunks, read binlog ranges, backfill, decide what is emitted, write Parquet files."""
+"""The work of a Spark task: reads chunks and binlog ranges, backfills, applies the rule of emission, writes Parquet files."""

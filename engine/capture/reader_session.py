@@ -1,4 +1,4 @@
-"""A reader's own session with the source, kept from task to task for as long as the worker process lives."""
+"""A reader's session with the source. It is kept from task to task while the worker process lives."""
 
 from contextlib import suppress
 
@@ -21,23 +21,23 @@ _sessions: dict[tuple[Endpoint, WatermarkClass], ReaderSession] = {}
 
 
 def session(endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> ReaderSession:
-    """This process's session; a new one when there is none or it has died."""
+    """Return this process's session. Open a new one if there is none or it has died."""
     key = (endpoint, kind)
-    held = _sessions.get(key)
-    if held is not None:
+    cached = _sessions.get(key)
+    if cached is not None:
         try:
-            held.connection.ping(reconnect=False)
+            cached.connection.ping(reconnect=False)
         except pymysql.Error:
             drop(endpoint, kind)
         else:
-            return held
+            return cached
     _sessions[key] = ReaderSession(endpoint, kind, settle_s)
     return _sessions[key]
 
 
 def drop(endpoint: Endpoint, kind: WatermarkClass) -> None:
-    """Forget this process's session, after an error in the middle of a response."""
-    held = _sessions.pop((endpoint, kind), None)
-    if held is not None:
+    """Close and forget this process's session. Needed after an error in the middle of a response."""
+    cached = _sessions.pop((endpoint, kind), None)
+    if cached is not None:
         with suppress(pymysql.Error, OSError):
-            held.connection.close()
+            cached.connection.close()

@@ -1,11 +1,11 @@
-"""What tasks report to the runner: frozen records, sent as they are from Spark's workers to the driver.
+"""Task reports: frozen records that Spark's workers send to the runner unchanged.
 
 ChunkReport          a chunk was read (`ChunkGroup`)
 FastForwardReport    a finished chunk is exact at a later position (`FastForward`)
 RangeReport          a binlog range was read (`BinlogTask`)
 RedumpReport         a redumped part is in the change log (`RedumpPart`)
-FailureReport        one of them failed
-ReaderReport         a reader is there (`Warming`)
+FailureReport        one of these tasks failed
+ReaderReport         a reader has started (`Warming`)
 """
 
 import os
@@ -23,7 +23,7 @@ from engine.plan.chunks import Range
 from engine.source.positions import Position
 
 Kinds = tuple[int, int, int, int]
-"""Changes by kind, in the order of `decode.images.KINDS`."""
+"""Changes per kind, in the order of `decode.images.KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Reader:
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderReport:
-    """Who ran a task. All other reports say more."""
+    """Names the reader that ran a task. All other reports extend it."""
 
     reader: Reader
     attempt: int = 0
-    """Spark's attempt of the task, from 0."""
+    """Spark's attempt number, from 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +57,10 @@ class FailureReport(ReaderReport):
 
     error: TidemarkError
     table: str = ""
-    """The full name of the table that was read; empty for a binlog range."""
+    """The table's full name; empty for a binlog range."""
     chunk: int = -1
     own: bool = False
-    """Whether the failure is the chunk's own: the source could be reached right after it."""
+    """True if the chunk itself is at fault: the source was reachable right after the failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,20 +70,20 @@ class ChunkReport(ReaderReport):
     table: str
     chunk: int
     limits: Range
-    """What was read: less than was asked for where the reader stopped early."""
+    """The range that was read; shorter than requested if the reader stopped early."""
     low: Position
     high: Position
-    """The watermarks. The rows are exact at the high one."""
+    """The watermarks. The rows are exact at the high watermark."""
     files: tuple[DataFile, ...]
     ghosts: tuple[DataFile, ...] = ()
-    """Of a redump: the files of rows that the mirror holds of the chunk and the source does not."""
+    """Redumps only: files with the ghosts, rows that the mirror has and the source does not."""
     rows: int
     backfill: Backfill
-    """Events of the table between the watermarks, by kind."""
+    """Images between the watermarks, and the keys that they deleted and upserted."""
     nulled: Mapping[str, int]
-    """Dates that do not exist and became NULL, by column."""
+    """Invalid dates that became NULL, by column."""
     timings: Mapping[str, float]
-    """Seconds by step."""
+    """Seconds per step."""
     started: str
     ended: str
     """UTC text."""
@@ -100,19 +100,19 @@ class FastForwardReport(ReaderReport):
 
     @property
     def rows(self) -> int:
-        """Of the chunk, in all files."""
+        """Rows of the chunk, in all files."""
         return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenChanges:
-    """What a task wrote to the change log of one table."""
+    """Changes that a task wrote to one table's change log."""
 
     files: tuple[DataFile, ...]
     kinds: Kinds
     nulled: Mapping[str, int]
     next_seq: int
-    """The `_tm_seq` behind the last change."""
+    """The `_tm_seq` after the last change."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +125,7 @@ class RedumpReport(ReaderReport):
     """The command's id."""
     changes: WrittenChanges
     missing: Sequence[list[str]]
-    """Of the keys that were asked for, those that the source does not have."""
+    """Requested keys that do not exist in the source."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,41 +133,41 @@ class RangeReport(ReaderReport):
     """A binlog range was read for all captured tables."""
 
     end: Position
-    """Where the range ends: earlier than asked for where a captured table was altered."""
+    """The end of the range; earlier than requested if a captured table was altered."""
     altered: Alteration | None
     defined: bool
-    """Whether a statement may have made or renamed tables."""
+    """True if a statement may have created or renamed tables."""
     gtids: str
     anonymous: int
-    """Transactions without a GTID."""
+    """The number of transactions without a GTID."""
     complete: bool
-    """Whether `gtids` holds all transactions from the first file's begin on."""
+    """True if `gtids` contains all transactions from the start of the first file."""
     births: Mapping[str, int]
-    """By file, when the server began it: Unix seconds."""
+    """When the server created each file, in Unix seconds."""
     tables: Mapping[str, WrittenChanges]
     stopped: Mapping[str, TidemarkError]
-    """Tables whose rows cannot be followed, with the reason."""
+    """Tables that cannot be captured any further, with the reason."""
     transactions: int
     bytes: int
     events: Mapping[str, int]
-    """By type."""
+    """Events by type."""
     damaged: int
-    """Events whose checksum was wrong at first, and right when they were read again."""
+    """Events whose checksum was wrong at first, but right on the second read."""
     unknown: Mapping[str, int]
     largest: dict[str, Any] | None
-    """The largest transaction, as the ledger keeps it."""
+    """The largest transaction, as stored in the ledger."""
     last_ts: int
-    """When the last transaction was committed: Unix seconds by the source's clock."""
+    """Commit time of the last transaction, in Unix seconds of the source's clock."""
     seconds: float
 
 
 def to_bytes(report: ReaderReport) -> bytes:
-    """A report as it travels from a worker to the driver, which runs the same Tidemark on the same Python."""
+    """Serialize a report. The driver runs the same versions of Tidemark and Python."""
     return pickle.dumps(report)
 
 
 def from_bytes(data: bytes) -> ReaderReport:
     """The inverse of `to_bytes`."""
-    report = pickle.loads(data)  # noqa: S301 - it comes from a task of ours
+    report = pickle.loads(data)  # noqa: S301 - sent by one of our own tasks
     assert isinstance(report, ReaderReport)
     return report

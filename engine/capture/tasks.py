@@ -1,8 +1,8 @@
-"""The kinds of Spark task: a group of chunks, a binlog range, and those of `chunk.fast_forward` and `chunk.redump_part`.
+"""The kinds of Spark task: chunk groups, binlog ranges, and those of `chunk.fast_forward` and `chunk.redump_part`.
 
-Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
-becomes a report, so that the coordinator sees its three parts. Any other does too where it concerns one chunk; elsewhere it is a
-failure of the task, which Spark retries.
+A request contains everything its task needs. A task keeps nothing but the process's session with the source. A TidemarkError
+becomes a report, so the coordinator gets its message, detail and hint. So does any other error of a single chunk; elsewhere it
+fails the task, and Spark retries it.
 """
 
 import gc
@@ -25,7 +25,7 @@ from engine.capture.binlog.row_changes import log_schema, log_table
 from engine.capture.chunk.chunk_reader import ChunkRequest, changed, read_chunk
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.chunk.keyless import read_keyless
-from engine.capture.chunk.redump_part import RedumpPart, read_again
+from engine.capture.chunk.redump_part import RedumpPart, read_part
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
@@ -52,7 +52,7 @@ from engine.source.watermarks import Candidate, WatermarkClass
 
 @dataclass(frozen=True)
 class EmittedTable:
-    """A captured table in a binlog range: its chunk key (None without), how far it is copied, its change log, its projection."""
+    """A captured table in a binlog range: its chunk key (None if it has none), snapshot progress, change log and projection."""
 
     table: Table
     key: ChunkKey | None
@@ -63,7 +63,7 @@ class EmittedTable:
 
 @dataclass(frozen=True)
 class ChunkGroup:
-    """Chunks, of one table or of several small ones, that one task reads one after the other."""
+    """Chunks of one table, or of several small tables, that one task reads in sequence."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -73,9 +73,9 @@ class ChunkGroup:
     requests: tuple[ChunkRequest, ...]
 
     def run(self) -> Iterator[ReaderReport]:
-        """A report a chunk; after an error no more, but for other tables when it concerns one alone.
+        """Yield one report per chunk.
 
-        That of a failure says whether it is the chunk's `own`: the source could be reached right after it.
+        The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is at fault.
         """
         stopped: set[str] = set()
         for request in self.requests:
@@ -84,7 +84,7 @@ class ChunkGroup:
                 continue
             try:
                 yield self._read(request)
-            except Exception as raised:  # noqa: BLE001 - one chunk that cannot be read holds nothing else up
+            except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
                 sessions.drop(self.endpoint, self.watermarks)
                 error, own = self._explained(request, raised)
                 yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=request.number, own=own)
@@ -96,7 +96,7 @@ class ChunkGroup:
                 raise
 
     def _explained(self, request: ChunkRequest, raised: Exception) -> tuple[TidemarkError, bool]:
-        """The error, and whether it is the chunk's own; what stops a table is something else when the table has changed."""
+        """The error, and whether the chunk is at fault. If the table changed, an error that stops it becomes SchemaChangedError."""
         error, table = raised if isinstance(raised, TidemarkError) else _unforeseen(request, raised), request.table
         stops, retried = isinstance(error, TableStoppedError), isinstance(error, TransientError | PreflightError)
         if isinstance(error, SchemaChangedError) or not (stops or retried):
@@ -116,7 +116,7 @@ class ChunkGroup:
         session.watermarks.offer(self.candidate)
         ghosts: list[DataFile] = []
         if request.redump:
-            result, ghosts = read_again(session, self.endpoint, self.first_server_id, request)
+            result, ghosts = read_part(session, self.endpoint, self.first_server_id, request)
         else:
             read = read_chunk if request.table.key else read_keyless
             result = read(session, self.endpoint, self.first_server_id, request)
@@ -149,50 +149,50 @@ class BinlogTask:
     end: Position
     tables: tuple[EmittedTable, ...]
     first_seq: int
-    """`_tm_seq` of the first change of each table in it."""
+    """`_tm_seq` of each table's first change in the range."""
     awaited: tuple[Table, ...] = ()
     """Tables that do not exist now and may be created again."""
     known: Position | None = None
-    """The committed position, which lies behind `start` where chunks are published that are exact in front of it."""
+    """The committed position. It is after `start` if the epoch publishes chunks that are exact at an earlier position."""
 
     def run(self) -> Iterator[ReaderReport]:
-        """One report; when it says `altered`, the binlog range ends at its `end`, earlier than asked for."""
+        """Yield one report. If it has `altered`, the range ends at its `end`, earlier than requested."""
         try:
             try:
                 yield self._read(self.end)
             except SchemaMismatch as mismatch:
-                # What was read is thrown away, as some of it lies behind the place up to which the tables are known.
+                # Discard the first read: it may contain changes after the last position at which the schema is known.
                 yield replace(self._read(mismatch.position), altered=mismatch.alteration)
         except TidemarkError as error:
             yield FailureReport(reader=Reader.here(), error=error)
 
     def _read(self, end: Position) -> RangeReport:
         started = clock.monotonic_s()
-        follows = {follow.table.full_name: follow for follow in self.tables}
+        tables = {captured.table.full_name: captured for captured in self.tables}
         binlog_range = BinlogRange(
             {(f.table.database, f.table.name): f.projection.tolerant(f.table) for f in self.tables},
             self.start,
             end,
             mariadb=self.mariadb,
             awaited=self.awaited,
-            since={name: follow.progress.since for name, follow in follows.items()},
+            since={name: captured.progress.since for name, captured in tables.items()},
             known=self.known,
         )
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)
         try:
             for table, file, changes in read_range(self.endpoint, binlog_range, self.first_server_id):
-                follow = follows[table.full_name]
-                emit = follow.projection.emitted(changes, emitted(changes, follow.key, follow.progress, order))
+                captured = tables[table.full_name]
+                emit = captured.projection.emitted(changes, emitted(changes, captured.key, captured.progress, order))
                 chosen, kinds = published(changes.fact("kind"), emit)
                 if len(chosen):
-                    log = logs.setdefault(table.full_name, _Log(follow, self.first_seq))
-                    log.write(follow.projection.chosen(changes, chosen), kinds, file)
+                    log = logs.setdefault(table.full_name, _Log(captured, self.first_seq))
+                    log.write(captured.projection.chosen(changes, chosen), kinds, file)
             for name, error in binlog_range.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
-                    logs.pop(name).writer.discard()  # it may have stopped within a transaction
+                    logs.pop(name).writer.discard()  # the table may have stopped in the middle of a transaction
             written = {
-                name: log.close(follows[name].projection.counted(binlog_range.nulled[name]))
+                name: log.close(tables[name].projection.counted(binlog_range.nulled[name]))
                 for name, log in logs.items()
             }
         except BaseException:
@@ -201,25 +201,25 @@ class BinlogTask:
             raise
         finally:
             order.close()
-        seen = binlog_range.transactions
+        transactions = binlog_range.transactions
         return RangeReport(
             reader=Reader.here(),
             end=binlog_range.end,
             altered=binlog_range.altered,
             defined=binlog_range.defined,
-            gtids=str(seen.gtids),
-            anonymous=seen.anonymous,
-            complete=seen.complete,
-            births=seen.births,
+            gtids=str(transactions.gtids),
+            anonymous=transactions.anonymous,
+            complete=transactions.complete,
+            births=transactions.births,
             tables=written,
             stopped=dict(binlog_range.stopped),
-            transactions=seen.count,
+            transactions=transactions.count,
             bytes=binlog_range.statistics.bytes,
             events=binlog_range.statistics.events,
             damaged=binlog_range.statistics.damaged,
             unknown=dict(binlog_range.statistics.unknown),
             largest=binlog_range.statistics.largest,
-            last_ts=seen.last_ts,
+            last_ts=transactions.last_ts,
             seconds=round(clock.monotonic_s() - started, 6),
         )
 
@@ -227,11 +227,11 @@ class BinlogTask:
 class _Log:
     """The change log file that a binlog range writes for one table."""
 
-    def __init__(self, follow: EmittedTable, first_seq: int) -> None:
+    def __init__(self, captured: EmittedTable, first_seq: int) -> None:
         self._seq = first_seq
         self._kinds: Kinds = (0, 0, 0, 0)
-        schema = log_schema(arrow_schema(follow.projection.published(follow.table)))
-        self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
+        schema = log_schema(arrow_schema(captured.projection.published(captured.table)))
+        self.writer = FileWriter(captured.folder, "changes", schema, (*captured.table.key, "_tm_seq"))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:
         self.writer.write(log_table(changes, kinds, file, self._seq))
@@ -245,29 +245,29 @@ class _Log:
 
 
 def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
-    """An error that is not ours: a fault of Tidemark's, no memory, a full disk."""
+    """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
     if is_disk_full(error):
         return DiskFullError(
-            f"Reading chunk {request.number} of {request.table.full_name} found no room: {error}",
+            f"Reading chunk {request.number} of {request.table.full_name} ran out of disk space: {error}",
             detail=f"At {Path(place.filename).name}:{place.lineno} on {socket.gethostname()}. Nothing of it was published.",
-            hint=f"Free space in {request.folder}, or on the reader's own disk. It is read again when there is room.",
+            hint=f"Free space in {request.folder}, or on the reader's own disk. The chunk is then read again.",
         )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",
         detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-        hint="It is tried again. If it stays: has the reader enough memory and disk (smaller chunks need less)? Else report it.",
+        hint="Tidemark retries. If it keeps failing, give the reader more memory or disk, use smaller chunks, or report it.",
     )
 
 
 @dataclass(frozen=True)
 class Warming:
-    """Does nothing, for long enough that every slot gets one: each starts its worker, which imports what readers need."""
+    """Sleeps long enough that every slot gets one. Each starts its worker, which imports what readers need."""
 
     seconds: float = 0.2
 
     def run(self) -> Iterator[ReaderReport]:
-        """One report: which reader it is. What is loaded by now is kept from the collector, which Spark runs after each task."""
+        """Yield one report that names the reader. gc.freeze() exempts loaded modules: Spark runs the collector after each task."""
         clock.sleep(self.seconds)
         gc.freeze()
         yield ReaderReport(reader=Reader.here())

@@ -1,4 +1,4 @@
-"""Tables of the source as Arrow has them (docs/types.md)."""
+"""Arrow schemas of source tables (docs/types.md)."""
 
 import pyarrow as pa
 
@@ -14,12 +14,12 @@ def arrow_schema(table: Table) -> pa.Schema:
 
 
 def image_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of the table's row images: that of its rows, every column nullable."""
+    """The Arrow schema of the table's row images: as for its rows, but with every column nullable."""
     return pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
 
 
 def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows as this schema has them: columns that they lack are NULL, narrower ones are widened."""
+    """Rows converted to this schema: missing columns are NULL, narrower ones are widened."""
     columns = [
         rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
         for field in schema

@@ -1,11 +1,11 @@
-"""Binlog events: their headers many at a time, and the bodies of those that are not rows.
+"""Binlog events: decodes headers in bulk, and the bodies of events that are not rows.
 
-A replication stream is packets of one zero byte and one event. An event is a header of 19 bytes (timestamp 4, type 1, server id 4,
-size 4, end position 4, flags 2), a body and, with `binlog_checksum=CRC32`, four bytes of checksum ("Binlog Event Header", MySQL
-internals manual). Everything here is taken from headers with numpy; Python looks only at the few events that carry meaning by
+A replication stream consists of packets of one zero byte and one event. An event is a header of 19 bytes (timestamp 4, type 1,
+server id 4, size 4, end position 4, flags 2), a body and, with `binlog_checksum=CRC32`, four bytes of checksum ("Binlog Event
+Header", MySQL internals manual). Headers are decoded with numpy. Python only looks at the few events that have meaning by
 themselves (table maps, queries, rotations).
 
-Where events lie in their file is worked out in `engine.decode.stream`.
+`engine.decode.stream` computes the positions of events in their file.
 """
 
 import struct
@@ -82,17 +82,17 @@ ROWS_V2 = (Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS, Kind.PARTIAL_UPD
 ROWS_COMPRESSED = {
     Kind(166 + n): kind for n, kind in enumerate((*ROWS_V1, Kind.WRITE_ROWS, Kind.UPDATE_ROWS, Kind.DELETE_ROWS))
 }
-"""MariaDB's compressed row events, and what they are when unpacked."""
+"""MariaDB's compressed row events, and their types when unpacked."""
 UPDATES = (Kind.UPDATE_ROWS_V1, Kind.UPDATE_ROWS, Kind.PARTIAL_UPDATE_ROWS)
 DELETES = (Kind.DELETE_ROWS_V1, Kind.DELETE_ROWS)
 ROWS = (*ROWS_V1, *ROWS_V2, *ROWS_COMPRESSED)
 BEGINS = (Kind.GTID, Kind.ANONYMOUS_GTID, Kind.GTID_TAGGED, Kind.MARIA_GTID)
 IGNORABLE_FLAG = 0x80
-"""LOG_EVENT_IGNORABLE_F: a reader that does not know the event may pass over it."""
+"""LOG_EVENT_IGNORABLE_F: a reader that does not know the event may skip it."""
 
 
 def among(kind: npt.NDArray[np.uint8], kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
-    """Which events are of these types: a look into a table of 256, many times as fast as `numpy.isin`."""
+    """A mask of the events of these types. A lookup in a table of 256 is many times as fast as `numpy.isin`."""
     return _table(kinds)[kind]
 
 
@@ -108,7 +108,7 @@ _UNDERSTOOD = tuple(frozenset(Kind) - {Kind.INCIDENT})
 
 @dataclass(frozen=True)
 class Headers:
-    """The headers of consecutive events, an array a field."""
+    """The headers of consecutive events, one array per field."""
 
     timestamp: npt.NDArray[np.int64]
     kind: npt.NDArray[np.uint8]
@@ -117,33 +117,33 @@ class Headers:
     flags: npt.NDArray[np.int64]
     body: Offsets
     end: Offsets
-    """`body` and `end` are offsets in the buffer; `end` is that of the body, in front of the checksum."""
+    """`body` and `end` are offsets in the buffer; `end` is the end of the body, before the checksum."""
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def slice(self, begin: int, end: int) -> "Headers":
-        """Events `begin` to `end`, the latter not included."""
+        """Events `begin` to `end`, exclusive."""
         return Headers(**{field.name: getattr(self, field.name)[begin:end] for field in fields(self)})
 
     def take(self, chosen: npt.NDArray[np.bool_]) -> "Headers":
-        """Some events, by mask."""
+        """The events of a mask."""
         return Headers(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def moved(self, by: int) -> "Headers":
-        """The same events in a buffer where they lie `by` bytes further behind."""
+        """The same events in a buffer in which they lie `by` bytes further."""
         return replace(self, body=self.body + by, end=self.end + by)
 
     @staticmethod
     def joined(parts: Sequence["Headers"]) -> "Headers":
-        """Events of one buffer one after the other."""
+        """Concatenate events of one buffer."""
         return Headers(
             **{field.name: np.concatenate([getattr(p, field.name) for p in parts]) for field in fields(Headers)}
         )
 
 
 def sound_sizes(buffer: Bytes, start: Offsets, end: Offsets) -> int:
-    """How many events, up to the first other one, are long enough for a header and have the size that it states."""
+    """The number of leading events that are long enough for a header and have the size that it states."""
     long = (end - start) >= 1 + HEADER
     size = words(buffer, "<u4")[np.where(long, start, 0) + 10]
     wrong = np.flatnonzero(~long | (size != end - start - 1))
@@ -151,9 +151,9 @@ def sound_sizes(buffer: Bytes, start: Offsets, end: Offsets) -> int:
 
 
 def read_headers(buffer: Bytes, start: Offsets, end: Offsets) -> Headers:
-    """The headers of the events whose packets' payloads are `buffer[start[i]:end[i]]`.
+    """Decode the headers of the events in the packet payloads `buffer[start[i]:end[i]]`.
 
-    `end` of each still includes the checksum. Raises SourceLostError when a payload is too short or the sizes disagree.
+    The result's `end` still includes the checksum. Raises SourceLostError if a payload is too short or the sizes disagree.
     """
     if ((end - start) < 1 + HEADER).any():
         raise SourceLostError(
@@ -181,9 +181,9 @@ def kind_name(kind: int) -> str:
 
 
 def refuse_unknown(headers: Headers) -> Counter[str]:
-    """Raises SourceLostError for an event that may carry rows and that this version does not decode.
+    """Raises SourceLostError for an event that this version does not decode and that may contain rows.
 
-    What the server itself marks as ignorable is passed over: how many events of which type.
+    Events that the server marks as ignorable are skipped. Returns their counts by type.
     """
     strange = headers.kind[~among(headers.kind, _UNDERSTOOD)]
     passed: Counter[str] = Counter()
@@ -192,15 +192,15 @@ def refuse_unknown(headers: Headers) -> Counter[str]:
         if ((headers.flags[chosen] & IGNORABLE_FLAG) == 0).any():
             if kind == Kind.INCIDENT:
                 raise SourceLostError(
-                    "The binlog holds an INCIDENT: the server says that changes are missing in it.",
-                    detail="A statement was executed and could not be logged, so what it changed cannot be known; the position "
-                    "stays in front of it, and what is published is right up to there.",
+                    "The binlog contains an INCIDENT: the server reports that changes are missing in it.",
+                    detail="A statement was executed but could not be logged, so its changes are unknown. The position stays "
+                    "before it, and published data is correct up to there.",
                     hint="The server's error log names the cause, mostly max_binlog_cache_size or max_binlog_stmt_cache_size. "
-                    "Mend it, then resnapshot the tables.",
+                    "Fix it, then resnapshot the tables.",
                 )
             raise SourceLostError(
-                f"The binlog holds an event that this version does not decode: {kind_name(kind)}.",
-                detail="It may carry changes of the captured tables, so the position stays in front of it; nothing was skipped.",
+                f"The binlog contains an event that this version does not decode: {kind_name(kind)}.",
+                detail="It may contain changes of captured tables, so the position stays before it. Nothing was skipped.",
                 hint="Report this with the server's version.",
             )
         passed[kind_name(kind)] += int(chosen.sum())
@@ -209,7 +209,7 @@ def refuse_unknown(headers: Headers) -> Counter[str]:
 
 @dataclass(frozen=True)
 class TableMap:
-    """A TABLE_MAP event: what the rows that follow look like."""
+    """A TABLE_MAP event: describes the rows that follow."""
 
     table_id: int
     database: str
@@ -225,12 +225,12 @@ METADATA_BYTES |= dict.fromkeys((15, 16, 141, 246, 247, 248, 253, 254), 2)
 
 
 def table_id(body: bytes) -> int:
-    """The table id that opens a TABLE_MAP body."""
+    """The table id at the start of a TABLE_MAP body."""
     return int.from_bytes(body[:6], "little")
 
 
 def read_table_map(body: bytes, *, mariadb: bool) -> TableMap:
-    """The body of a TABLE_MAP event, without checksum. Raises SourceLostError when it is not one."""
+    """Decode the body of a TABLE_MAP event, without checksum. Raises SourceLostError if it is malformed."""
     try:
         return _table_map(body, mariadb=mariadb)
     except (IndexError, UnicodeDecodeError) as error:
@@ -264,14 +264,14 @@ def _short_string(body: bytes, at: int) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Query:
-    """A QUERY event: a statement as the server logged it, and the default database it ran in."""
+    """A QUERY event: a statement as logged by the server, and its default database."""
 
     database: str
     statement: str
 
 
 def read_query(body: bytes) -> Query:
-    """The body of a QUERY event, without checksum. Raises SourceLostError when it is not one."""
+    """Decode the body of a QUERY event, without checksum. Raises SourceLostError if it is malformed."""
     try:
         _, _, database_size, _, status_size = struct.unpack_from("<IIBHH", body)
         at = 13 + status_size
@@ -282,9 +282,9 @@ def read_query(body: bytes) -> Query:
 
 
 def read_xa_prepare(body: bytes) -> tuple[tuple[bytes, bytes, int], bool]:
-    """The body of an XA_PREPARE event: the xid (gtrid, bqual, format id), and whether it is a commit in one phase.
+    """Decode the body of an XA_PREPARE event: the xid (gtrid, bqual, format id), and whether it commits in one phase.
 
-    Raises SourceLostError when it is not one.
+    Raises SourceLostError if it is malformed.
     """
     try:
         one_phase, form, gtrid, bqual = struct.unpack_from("<BIII", body)
@@ -297,7 +297,7 @@ def read_xa_prepare(body: bytes) -> tuple[tuple[bytes, bytes, int], bool]:
 
 
 def read_rotate(body: bytes) -> tuple[str, int]:
-    """The body of a ROTATE event: the next file and the position in it. Raises SourceLostError when it is not one."""
+    """Decode the body of a ROTATE event: the next file and the position in it. Raises SourceLostError if it is malformed."""
     file = body[8:].decode("utf-8", "replace")
     if not file.rpartition(".")[2].isdecimal():
         raise broken("ROTATE")
@@ -305,8 +305,8 @@ def read_rotate(body: bytes) -> tuple[str, int]:
 
 
 def checksum_bytes(body: bytes) -> int:
-    """Bytes of checksum that the events after this FORMAT_DESCRIPTION event have; `body` includes its own checksum.
+    """Bytes of checksum in the events after this FORMAT_DESCRIPTION event; `body` includes its own checksum.
 
-    The algorithm's byte stands in front of the event's own four bytes of checksum, which are always there.
+    The algorithm's byte comes before the event's own four bytes of checksum, which are always present.
     """
     return CHECKSUM if body[-CHECKSUM - 1] == 1 else 0

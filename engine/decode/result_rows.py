@@ -1,9 +1,9 @@
-"""Rows of the binary protocol to Arrow, column by column.
+"""Decodes rows of the binary protocol to Arrow, column by column.
 
-A row of a prepared statement's result is: one zero byte; a bitmap of the NULL columns, its first two bits unused; the values that
-are not NULL, one after the other, each with the layout of its type ("Binary Protocol Resultset", MySQL client/server
-protocol manual). All rows of a buffer are decoded together: one cursor a row, moved from column to column. What makes a
-value of a type is in `engine.decode.types`.
+A row of a prepared statement's result is: one zero byte; a bitmap of the NULL columns, its first two bits unused; the non-NULL
+values one after the other, each in the layout of its type ("Binary Protocol Resultset", MySQL client/server protocol manual). All
+rows of a buffer are decoded together, with one cursor per row that moves from column to column. `engine.decode.types` decodes the
+values of a type.
 """
 
 from collections import Counter
@@ -19,13 +19,13 @@ from engine.errors import DecodeError
 
 
 def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
-    """Raises DecodeError when the types that the result set announces are not those of the columns."""
+    """Raises DecodeError if the types that the result set announces are not those of the columns."""
     for column, code in zip(columns, announced, strict=True):
         if code not in value_type(column).protocol:
             raise DecodeError(
-                f"Column {column.name!r} is {column.type.upper()} in the catalogue, but the server announced type {code} for it.",
+                f"Column {column.name!r} is {column.type.upper()} in the catalog, but the server announced type {code} for it.",
                 detail="The rows were not read.",
-                hint="If the table was altered just now, start the pipeline again; otherwise report this with the "
+                hint="If the table has just been altered, start the pipeline again; otherwise report this with the "
                 "server's version.",
             )
 
@@ -33,11 +33,10 @@ def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
 def decode_rows(
     buffer: Bytes, start: Offsets, end: Offsets, columns: Sequence[Column], nulled: Counter[str] | None = None
 ) -> pa.RecordBatch:
-    """The rows whose payloads are `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of docs/types.md.
+    """The rows in `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of docs/types.md.
 
-    `buffer` has `framing.PADDING` bytes after its last row and may be used again afterwards: everything is copied.
-    nulled: counts by column the dates that became NULL because they do not exist. Raises DecodeError when the bytes are not
-    such rows.
+    `buffer` has `framing.PADDING` bytes after its last row. It may be reused afterwards: everything is copied. nulled: counts
+    invalid dates that became NULL, by column. Raises DecodeError if the bytes are not such rows.
     """
     records = Records.over(buffer, end, Counter() if nulled is None else nulled)
     bitmap = (len(columns) + 9) // 8
@@ -51,7 +50,7 @@ def decode_rows(
     if (at != end).any():
         raise DecodeError(
             "A row has bytes after its last column.",
-            detail="The bytes do not have the layout that the columns promise; none of them was used.",
-            hint="If the table was altered just now, start the pipeline again; otherwise report this with the server's version.",
+            detail="The bytes do not have the layout of the columns; none of them was used.",
+            hint="If the table has just been altered, start the pipeline again; otherwise report this with the server's version.",
         )
     return pa.record_batch(arrays, names=[column.name for column in columns])

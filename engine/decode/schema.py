@@ -1,4 +1,4 @@
-"""What the decoders know of a table: its columns, in the server's order."""
+"""The decoders' view of a table: its columns, in the server's order."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -9,7 +9,7 @@ _DATES = ("date", "datetime", "timestamp")
 
 @dataclass(frozen=True)
 class Column:
-    """One column as the server's catalogue describes it."""
+    """One column, as described in the server's catalog."""
 
     name: str
     type: str
@@ -17,19 +17,19 @@ class Column:
     nullable: bool = True
     unsigned: bool = False
     length: int = 0
-    """Bytes (CHARACTER_OCTET_LENGTH), of texts and binaries."""
+    """Bytes of texts and binaries (CHARACTER_OCTET_LENGTH)."""
     precision: int = 0
     scale: int = 0
-    """`precision` and `scale` are those of a DECIMAL; `precision` alone is the bits of a BIT."""
+    """`precision` and `scale` of a DECIMAL; for a BIT, `precision` is its number of bits."""
     fraction: int = 0
     """Digits of fractional seconds, 0 to 6."""
     charset: str | None = None
-    """The character set of a text; None for binaries. So is the collation."""
+    """The character set of a text; None for binaries, as is the collation."""
     collation: str | None = None
     labels: tuple[str, ...] = ()
     """The labels of an ENUM or SET."""
     null_dates: bool = False
-    """Whether dates that do not exist become NULL; otherwise they stop the table."""
+    """Whether invalid dates become NULL; otherwise they stop the table."""
     tells_apart: bool = False
     """Whether it identifies rows or bounds chunks. No character of it may become "?"."""
     unread: bool = False
@@ -38,7 +38,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Index:
-    """An index by which ranges of whole columns can be read, in its order."""
+    """An index that supports range reads over whole columns, in its order."""
 
     name: str
     columns: tuple[str, ...]
@@ -48,22 +48,22 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the source with its columns and its identity."""
+    """A source table with its columns and its identity."""
 
     database: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     """The columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
-    empty when there is neither."""
+    empty if there is neither."""
     transactional: bool = True
-    """Whether a consistent snapshot holds for it. MyISAM tables and their like have none."""
+    """Whether a consistent snapshot covers it. MyISAM and similar tables have none."""
     unfit: str = ""
-    """Why its row images cannot be followed although its columns could be decoded; empty where they can."""
+    """Why its row images cannot be captured although its columns could be decoded; empty if they can."""
     indexes: tuple[Index, ...] = ()
-    """The indexes by which chunks can be cut, that of `key` first."""
+    """The indexes that can split the table into chunks, that of `key` first."""
     clustered: tuple[str, ...] = ()
-    """The columns that the engine appends to every index, where they are known."""
+    """The columns that the engine appends to every index, if known."""
 
     @property
     def full_name(self) -> str:
@@ -73,7 +73,7 @@ class Table:
         return next(column for column in self.columns if column.name == name)
 
     def with_null_dates(self, null_dates: bool) -> "Table":
-        """The table whose dates that do not exist are NULL, or errors; those of the key, which tells rows apart, always errors."""
+        """The table with invalid dates as NULL, or as errors. In the key, which identifies rows, they are always errors."""
         columns = (
             replace(c, null_dates=null_dates and c.name not in self.key) if c.type in _DATES else c
             for c in self.columns
@@ -86,7 +86,7 @@ class Table:
         return replace(self, columns=tuple(replace(c, tells_apart=c.name in identifying) for c in self.columns))
 
     def as_dict(self) -> dict[str, Any]:
-        """For the ledger; `table_from_dict` is the inverse."""
+        """The record for the ledger; `table_from_dict` is the inverse."""
         return asdict(self)
 
 
@@ -99,7 +99,7 @@ def table_from_dict(record: Mapping[str, Any]) -> Table:
 
 
 def same_columns(a: Table, b: Table) -> bool:
-    """Whether two tables have the same columns and the same key; what was set for reading them does not count."""
+    """Whether two tables have the same columns and the same key, ignoring settings for reading them."""
     return a.key == b.key and _bare(a) == _bare(b)
 
 

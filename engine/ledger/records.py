@@ -1,7 +1,7 @@
-"""An epoch record, as the ledger keeps it: JSON, and the only unit of change of a pipeline.
+"""Epoch records, as stored in the ledger: JSON, and the only unit of change of a pipeline.
 
-The state after epoch k is the records 0…k applied in order (`ledger.state`). A field that is not required is there only where it
-says something.
+The state after epoch k is the records 0…k applied in order (`ledger.state`). An optional field is present only if it carries
+information.
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -9,29 +9,29 @@ from typing import Any, NotRequired, TypedDict
 from engine.errors import Failure
 
 Description = dict[str, Any]
-"""The JSON of another owner: `decode.schema`, `plan.chunks`, `plan.coverage`, `capture.files`, `source.positions`."""
+"""JSON defined elsewhere: `decode.schema`, `plan.chunks`, `plan.coverage`, `capture.files`, `source.positions`."""
 ErrorRecord = Failure
 """`errors.TidemarkError.as_dict`."""
 
 
 class ChunkRecord(TypedDict):
-    """A chunk that is published with the epoch."""
+    """A chunk published with the epoch."""
 
     chunk: int
     exact: Description | None
-    """The position at which its rows are those of the source; None in tests alone."""
+    """The position at which its rows equal the source's; None only in tests."""
     files: list[Description]
     rows: int
     nulled: dict[str, int]
-    """Dates that do not exist and became NULL, by column."""
+    """Invalid dates that became NULL, by column."""
 
 
 class ChangesRecord(TypedDict):
-    """The changes of a table that are published with the epoch."""
+    """A table's changes published with the epoch."""
 
     files: list[Description]
     kinds: list[int]
-    """How many, in the order of `decode.images.KINDS`."""
+    """Counts, in the order of `decode.images.KINDS`."""
     nulled: dict[str, int]
 
 
@@ -42,20 +42,20 @@ class Planned(TypedDict):
     plan: Description
     projection: NotRequired[Description | None]
     by: NotRequired[str | None]
-    """The command that had it added; None without one."""
+    """The command that added the table; None if there was none."""
 
 
 class Switch(TypedDict):
-    """From the next epoch on the table is another: altered, or resnapshotted."""
+    """From the next epoch on, the table is altered or resnapshotted."""
 
     table: Description
     plan: Description
     projection: NotRequired[Description | None]
     before: Description
-    """The table until then."""
+    """The table before the switch."""
     before_projection: NotRequired[Description | None]
     since: NotRequired[Description | None]
-    """Of a resnapshot that copies nothing: the position from which on the table is streamed."""
+    """For a resnapshot that copies nothing: the position from which the table is streamed."""
     by: NotRequired[str | None]
 
 
@@ -64,31 +64,31 @@ class Removal(TypedDict):
 
     by: str | None
     drop: bool
-    """Whether what is published of it goes too."""
+    """Whether the published data is deleted too."""
 
 
 class TableChange(TypedDict, total=False):
-    """What an epoch does to one table."""
+    """The effect of an epoch on one table."""
 
     planned: Planned
     cut: Description
-    """Chunks that were cut since, and what is left uncut (`plan.coverage`)."""
+    """Chunks split off since the last epoch, and the ranges still uncut (`plan.coverage`)."""
     chunks: list[ChunkRecord]
     changes: ChangesRecord
     altered: Switch
-    """Its columns from here on. What is copied stays so."""
+    """Its columns from here on. Finished chunks stay."""
     resnapshot: Switch
-    """It is resnapshotted from here on."""
+    """The table is resnapshotted from here on."""
     removed: Removal
     dropped: bool
-    """What was published of it is gone."""
+    """The published data was deleted."""
     copied: bool
-    """The last chunk is among `chunks`."""
+    """`chunks` contains the last chunk."""
     stopped: ErrorRecord
 
 
 class TermRecord(TypedDict):
-    """A runner takes the pipeline."""
+    """A runner takes over the pipeline."""
 
     number: int
     run: str
@@ -102,14 +102,16 @@ EpochRecord = TypedDict(
         "ts": str,  # UTC text
         "from": Description,  # a position
         "to": Description,
-        "next_seq": int,  # the `_tm_seq` behind the last change
+        "next_seq": int,  # the `_tm_seq` after the last change
         "tables": dict[str, TableChange],
         "ledger": NotRequired[str],  # epoch 0 only
-        "identity": NotRequired[str],  # epoch 0, and where the source became another server
-        "unknown": NotRequired[dict[str, int]],  # events of the log that were passed over, by type
-        "largest": NotRequired[Description],  # a transaction that is larger than any before
+        "identity": NotRequired[str],  # epoch 0, and whenever the source became another server
+        "unknown": NotRequired[dict[str, int]],  # skipped binlog events, by type
+        "largest": NotRequired[Description],  # a transaction larger than any before
         "term": NotRequired[TermRecord],
-        "applied": NotRequired[dict[str, dict[str, int]]],  # by table and kind, what the destination has by now
-        "lineage": NotRequired[str],  # the destination begins a new count of epochs here
+        "applied": NotRequired[
+            dict[str, dict[str, int]]
+        ],  # by table and kind, the epoch that the destination has reached
+        "lineage": NotRequired[str],  # the destination starts a new count of epochs here
     },
 )

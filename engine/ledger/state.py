@@ -1,9 +1,9 @@
-"""The committed state of a pipeline, and what an epoch does to it. Pure, but for the time of a new record.
+"""The committed state of a pipeline, and how an epoch changes it. Pure, except for the time of a new record.
 
-`ledger.records` has the records, and what each field of them says.
+`ledger.records` defines the records and their fields.
 
-by: the command that had it added or removed, None without one. A table that was removed is none of the pipeline's (`State.tables`),
-and is remembered (`State.removed`): as one that joins again, and as one that the spec's globs do not bring back.
+A removed table no longer belongs to the pipeline (`State.tables`), but is remembered (`State.removed`): it may be added again, and
+the spec's globs do not bring it back.
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
 """
@@ -20,29 +20,29 @@ from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
 
 KNOWN_TERMS = 100
-"""Terms that the ledger remembers, the newest."""
+"""The ledger remembers this many of the newest terms."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """How a destination's transaction identifiers name the pipeline."""
+    """How the transaction identifiers of a destination name the pipeline."""
 
     ledger: str
-    """The ledger's identifier, which its tables carry."""
+    """The ledger's identifier, stored with its tables."""
     lineage: str = ""
-    """The name of the count of epochs. It is empty unless a restored ledger took the destination over, and counts from there."""
+    """The name of the count of epochs. Empty unless a restored ledger took over the destination and counts from there."""
     floor: int = -1
-    """The last epoch before the lineage. The destination has, or never gets, all epochs up to it."""
+    """The last epoch before the lineage. The destination has all epochs up to it, or will never get them."""
 
     @property
     def application(self) -> str:
-        """What the destination's transaction identifiers name."""
+        """The application name in the destination's transaction identifiers."""
         return f"{self.ledger}.{self.lineage}" if self.lineage else self.ledger
 
 
 @dataclass(frozen=True)
 class TableState:
-    """One table: how far it is cut and read, and what was counted."""
+    """One table: how far it has been split and read, and its counters."""
 
     table: Description
     """As `decode.schema.Table.as_dict`."""
@@ -52,42 +52,42 @@ class TableState:
     rows_read: int = 0
     changes_applied: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
-    """Dates that do not exist and were read as NULL, by column; each image of a change counts."""
+    """Invalid dates that became NULL, by column; each image of a change counts."""
     stopped: ErrorRecord | None = None
-    """The error that stopped it."""
+    """The error that stopped the table."""
     generation: int = 0
-    """How often a resnapshot of it was begun."""
+    """How many resnapshots have been started."""
     projection: Description | None = None
-    """What of the table is published (`capture.projection.table_projection`); None for all of it."""
+    """The published part of the table (`capture.projection.table_projection`); None for all of it."""
     names: tuple[str, ...] = ()
-    """Of every column that it ever had."""
+    """The names of all columns that it ever had."""
     since: Description | None = None
-    """The position from which on it is streamed without a copy, when that lies behind the committed one."""
+    """The position from which it is streamed without a snapshot, if that is after the committed position."""
     by: str | None = None
-    """The command that had it added."""
+    """The command that added the table; None if there was none."""
     removed: Description | None = None
-    """{"by", "drop", "dropped"} of a table that was removed."""
+    """{"by", "drop", "dropped"} of a removed table."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are; an estimate while some are not cut."""
+        """The number of chunks; an estimate while some ranges are not split yet."""
         return self.coverage.total(self.plan["estimated_chunks"])
 
     @property
     def copied(self) -> bool:
-        """Whether everything is read."""
+        """Whether all chunks are finished."""
         return self.coverage.copied
 
     @property
     def begun(self) -> bool:
-        """Whether it has, or will have, a place in the destination: not so when it was refused from the start."""
+        """Whether it has, or will have, a place in the destination. Not if it was refused from the start."""
         return not self.stopped or bool(self.coverage.done or self.changes_applied or self.generation)
 
     @property
     def state(self) -> str:
-        """copying, streaming (copied, and its changes read), stopped or removed."""
+        """copying, streaming, stopped or removed."""
         if self.removed:
             return "removed"
         return "stopped" if self.stopped else "streaming" if self.copied else "copying"
@@ -109,17 +109,17 @@ class State:
     unknown: Mapping[str, int] = field(default_factory=dict)
     """Events of the binlog that were skipped as unknown, by type."""
     largest: Description | None = None
-    """The largest transaction that was read ("gtid", "position", "bytes", "events")."""
+    """The largest transaction read ("gtid", "position", "bytes", "events")."""
     removed: Mapping[str, TableState] = field(default_factory=dict)
-    """Tables that were captured and left."""
+    """Tables that were captured and then removed."""
     terms: tuple[tuple[int, str], ...] = ()
-    """The newest terms, each a number and the run that took it; the last one is whose the pipeline is."""
+    """The newest terms, each a number and the run that took it. The last one owns the pipeline."""
     lineage: str = ""
     floor: int = -1
 
     @property
     def owner(self) -> Owner:
-        """By what the destination knows the ledger."""
+        """How the destination identifies the ledger."""
         return Owner(self.ledger, self.lineage, self.floor)
 
     @property
@@ -128,7 +128,7 @@ class State:
         return self.terms[-1][0] if self.terms else 0
 
     def known(self, name: str) -> TableState | None:
-        """A table that is captured, or was; None for others."""
+        """A table that is or was captured; None for others."""
         return self.tables.get(name) or self.removed.get(name)
 
     @property
@@ -138,7 +138,7 @@ class State:
 
 
 def following(state: State, run: str, tables: Mapping[str, TableChange], **facts: Any) -> EpochRecord:
-    """The record of the epoch after `state`, which leaves the position and the sequence numbers where `facts` say no other."""
+    """The record of the epoch after `state`. Position and sequence numbers stay unchanged unless `facts` set them."""
     record: EpochRecord = {
         "epoch": state.epoch + 1,
         "run": run,
@@ -153,19 +153,21 @@ def following(state: State, run: str, tables: Mapping[str, TableChange], **facts
 
 
 def apply(state: State | None, record: EpochRecord) -> State:
-    """The state after one more epoch. Raises LedgerError when the record does not follow."""
+    """The state after one more epoch. Raises LedgerError if the record does not follow it."""
     expected = 0 if state is None else state.epoch + 1
     if record["epoch"] != expected:
         raise LedgerError(
             f"The ledger has epoch {record['epoch']} where {expected} must follow.",
-            detail="An epoch file is missing or was put there by hand; nothing is published on a state that is not proved.",
+            detail="An epoch file is missing, or was put there by hand. Tidemark publishes nothing on an unproved state.",
             hint="Restore the file from a backup, or start a new pipeline with a new destination.",
         )
     if state is None:
         state = State(0, record["ledger"], record["identity"], record["to"], 0)
     tables = dict(state.tables)
     if record.get("identity", state.identity) != state.identity:
-        tables = {name: replace(table, since=None) for name, table in tables.items()}  # of the server before
+        tables = {
+            name: replace(table, since=None) for name, table in tables.items()
+        }  # positions of the previous server
     removed = dict(state.removed)
     lineage, floor = state.lineage, state.floor
     if "lineage" in record:
@@ -264,14 +266,14 @@ def nulled(change: TableChange) -> Counter[str]:
 
 def _older() -> LedgerError:
     return LedgerError(
-        "The ledger was written by an earlier version, which planned chunks otherwise.",
-        detail="What it says of finished chunks cannot be gone on with; nothing was started and nothing was changed.",
-        hint="Go on with the version that began this pipeline, or start a new pipeline with a new destination.",
+        "The ledger was written by an earlier version, which planned chunks differently.",
+        detail="Its finished chunks cannot be continued. Nothing was started and nothing was changed.",
+        hint="Continue with the version that began this pipeline, or start a new pipeline with a new destination.",
     )
 
 
 def state_to_dict(state: State) -> Description:
-    """For a full state file."""
+    """The JSON of a full state file."""
     names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor")
     own = {name: getattr(state, name) for name in names}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}

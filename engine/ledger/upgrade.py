@@ -1,6 +1,6 @@
-"""Reads what earlier versions of the ledger's files said in other words.
+"""Renames the fields of ledger files that earlier versions wrote.
 
-Version 1 had `shape` and `before_shape` for a projection, and `again` for a resnapshot.
+Version 1 used `shape` and `before_shape` for a projection, and `again` for a resnapshot.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _NESTED = ("planned", "altered", "resnapshot")
 
 
 def upgraded(record: Description) -> Description:
-    """An epoch or a full state in the words of this version."""
+    """An epoch or a full state with this version's field names."""
     if formats.version_of(record) >= 2:
         return record
     tables: Description = {
@@ -24,6 +24,6 @@ def upgraded(record: Description) -> Description:
 
 
 def _part(part: Mapping[str, object]) -> Description:
-    """What a record says of one table, with what that says of a plan or a switch."""
+    """A table's record, with renamed fields, including those of its plan or switch."""
     found: Description = {_WORDS.get(name, name): value for name, value in part.items()}
     return found | {name: _part(found[name]) for name in _NESTED if isinstance(found.get(name), dict)}

@@ -1,7 +1,7 @@
-"""Cutting a table into chunks while it is being read: even chunks by arithmetic, all others by a walk.
+"""Splits a table into chunks during the snapshot: even chunks by arithmetic, all others by a walk.
 
-Neither is trusted to be right about sizes. A range may be denser than the rest, one tenant may have most of the rows, the table may
-have grown; so a reader stops at twice the planned rows (`capture.chunk.chunk_reader`), and what it left is walked.
+Neither is trusted to get sizes right. A range may be denser than the rest, one tenant may have most of the rows, the table may have
+grown. So a reader stops at twice the planned rows (`capture.chunk.chunk_reader`), and the rest of its chunk is walked.
 """
 
 from engine import clock
@@ -16,7 +16,7 @@ from engine.source.connect import Connection
 def cut(
     connection: Connection, table: Table, key: ChunkKey | None, plan: Plan, piece: Uncut, most: int, patience_s: float
 ) -> Cut:
-    """Up to `most` chunks off the lower end of a range; fewer when that takes longer than `patience_s`."""
+    """Split up to `most` chunks off the lower end of a range; fewer after `patience_s` seconds."""
     deadline = clock.monotonic_s() + patience_s
     if piece.way == "whole" or key is None:
         return Cut(piece, (piece.limits,), None)

@@ -16,7 +16,7 @@ from engine.errors import SourceLostError
 from engine.events import FailedOver
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, following
-from engine.source.ancestry import awaits, has_gtids, lost_elsewhere
+from engine.source.ancestry import contains_within, has_gtids, lost_on_other_server
 from engine.source.connect import Connection, Endpoint, Server, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, current, position_from_dict
@@ -54,7 +54,7 @@ def _place(
     first_server_id: int,
 ) -> Position:
     def lost(verdict: str, seen: str, do: str = "") -> SourceLostError:
-        return lost_elsewhere(verdict, state.identity, server, seen, do)
+        return lost_on_other_server(verdict, state.identity, server, seen, do)
 
     mariadb = state.identity.startswith("mariadb")
     if mariadb != (server.flavor == "mariadb"):
@@ -63,7 +63,7 @@ def _place(
         raise lost("no GTIDs", "the ledger knows no GTIDs of the committed position")
     if not has_gtids(connection, server):
         raise lost("no GTIDs", "it writes transactions without GTIDs")
-    if not awaits(connection, server, position.gtids):
+    if not contains_within(connection, server, position.gtids):
         seen = f"it has not executed all of {position.gtids}, which are published"
         do = "If it is a replica that is behind, start again when it has caught up."
         raise lost("diverged or behind", seen, do)
@@ -77,7 +77,7 @@ def _place(
     end, files = current(connection, server), list(binlog_files(connection))
     binlog = Binlog(endpoint, first_server_id, files, end, mariadb)
     try:
-        place = binlog.behind(parse_gtids(position.gtids, mariadb=mariadb))
+        place = binlog.position_after(parse_gtids(position.gtids, mariadb=mariadb))
     except NoPlaceError as error:
         raise lost(error.verdict, error.seen) from error
     return (

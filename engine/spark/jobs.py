@@ -1,4 +1,4 @@
-"""One Spark job: some tasks of ours, one a partition, their reports collected."""
+"""Runs tasks as one Spark job, one task per partition, and collects their reports."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,9 +14,9 @@ _SCHEMA = "report binary"
 
 
 def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> list[ReaderReport]:
-    """Run the tasks, one a Spark task, and return all their reports; blocks. Works in classic and Connect sessions.
+    """Run the tasks, one per Spark task, and return all their reports; blocks. Works in classic and Connect sessions.
 
-    Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises when a task fails for good.
+    Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises if a task fails on all attempts.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -349,7 +349,7 @@ def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page:
     expect(page.get_by_test_id("stAlert")).to_contain_text("the nearest known key is 'chunk_rows'")
     text.fill(spec.replace("chunk_row", "chunk_rows").replace('user = "u"', 'user = "u"\npassword = "hunter-3"'))
     text.press("Control+Enter")
-    expect(page.get_by_test_id("stAlert")).to_contain_text("The spec holds a password")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("The spec contains a password")
     text.fill(spec.replace("chunk_row", "chunk_rows"))
     text.press("Control+Enter")
     expect(page.get_by_text("The spec is valid.")).to_be_visible()

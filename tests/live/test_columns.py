@@ -9,7 +9,7 @@ import pytest
 from engine.capture.binlog.binlog_range import SchemaMismatch
 from engine.decode.images import AFTER, DELETE
 from engine.errors import DecodeError
-from engine.source.catalog import captured_tables, passed_over
+from engine.source.catalog import captured_tables, uncaptured
 from engine.source.connect import open_connection
 from engine.source.preflight import refused
 from tests.live.support.both_decoders import assert_both_decoders, endpoint_of, logged, position_of, selected, table_of
@@ -228,7 +228,7 @@ def test_views_and_their_like_are_named(server: Server, database: str) -> None:
         server.execute(f"CREATE SEQUENCE `{database}`.s")
         kinds |= {f"{database}.history": "SYSTEM VERSIONED", f"{database}.s": "SEQUENCE"}
     with closing(open_connection(endpoint_of(server))) as connection:
-        assert passed_over(connection, [f"{database}.*"]) == kinds
+        assert uncaptured(connection, [f"{database}.*"]) == kinds
         assert [table.name for table in captured_tables(connection, [f"{database}.*"])] == ["t"]
 
 

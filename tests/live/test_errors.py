@@ -16,7 +16,7 @@ _CASES = [
     ('tables = ["{database}.*"]', 'tablse = ["{database}.*"]', 2, "nearest known key is 'tables'"),
     ('tables = ["{database}.*"]', 'tables = ["orders"]', 2, "not of the form database.table"),
     ('tables = ["{database}.*"]', 'tables = ["nowhere.*"]', 2, "No table matches"),
-    ('password_env = "TIDEMARK_TEST_PASSWORD"', 'password = "x"', 2, "The spec holds a password"),
+    ('password_env = "TIDEMARK_TEST_PASSWORD"', 'password = "x"', 2, "The spec contains a password"),
     (
         'password_env = "TIDEMARK_TEST_PASSWORD"',
         'password_env = "NOT_SET"',

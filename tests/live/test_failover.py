@@ -147,4 +147,4 @@ def test_a_server_restored_from_an_older_copy_ends_with_4(
         server.execute("INSERT INTO d.t VALUES (%s, 2)", (number,))
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 4, result.stderr
-    assert "was written on" in " ".join(result.stderr.split())
+    assert "then written to" in " ".join(result.stderr.split())

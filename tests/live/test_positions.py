@@ -44,7 +44,7 @@ def test_every_place_is_found_by_its_gtids(written: Written) -> None:
     written.several()
     binlog = written.binlog()
     for place in written.places:
-        found = binlog.behind(parse_gtids(place.gtids, mariadb=written.mariadb))
+        found = binlog.position_after(parse_gtids(place.gtids, mariadb=written.mariadb))
         assert written.read_from(found)[0] == list(range(place.rows, 9))
         assert found.born == read_head(written.endpoint, found.file, FIRST_ID).born
 
@@ -88,7 +88,7 @@ def test_a_purged_place_is_named(written: Written) -> None:
         read_head(written.endpoint, before.file, FIRST_ID)
     assert "has purged" in dumped.value.hint
     with pytest.raises(NoPlaceError, match="purged"):
-        written.binlog().behind(parse_gtids(before.gtids or "", mariadb=written.mariadb))
+        written.binlog().position_after(parse_gtids(before.gtids or "", mariadb=written.mariadb))
 
 
 def test_a_reset_server_is_found_at_the_same_place(written: Written) -> None:
@@ -119,11 +119,11 @@ def test_a_replica_takes_over(written: Written, private_server: ServerFactory) -
     there = Written(other, rows=9)
     there.write()  # its own
     for place in written.places[:9]:
-        found = there.binlog().behind(parse_gtids(place.gtids, mariadb=written.mariadb))
+        found = there.binlog().position_after(parse_gtids(place.gtids, mariadb=written.mariadb))
         assert there.read_from(found)[0] == list(range(place.rows, 10))
     if written.mariadb:  # MySQL's set was asked before (`ancestry.contains`)
         with pytest.raises(NoPlaceError, match="diverged"):
-            there.binlog().behind(parse_gtids(missing.gtids, mariadb=True))
+            there.binlog().position_after(parse_gtids(missing.gtids, mariadb=True))
 
 
 def test_own_writes_before_ours_are_refused(written: Written, private_server: ServerFactory) -> None:
@@ -145,7 +145,7 @@ def test_own_writes_before_ours_are_refused(written: Written, private_server: Se
     promote(other)
     there = Written(other, rows=1)
     with pytest.raises(NoPlaceError, match="diverged"):
-        there.binlog().behind(parse_gtids(executed(written.server), mariadb=written.mariadb))
+        there.binlog().position_after(parse_gtids(executed(written.server), mariadb=written.mariadb))
 
 
 def _blocking_dump(server: Server, position: Position) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":

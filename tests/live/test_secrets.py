@@ -171,8 +171,8 @@ def _texts(block: Any) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("tls", "host", "outcome", "said"),
     [
-        ("preferred", "db.example.com", "warn", "It protects against no active attacker"),
-        ("required", "db.example.com", "warn", "It protects against no active attacker"),
+        ("preferred", "db.example.com", "warn", "It does not stop an active attacker"),
+        ("required", "db.example.com", "warn", "It does not stop an active attacker"),
         ("off", "db.example.com", "warn", "Nothing protects them"),
         ("verify", "db.example.com", "ok", ""),
         ("preferred", "127.0.0.1", "ok", ""),

@@ -1,9 +1,9 @@
-"""From runs of events to changes: transactions, table maps, statements, and the row images of captured tables.
+"""Turns runs of events into changes: transactions, table maps, statements, and the row images of captured tables.
 
-Pure: it is fed `EventBatch`s of a stream that begins between two transactions and gives back `RowChanges` until its end position is
-reached. What cannot be followed exactly stops the table that it concerns (`stopped`), or raises SourceLostError where it could
-concern any. A statement that may alter what a captured table's rows are ends the binlog range in front of the transaction that
-follows it (`altered`): what the table is from there on is found out before more is read (`run.tables.schema_change`).
+Pure. It takes the `EventBatch`s of a stream that begins between two transactions, and yields `RowChanges` until its end position
+is reached. If a table can no longer be captured exactly, it stops (`stopped`); if that could be any table, SourceLostError is
+raised. A statement that may alter a captured table ends the range before the next transaction (`altered`).
+`run.tables.schema_change` then finds out the table's new definition before more is read.
 """
 
 import math
@@ -38,9 +38,9 @@ _NO_TABLE = (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF)
 
 
 class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a user
-    """The rows of a table are not as it is captured, though no statement has said so.
+    """A table's rows do not match its captured columns, although no statement altered it.
 
-    position: in front of their transaction, the last place that can be followed. Changes behind it may have been given already.
+    position: before the rows' transaction, the last position that can be captured. Later changes may have been yielded already.
     """
 
     def __init__(self, table: str, position: Position, error: TableStoppedError) -> None:
@@ -50,29 +50,28 @@ class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a
         self._table, self._error = table, error
 
     def at(self, position: Position) -> "SchemaMismatch":
-        """The same for rows that count at another place than they lie."""
+        """The same mismatch, for rows that take effect at another position than they are logged at."""
         return SchemaMismatch(self._table, position, self._error)
 
 
 @dataclass(frozen=True)
 class _Mapped:
-    """A captured table and what the binlog says of its columns."""
+    """A captured table, with the binlog's description of its columns."""
 
     table: Table
     map: TableMap
     fault: TableStoppedError | None = None
-    """Why the columns are not those that the table is captured with; None where they are."""
+    """How the columns differ from the captured ones; None if they do not."""
 
 
 class BinlogRange:
-    """The binlog from `start` to `end`, both between transactions; captures `tables` (by database and name).
+    """The binlog from `start` to `end`, both between transactions. Captures `tables`, given by database and name.
 
-    awaited: tables that are not there but may come. since: by full name the place through which a table's rows are of no use, as
-    `Position.order`; they are not looked at. known: what became of statements up to there is known already. log: see `log`.
-    `position`: behind the last event that came. `transactions`: those read. `statistics`: of the events that came. `altered`: why
-    the binlog range ends earlier than asked for; `end` is then where it does. `stopped`: tables that cannot be followed, with the
-    reason. `nulled`: dates that became NULL, by table and column. `defined`: whether a statement was seen that may have made a
-    table.
+    awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through which a
+    table's rows are not needed and so not decoded. known: statements up to this position have been handled already. log: see `log`.
+    table's rows are not needed, so not decoded. known: statements up to this position have been handled already. log: see `log`.
+    earlier than requested; `end` is then its actual end. `stopped`: tables that can no longer be captured, with the reason.
+    `nulled`: dates that became NULL, by table and column. `defined`: whether a statement may have created or renamed tables.
     """
 
     def __init__(
@@ -90,12 +89,12 @@ class BinlogRange:
         self._since, self._known = since or {}, (known or start).order
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
         self._awaited = awaited
-        self._opened = start  # in front of the transaction that goes on
-        self._through = start  # behind the last event that was read, which one that is kept back is not
-        self._cut = False
-        self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event that was read
+        self._open_start = start  # before the open transaction
+        self._read_through = start  # after the last event read, not counting events held back
+        self._ended_early = False
+        self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
         self.statistics = EventStatistics(mariadb=mariadb)
-        self._follows = bool(tables) or bool(awaited)
+        self._captures = bool(tables) or bool(awaited)
         self._outcomes = TransactionOutcomes(start, end, log, self._names_captured)
         self.altered: Alteration | None = None
         self.defined = False
@@ -106,7 +105,7 @@ class BinlogRange:
 
     @property
     def log(self) -> Log | None:
-        """The whole binlog, which giant and XA transactions are read from once more; set before the first is met."""
+        """The whole binlog. Giant and XA transactions are read from it again. Set it before feeding the first of them."""
         return self._outcomes.log
 
     @log.setter
@@ -115,40 +114,40 @@ class BinlogRange:
 
     @property
     def done(self) -> bool:
-        """Whether the end position was reached."""
+        """Whether the end position has been reached."""
         return self.position.order >= self.end.order
 
     def feed(self, run: EventBatch) -> Iterator[tuple[Table, str, RowChanges]]:
-        """The changes of a run, in order within each table, with the file they come from."""
+        """Yield a run's changes with their table and binlog file, in order within each table."""
         if self.done:
             return
         if file_number(run.file) > file_number(self.end.file):
-            yield from self._follow(self._outcomes.flush(torn=True))
+            yield from self._process(self._outcomes.flush(torn=True))
             self.position = self.end
             return
-        behind = run.file == self.end.file and run.offset[-1] > self.end.offset
-        if behind:
+        past_end = run.file == self.end.file and run.offset[-1] > self.end.offset
+        if past_end:
             run = run.slice(0, int((run.offset <= self.end.offset).sum()))
         if len(run.headers):
             self.position = Position(run.file, int(run.offset[-1]))
             self.statistics.add(run)
-            yield from self._follow(self._judge(run))
-        if not self._cut and (behind or self.done):
-            yield from self._follow(self._outcomes.flush())
+            yield from self._process(self._judge(run))
+        if not self._ended_early and (past_end or self.done):
+            yield from self._process(self._outcomes.flush())
             self.position = self.end
 
     def _judge(self, run: EventBatch) -> Iterator[Judged]:
-        if not self._follows:
+        if not self._captures:
             yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
-        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), again=self._once_more):
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), reread=self._reread):
             self.statistics.add_unfolded(plain, run)
             yield from self._outcomes.judge(plain.run)
 
-    def _follow(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
+    def _process(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
         for judged in parts:
             yield from self._read(judged.run, file_number(judged.run.file))
-            if self._cut:
+            if self._ended_early:
                 return
             self._refuse_doubtful(judged)
             if judged.committed is not None:
@@ -158,10 +157,10 @@ class BinlogRange:
         for table_id in (*judged.undone.tolist(), *judged.doubtful.tolist()):
             mapped = self._maps.get(table_id)
             if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
-                self._stop(mapped.table, _undone(mapped.table, judged.run))
+                self._stop(mapped.table, _doubtful_rows(mapped.table, judged.run))
 
     def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, RowChanges]]:
-        """The rows of an XA transaction, read from where it was prepared, as what its commit did."""
+        """Yield the rows of an XA transaction. They are read where it was prepared, and take effect at its commit."""
         maps, self._maps = self._maps, {}
         fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
         outcomes = TransactionOutcomes(
@@ -174,12 +173,12 @@ class BinlogRange:
             try:
                 yield from self._changes(run, number, fact.at(np.zeros(count, np.int64)))
             except SchemaMismatch as error:
-                raise error.at(self._opened) from error
+                raise error.at(self._open_start) from error
             self._refuse_doubtful(judged)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
-    def _once_more(self, damaged: EventBatch, n: int) -> bytes | None:
-        """The body of an event that cannot be unpacked, read from the server again."""
+    def _reread(self, damaged: EventBatch, n: int) -> bytes | None:
+        """Read the body of an event that cannot be decompressed from the server again."""
         end = Position(damaged.file, int(damaged.offset[n]))
         start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
         self.statistics.read_twice()
@@ -197,51 +196,51 @@ class BinlogRange:
 
     def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
-            self._maps.clear()  # a restarted server counts table ids from the start
+            self._maps.clear()  # a restarted server numbers its tables from the beginning
         for part in self._parts(run):
             if self.altered is None:
                 altered = self._statements(part)
             else:
                 altered = -1
-                if self.altered.written is not None:  # its transaction may hold more of them
+                if self.altered.written is not None:  # its transaction may contain more writes
                     self._statements(self._up_to_next(part, altered))
-            whole = part
+            to_publish = part
             if altered is not None and self.altered is not None:
-                whole = self._up_to_next(part, altered)
+                to_publish = self._up_to_next(part, altered)
                 if self.altered.written is None:
-                    # Rows that a statement brings with it (CREATE OR REPLACE TABLE … SELECT) are another table's already.
+                    # Rows logged with such a statement (CREATE OR REPLACE TABLE … SELECT) already belong to the new table.
                     self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
-            if len(whole.headers):
-                facts = self.transactions.of(whole)
+            if len(to_publish.headers):
+                facts = self.transactions.of(to_publish)
                 self._fact = facts.at(np.array([-1]))
-                self._learn_tables(whole)
-                yield from self._changes(whole, number, facts)
-                self._opened = self._opening(whole, len(whole.headers))
-                self._through = Position(run.file, int(whole.offset[-1]))
-            if whole is not part:
-                self.end = self.position = self._through
-                self._cut = True
+                self._learn_tables(to_publish)
+                yield from self._changes(to_publish, number, facts)
+                self._open_start = self._start_of(to_publish, len(to_publish.headers))
+                self._read_through = Position(run.file, int(to_publish.offset[-1]))
+            if to_publish is not part:
+                self.end = self.position = self._read_through
+                self._ended_early = True
                 return
 
     def _up_to_next(self, run: EventBatch, event: int) -> EventBatch:
-        """The run up to the first transaction that begins behind an event; the run itself when there is none."""
+        """The run up to the first transaction that begins after an event; the whole run if there is none."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
         later = begins[begins > event]
         return run.slice(0, int(later[0])) if len(later) else run
 
-    def _opening(self, run: EventBatch, event: int) -> Position:
-        """The place in front of the transaction that an event belongs to."""
+    def _start_of(self, run: EventBatch, event: int) -> Position:
+        """The position before the transaction that contains an event."""
         begins = np.flatnonzero(among(run.headers.kind[:event], BEGINS))
         if not len(begins):
-            return self._opened
+            return self._open_start
         n = int(begins[-1])
-        return Position(run.file, int(run.offset[n - 1])) if n else self._through
+        return Position(run.file, int(run.offset[n - 1])) if n else self._read_through
 
     def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
-        """The run, cut in front of each transaction with a statement of meaning: what lies before it is to be published."""
+        """Split the run before each transaction with a meaningful statement, so that everything before it is published."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
-        cuts = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
-        for begin, end in pairwise([0, *sorted(cuts - {0}), len(run.headers)]):
+        splits = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
+        for begin, end in pairwise([0, *sorted(splits - {0}), len(run.headers)]):
             yield run.slice(begin, end)
 
     def _learn_tables(self, run: EventBatch) -> None:
@@ -261,13 +260,13 @@ class BinlogRange:
             return _Mapped(table, mapped, error)
         return _Mapped(table, mapped)
 
-    def _wanted(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
-        """Those row events of a table that may be published. Raises SchemaMismatch when they are not as the table is captured."""
+    def _publishable(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
+        """The row events of a table that may be published. Raises SchemaMismatch if they do not match the captured columns."""
         since = self._since.get(mapped.table.full_name, (0, 0))
         if number <= since[0]:
             events = events[(run.offset[events] > since[1]) & (number == since[0])]
         if len(events) and mapped.fault is not None:
-            raise SchemaMismatch(mapped.table.full_name, self._opening(run, int(events[0])), mapped.fault)
+            raise SchemaMismatch(mapped.table.full_name, self._start_of(run, int(events[0])), mapped.fault)
         return events
 
     def _stop(self, table: Table, error: TableStoppedError) -> None:
@@ -276,30 +275,30 @@ class BinlogRange:
         self._maps = {n: None if m and m.table == table else m for n, m in self._maps.items()}
 
     def _statements(self, run: EventBatch) -> int | None:
-        """Look at the statements of a run; the number of the event that altered tables, None when none did.
+        """Examine a run's statements. Returns the index of the event that altered tables, or None.
 
-        All writes of one transaction are taken together: a part of a run has statements of one alone (`_parts`).
+        All writes of one transaction are merged. A part contains the statements of only one transaction (see `_parts`).
         """
-        wrote: int | None = None
+        first_write: int | None = None
         for n, database, statement in meaningful(run):
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue
             self.defined = True
             if writes(statement):
-                wrote = n if wrote is None else wrote
-                self._wrote(run, n, database, statement)
+                first_write = n if first_write is None else first_write
+                self._record_write(run, n, database, statement)
             else:
                 tables = [*([] if creates(statement) else self._tables.values()), *self._awaited]
                 names = tuple(t.full_name for t in tables if concerned(statement, database, t))
                 if names and self.altered is not None:
-                    self.altered = replace(self.altered, written=UNKNOWN)  # among writes, in one transaction
+                    self.altered = replace(self.altered, written=UNKNOWN)  # DDL between writes, in one transaction
                 elif names:
                     self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
                     return n
-        return wrote
+        return first_write
 
-    def _wrote(self, run: EventBatch, n: int, database: str, statement: str) -> None:
-        """A write that is logged as a statement; which tables it reaches the catalogue tells (`run.tables.statement_reach`)."""
+    def _record_write(self, run: EventBatch, n: int, database: str, statement: str) -> None:
+        """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches."""
         if not self._tables:
             return
         written = written_by(statement, database)
@@ -312,21 +311,24 @@ class BinlogRange:
     def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
-        folded = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
-        if folded.any() and (folded := folded & np.isin(ids, [n for n, m in self._maps.items() if m])).any():
-            for plain in unfolded(run, rows[folded], again=self._once_more):
+        compressed = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
+        if (
+            compressed.any()
+            and (compressed := compressed & np.isin(ids, [n for n, m in self._maps.items() if m])).any()
+        ):
+            for plain in unfolded(run, rows[compressed], reread=self._reread):
                 yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
         for table_id in sorted(_distinct(ids)):
             if table_id not in self._maps and table_id not in _NO_TABLE:
                 raise SourceLostError(
-                    f"The binlog {run.file} holds rows of a table that it does not name.",
-                    detail="They may belong to a captured table; nothing of this binlog range was published.",
+                    f"The binlog {run.file} contains rows of a table that it does not name.",
+                    detail="They may belong to a captured table. Nothing of this binlog range was published.",
                     hint="Report this with the server's version.",
                 )
             mapped = self._maps.get(table_id)
-            if mapped is not None and len(events := self._wanted(run, number, mapped, rows[ids == table_id])):
+            if mapped is not None and len(events := self._publishable(run, number, mapped, rows[ids == table_id])):
                 events_of.setdefault(mapped.table, []).append((mapped.map, events))
         for table, groups in events_of.items():
             try:
@@ -357,22 +359,22 @@ class BinlogRange:
 
 
 def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
-    """The table ids among these, of which long runs are the same."""
+    """The distinct table ids; equal ids come in long runs."""
     return set(ids[np.flatnonzero(np.diff(ids, prepend=~ids[:1]))].tolist())
 
 
 def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
-    """Changes of one table that came under several table ids, in the order of their events."""
+    """Merge one table's changes under several table ids, in event order."""
     changes = [part for _, part in parts]
     rows, facts = pa.concat_tables(p.rows for p in changes), pa.concat_tables(p.facts for p in changes)
     order = np.argsort(np.concatenate([event for event, _ in parts]), kind="stable")
     return RowChanges(rows, facts, changes[-1].sources).take(order)
 
 
-def _undone(table: Table, run: EventBatch) -> DecodeError:
+def _doubtful_rows(table: Table, run: EventBatch) -> DecodeError:
     return DoubtfulRowsError(
-        f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may be rolled back or not.",
-        detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. It was not guessed; "
+        f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been rolled back.",
+        detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does not guess; "
         "nothing of the binlog range was published for the table.",
-        hint="Resnapshot the table: tidemark redump.",
+        hint=f"Resnapshot the table: tidemark redump SPEC --table {table.full_name}",
     )

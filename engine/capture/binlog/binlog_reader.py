@@ -1,4 +1,4 @@
-"""Reading a binlog range to its end, however often the server lets the dump end before it."""
+"""Reads a binlog range to its end, however often the server ends the dump early."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -19,7 +19,7 @@ Found_co = TypeVar("Found_co", covariant=True)
 
 
 class EventConsumer(Protocol[Found_co]):
-    """What is fed a binlog range run by run. position: behind what was fed; end: where it is done."""
+    """Consumes a binlog range run by run. position: after the last event fed; end: where it is done."""
 
     position: Position
     end: Position
@@ -31,20 +31,20 @@ class EventConsumer(Protocol[Found_co]):
 
 
 def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_server_id: int) -> Iterator[Found_co]:
-    """What a binlog range gives: of a `BinlogRange` its changes, in order within each table.
+    """Yield what a consumer makes of its range; for a `BinlogRange`, its changes, in order within each table.
 
-    A position that `SHOW BINARY LOG STATUS` has shown can be a moment ahead of what a dump is given; the dump then ends early,
-    between two transactions, and is asked for again. Raises TransientError when the end is not reached in a minute.
+    `SHOW BINARY LOG STATUS` can show a position a moment before a dump can deliver it. The dump then ends early, between two
+    transactions, and is requested again. Raises TransientError if no progress is made for a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
-    whole: Any = binlog_range
-    followed = whole if isinstance(whole, BinlogRange) else None
-    if followed is not None and followed.log is None:
-        followed.log = BinaryLog(endpoint, first_server_id)
-    healed = followed.statistics.read_twice if followed is not None else lambda: None
+    consumer: Any = binlog_range
+    row_range = consumer if isinstance(consumer, BinlogRange) else None
+    if row_range is not None and row_range.log is None:
+        row_range.log = BinaryLog(endpoint, first_server_id)
+    on_damage = row_range.statistics.read_twice if row_range is not None else lambda: None
     while not binlog_range.done:
         place = binlog_range.position
-        with closing(runs_from(endpoint, place, first_server_id, healed)) as runs:
+        with closing(runs_from(endpoint, place, first_server_id, on_damage)) as runs:
             for run in runs:
                 yield from binlog_range.feed(run)
                 if _done(binlog_range):
@@ -53,7 +53,7 @@ def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_
             deadline = clock.monotonic_s() + _PATIENCE_S
         elif clock.monotonic_s() > deadline:
             raise TransientError(
-                f"The binlog did not reach {binlog_range.end} within {_PATIENCE_S:.0f} s; it stands at {binlog_range.position}.",
+                f"The binlog did not reach {binlog_range.end} within {_PATIENCE_S:.0f} s; it is still at {binlog_range.position}.",
                 detail="Nothing of this binlog range was published.",
                 hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
             )
@@ -62,13 +62,13 @@ def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_
 
 
 def _done(binlog_range: EventConsumer[object]) -> bool:
-    """A function, so that type checkers know that feeding may have changed the answer."""
+    """A function, so that type checkers know that `feed` may have changed the answer."""
     return binlog_range.done
 
 
 @dataclass(frozen=True)
 class Before:
-    """The GTIDs of all transactions before a position, and what its file holds up to it: transactions, and those without GTID."""
+    """The GTIDs of all transactions before a position, and how many transactions, with and without GTID, its file has before it."""
 
     gtids: str
     count: int
@@ -81,13 +81,13 @@ def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int, *, ma
 
 
 def before(endpoint: Endpoint, position: Position, first_server_id: int, *, mariadb: bool) -> Before:
-    """What lies before a position, found in the binlog itself.
+    """Read from the binlog itself what comes before a position.
 
-    `@@gtid_executed` may lag what the binlog holds, and the set that `SHOW BINARY LOG STATUS` shows beside a position
-    is no better. So the position's file is read up to it once: what its head says of earlier files, and its own GTID events.
+    `@@gtid_executed` may lag the binlog, and the set that `SHOW BINARY LOG STATUS` shows beside a position is no better. So the
+    position's file is read once up to it: the GTIDs that its head lists for earlier files, and its own GTID events.
     """
     binlog_range = BinlogRange({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
     for _ in read_range(endpoint, binlog_range, first_server_id):
         pass
-    seen = binlog_range.transactions
-    return Before(str(seen.gtids), seen.count, seen.anonymous)
+    transactions = binlog_range.transactions
+    return Before(str(transactions.gtids), transactions.count, transactions.anonymous)

@@ -1,20 +1,19 @@
 """The rule of emission: which changes of a binlog range are published (docs/correctness.md). Pure.
 
-For each finished chunk c let A(c) be the position through which its published rows are exact: its high watermark when
-it is newly finished, the end of the last epoch afterwards. With K(p) the chunk in which the key of the change at
-position p lies:
+For each finished chunk c, let A(c) be the position through which its published rows are exact: its high watermark if it is newly
+finished, the end of the last epoch afterwards. Let K(p) be the chunk that contains the key of the change at position p:
 
     the change at p is emitted  iff  K(p) is finished and p > A(K(p))
 
-Not one change is lost: while c is unfinished its changes are dropped, and its SELECT starts after they are visible or its backfill
-holds them; both end at its high watermark H. When c is published with epoch k, the range of epoch k starts at or before A(c) = H.
-Not one is doubled: what lies at or before A(c) is in c's rows already.
+No change is lost. While c is unfinished, its changes are dropped: either its SELECT starts after they are visible, or its
+backfill contains them; both end at its high watermark H. With c published in epoch k, the range of k starts at or before A(c) = H.
+No change is doubled: everything at or before A(c) is already in c's rows.
 
-The two images of an update are decided each on its own. Where only one is emitted (the row moves into or out of the
-finished part, or its two chunks are exact to different positions) it stands for an insert or a delete.
+The two images of an update are decided separately. If only one is emitted (the row moves into or out of the finished part, or its
+two chunks are exact at different positions), it becomes an insert or a delete.
 
-Neighbouring chunks that are exact through the same position are one run here, so what a range must know of a table does not
-grow with the number of its chunks.
+Neighbouring chunks that are exact through the same position form one run, so the state of a table in a range does not grow with the
+number of its chunks.
 """
 
 import math
@@ -37,23 +36,23 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Progress:
-    """How far one table is copied: runs in the order of their keys."""
+    """How far one table is copied: runs in key order."""
 
     bounds: tuple[Bound, ...]
-    """The keys between the runs: one fewer than there are runs."""
+    """The keys between the runs; one fewer than runs."""
     exact: tuple[Order | None, ...]
-    """A(c) of each run: the position at which its rows are exact; None for what is not finished."""
+    """A(c) of each run, the position at which its rows are exact; None if it is not finished."""
 
     @property
     def since(self) -> tuple[float, float]:
-        """The place through which nothing is emitted of the table, wherever its rows lie."""
+        """The position through which nothing of the table is emitted, whatever the key."""
         return min((order for order in self.exact if order is not None), default=(math.inf, math.inf))
 
 
 def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], Order | None]) -> Progress:
-    """The runs of a table's ranges, which come in the order of their keys.
+    """The runs of a table's ranges, which are given in key order.
 
-    through: A of what was finished before. exact: A of a chunk that is finished newly, by number; None for others.
+    through: A of chunks finished earlier. exact: A of a newly finished chunk, by number; None for others.
     """
     bounds: list[Bound] = []
     orders: list[Order | None] = []
@@ -69,7 +68,7 @@ def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], 
 
 
 def emitted(changes: RowChanges, key: ChunkKey | None, progress: Progress, ask: Ask) -> npt.NDArray[np.bool_]:
-    """Which images are emitted. key: None for a table without, which is one chunk."""
+    """A mask of the images to emit. key: None if the table has none; it is then one chunk."""
     position = _order(changes.fact("file"), changes.fact("offset"))
     exact = np.array([_NEVER if order is None else _order(*order) for order in progress.exact], np.int64)
     if key is None or len(exact) == 1:
@@ -80,14 +79,14 @@ def emitted(changes: RowChanges, key: ChunkKey | None, progress: Progress, ask: 
 
 
 def _order(file: npt.NDArray[np.int64] | int, offset: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:
-    """File numbers and offsets as one integer: 40 bits of offset are a terabyte of one file."""
+    """Pack file numbers and offsets into one integer; 40 bits of offset allow a terabyte per file."""
     return np.asarray(file, np.int64) << np.int64(40) | np.asarray(offset, np.int64)
 
 
 def published(
     kind: npt.NDArray[np.int64], emit: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
-    """The indexes of the images that are published, and their kinds, lone halves of updates turned into inserts and deletes.
+    """The indexes and kinds of the published images. A lone half of an update becomes an insert or a delete.
 
     kind: of all images, in order; a before-image is directly followed by its after-image.
     """

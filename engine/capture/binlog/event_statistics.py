@@ -1,6 +1,6 @@
-"""What the events of a binlog range are: how many of which type, what was passed over, the largest transaction.
+"""Statistics of a binlog range's events: counts by type, skipped events, the largest transaction.
 
-From headers alone.
+Computed from headers alone.
 """
 
 from collections import Counter
@@ -14,14 +14,14 @@ from engine.decode.stream import EventBatch
 from engine.decode.unfold import Unfolded
 
 _ARTIFICIAL = 0x20
-"""LOG_EVENT_ARTIFICIAL_F: the event is made for the dump and stands in no file."""
+"""LOG_EVENT_ARTIFICIAL_F: the event was made for the dump and is in no file."""
 
 
 class EventStatistics:
     """Counts the events of a binlog range, run by run.
 
-    bytes: of the events as they are logged. damaged: how often an event came damaged and was asked for once more.
-    unknown: events that this version does not know and may pass over, by type.
+    bytes: size of the events as logged. damaged: how often a damaged event was requested again.
+    unknown: counts by type of the events that this version does not know but may skip.
     """
 
     def __init__(self, *, mariadb: bool) -> None:
@@ -33,22 +33,22 @@ class EventStatistics:
         self._largest: dict[str, Any] | None = None
 
     def read_twice(self) -> None:
-        """An event came damaged; it is asked for once more."""
+        """Count an event that was damaged and is requested again."""
         self.damaged += 1
 
     @property
     def events(self) -> dict[str, int]:
-        """Events by type; those in compressed transactions too."""
+        """Event counts by type, including events inside compressed transactions."""
         return {kind_name(kind): int(self._kinds[kind]) for kind in np.flatnonzero(self._kinds).tolist()}
 
     @property
     def largest(self) -> dict[str, Any] | None:
-        """The largest transaction: `gtid` (None without), `position` in front of it, `bytes` and `events`."""
+        """The largest transaction: `gtid` (None if it has none), the `position` before it, `bytes` and `events`."""
         self._close()
         return self._largest
 
     def add(self, run: EventBatch) -> None:
-        """A run as it came. Raises SourceLostError for events that may not be passed over."""
+        """Add a run as received. Raises SourceLostError for an unknown event that must not be skipped."""
         headers = run.headers
         self.unknown += refuse_unknown(headers)
         real = (headers.flags & _ARTIFICIAL == 0) & (
@@ -73,7 +73,7 @@ class EventStatistics:
         self._open = self._summary(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
 
     def add_unfolded(self, plain: Unfolded, run: EventBatch) -> None:
-        """What the compressed transactions of a run hold. Raises SourceLostError as `add` does."""
+        """Add the content of a run's compressed transactions. Raises SourceLostError as `add` does."""
         inner = plain.run.headers.kind[run.headers.kind[plain.source] == Kind.TRANSACTION_PAYLOAD]
         if len(inner):
             self.unknown += refuse_unknown(plain.run.headers)

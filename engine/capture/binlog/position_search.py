@@ -1,12 +1,12 @@
-"""Where a place lies in a binlog: behind a set of transactions, at a time, or at a given offset.
+"""Finds a position in a binlog: after a set of transactions, at a time, or at a given offset.
 
-Of a server that is followed by GTID the place must be one: everything before it ours, everything behind it new. The newest file
-at whose head all earlier transactions are ours is where it lies, if it lies anywhere; that file is read on to the binlog's end by
-the heads of its transactions. One of ours behind a new one means that the two servers wrote in different orders, and that no
-place is right.
+On a server used by GTID, the position must be unique: every transaction before it is published, every one after it is new. It lies
+in the newest file whose head lists only published transactions, if it exists. From the transactions' heads, that file is read to
+the end of the binlog. A published transaction after a new one means that the two servers wrote in different orders, so no position
+is right.
 
-On MariaDB a domain has one order of transactions on all servers, so in each domain what is not later than the last one of ours
-is ours. That order shows in the numbers, which must ascend; where they do not, nothing is proved.
+On MariaDB a domain has the same order of transactions on all servers. So in each domain, everything up to our last transaction is
+published. The numbers must ascend in that order; if they do not, nothing is proved.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ from engine.source.heads import Head, read_head
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 
 _COMMIT_US = 42
-"""Where the commit time of a GTID event's body stands: seven bytes, the highest bit of which means something else."""
+"""The offset of the commit time in a GTID event's body: seven bytes, whose highest bit means something else."""
 _MASK_US = np.uint64((1 << 55) - 1)
 _OUTSIDE = frozenset(
     (
@@ -44,11 +44,11 @@ _OUTSIDE = frozenset(
         Kind.MARIA_START_ENCRYPTION,
     )
 )
-"""Events that begin where no transaction is open: both servers put a GTID, or an anonymous one, in front of each."""
+"""Events that begin outside a transaction: before each transaction, both servers write a GTID event or an anonymous one."""
 
 
 class NoPlaceError(Exception):
-    """There is no such place. verdict: one of "diverged", "purged", "no GTIDs"; seen: what was found."""
+    """The position does not exist. verdict: one of "diverged", "purged", "no GTIDs"; seen: the finding, for the message."""
 
     def __init__(self, verdict: str, seen: str) -> None:
         super().__init__(verdict, seen)
@@ -56,7 +56,7 @@ class NoPlaceError(Exception):
 
 
 class Wanted(Protocol):
-    """Chooses transactions of a run, in order. alone: whether everything behind the first chosen one must be chosen too."""
+    """Chooses transactions of a run, in order. alone: whether all transactions after the first chosen one must be chosen too."""
 
     alone: bool
 
@@ -66,9 +66,9 @@ class Wanted(Protocol):
 
 
 class Scan:
-    """Looks for the first transaction that `wanted` chooses (`capture.binlog.binlog_reader.EventConsumer`).
+    """Finds the first transaction that `wanted` chooses (a `capture.binlog.binlog_reader.EventConsumer`).
 
-    found: the place in front of it.
+    found: the position before it.
     """
 
     def __init__(self, start: Position, end: Position, wanted: Wanted, *, mariadb: bool) -> None:
@@ -85,7 +85,7 @@ class Scan:
         return self.position.order >= self.end.order or (self.found is not None and not self._wanted.alone)
 
     def feed(self, run: EventBatch) -> Iterator[None]:
-        """Nothing; look at `found`. Raises NoPlaceError where something follows that must not."""
+        """Yield nothing; the result is `found`. Raises NoPlaceError if a later transaction is not chosen but must be."""
         if file_number(run.file) > file_number(self.end.file):
             self.position = self.end
             return
@@ -113,12 +113,12 @@ class Scan:
         if self.found is not None and self._wanted.alone and not chosen.all():
             raise NoPlaceError(
                 "diverged",
-                f"it wrote transactions of its own (from {self.found} on) before others that are published already",
+                f"it wrote transactions of its own (from {self.found} on) before others that are already published",
             )
 
 
 class NotInSet:
-    """Chooses what is not in a set of MySQL's."""
+    """Chooses transactions that are not in a GTID set of MySQL's."""
 
     alone = True
 
@@ -130,7 +130,7 @@ class NotInSet:
     ) -> npt.NDArray[np.bool_]:
         source, number = facts[:, SOURCE], facts[:, NUMBER]
         if not source.all():
-            raise NoPlaceError("no GTIDs", f"{run.file} holds transactions without a GTID")
+            raise NoPlaceError("no GTIDs", f"{run.file} contains transactions without a GTID")
         new = np.ones(len(begins), bool)
         for n in np.unique(source).tolist():
             chosen = source == n
@@ -139,7 +139,7 @@ class NotInSet:
 
 
 class BehindPosition:
-    """Chooses what is behind a position of MariaDB's, in a binlog that is read from a file with this list at its head."""
+    """Chooses transactions after a GTID position of MariaDB's. before: the GTID list at the head of the first file read."""
 
     alone = True
 
@@ -150,7 +150,7 @@ class BehindPosition:
 
     @property
     def missing(self) -> list[int]:
-        """Domains whose last transaction of ours was not met."""
+        """Domains whose last published transaction was not found."""
         return sorted(set(self._gtids.last) - self._reached)
 
     def choose(
@@ -179,7 +179,7 @@ class BehindPosition:
 
 
 class CommittedSince:
-    """Chooses what was committed at a time, microseconds since 1970, or later."""
+    """Chooses transactions committed at or after a time, in microseconds since 1970."""
 
     alone = False
 
@@ -189,7 +189,7 @@ class CommittedSince:
     def choose(
         self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
     ) -> npt.NDArray[np.bool_]:
-        # MariaDB writes whole seconds, of the statement that commits: the last instant of it is the one that is not too late.
+        # MariaDB writes whole seconds, of the committing statement. The last microsecond is assumed, lest the position be too late.
         committed_us = facts[:, TS] * 1_000_000 + 999_999
         if not self._mariadb:
             body, kind = run.headers.body[begins], run.headers.kind[begins]
@@ -203,7 +203,7 @@ class CommittedSince:
 
 @dataclass(frozen=True)
 class Binlog:
-    """The binlog that is searched: its files, oldest first, and its end."""
+    """The binlog to search: its files, oldest first, and its end."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -211,24 +211,26 @@ class Binlog:
     end: Position
     mariadb: bool
 
-    def behind(self, gtids: Gtids) -> Position:
-        """The place behind these transactions; the caller has asked the server that it holds them. Raises NoPlaceError."""
+    def position_after(self, gtids: Gtids) -> Position:
+        """The position after these transactions, which the server must have. Raises NoPlaceError."""
         head = self._newest(lambda head: begins_in(head, gtids))
         if head is None:
-            raise NoPlaceError("purged", f"its oldest file, {self.files[0]}, begins behind what is published")
+            raise NoPlaceError(
+                "purged", f"its oldest file, {self.files[0]}, begins after the last published transaction"
+            )
         if isinstance(gtids, GtidSet):
             return self._scan(head, NotInSet(gtids))
         assert isinstance(head.before, GtidList)
-        behind = BehindPosition(gtids, head.before)
-        place = self._scan(head, behind)
-        if behind.missing:
+        wanted = BehindPosition(gtids, head.before)
+        place = self._scan(head, wanted)
+        if wanted.missing:
             raise NoPlaceError(
-                "diverged", f"its binlog does not hold the last published transaction of domain {behind.missing[0]}"
+                "diverged", f"its binlog does not contain the last published transaction of domain {wanted.missing[0]}"
             )
         return place
 
     def since(self, since_us: int) -> Position:
-        """The place in front of the first transaction committed then or later. Raises NoPlaceError when it may be purged."""
+        """The position before the first transaction committed at or after a time. Raises NoPlaceError if it may be purged."""
         head = self._newest(lambda head: head.born < since_us // 1_000_000)
         if head is None:
             raise NoPlaceError("purged", f"its oldest file, {self.files[0]}, began later")
@@ -249,7 +251,7 @@ class Binlog:
         return scan.found or Position(end.file, end.offset, born=scan.births.get(end.file))
 
     def is_between(self, position: Position) -> bool:
-        """Whether a transaction may begin at this offset of a file that exists: an event ends there, and none is open."""
+        """Whether a transaction may begin at this offset of an existing file: an event ends there, and no transaction is open."""
         last, start = FIRST_OFFSET, Position(position.file, FIRST_OFFSET)
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:
@@ -266,7 +268,7 @@ class Binlog:
 
 
 def begins_in(head: Head, gtids: Gtids) -> bool:
-    """Whether the place behind these transactions lies in this file or later: all before the file is ours."""
+    """Whether the position after these transactions is in this file or later: all transactions before the file are published."""
     before = head.before
     if isinstance(gtids, GtidSet):
         return isinstance(before, GtidSet) and before <= gtids

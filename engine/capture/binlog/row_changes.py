@@ -1,8 +1,8 @@
-"""Changes: row images with what is known of each, as two Arrow tables of the same length.
+"""Changes: row images and their facts, as two Arrow tables of the same length.
 
-`rows` has the table's own columns. `facts` has, for each image: `kind` (number of `decode.images`), `file` (number of
-its binlog file), `offset` (behind its event), `ts` (commit, seconds since 1970) and its transaction's GTID as `tx_source` (an index
-into `sources`, see `capture.binlog.transactions`) and `tx_n` (0: no GTID).
+`rows` has the table's own columns. `facts` has, for each image: `kind` (an index into `decode.images.KINDS`), `file` (the number of
+its binlog file), `offset` (after its event), `ts` (commit, seconds since 1970), and the GTID of its transaction as `tx_source` (an
+index into `sources`, see `capture.binlog.transactions`) and `tx_n` (0: no GTID).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -33,23 +33,23 @@ LOG_COLUMNS = (
     pa.field("_tm_tx", pa.string()),
     pa.field("_tm_redump", pa.string()),
 )
-"""The columns of a change log beside the source's (docs/destinations.md)."""
+"""The columns that a change log has in addition to the source's (docs/destinations.md)."""
 
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Images of one binlog range in the binlog's order."""
+    """Images of one binlog range, in binlog order."""
 
     rows: pa.Table
     facts: pa.Table
     sources: Sequence[str] = ("",)
-    """The text in front of the number, of each GTID source that occurs."""
+    """For each GTID source that occurs, the text before the number."""
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
     def take(self, chosen: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "RowChanges":
-        """Some of them, by index or by mask."""
+        """Select changes by index or by mask."""
         if chosen.dtype == bool:
             chosen = np.flatnonzero(chosen)
         if len(chosen) == len(self) and (chosen == np.arange(len(chosen))).all():
@@ -58,17 +58,17 @@ class RowChanges:
         return RowChanges(self.rows.take(slots), self.facts.take(slots), self.sources)
 
     def fact(self, name: str) -> npt.NDArray[np.int64]:
-        """One column of the facts."""
+        """One column of `facts`."""
         return np.asarray(self.facts[name].to_numpy())
 
 
 def empty(schema: pa.Schema) -> RowChanges:
-    """No changes of a table with these columns."""
+    """Return no changes, for a table with these columns."""
     return RowChanges(schema.empty_table(), FACTS.empty_table())
 
 
 def concatenate(parts: Iterable[RowChanges], schema: pa.Schema) -> RowChanges:
-    """The parts of one binlog range one after the other."""
+    """Concatenate parts of one binlog range."""
     parts = list(parts)
     if not parts:
         return empty(schema)
@@ -82,10 +82,10 @@ def log_schema(rows: pa.Schema) -> pa.Schema:
 
 
 def log_table(changes: RowChanges, kinds: npt.NDArray[np.int8], file: str, first_seq: int) -> pa.Table:
-    """Changes of one binlog file as rows of the change log.
+    """Convert changes from one binlog file to rows of the change log.
 
-    kinds: as published, which the emission may have changed. file: the binlog file's name. first_seq: `_tm_seq` of the first; the
-    others count on.
+    kinds: as published; emission may have changed them. file: the binlog file's name. first_seq: `_tm_seq` of the first change; it
+    increases by one per change.
     """
     count = len(changes)
     schema = log_schema(changes.rows.schema)
@@ -101,18 +101,18 @@ def log_table(changes: RowChanges, kinds: npt.NDArray[np.int8], file: str, first
     columns = [
         pa.array(KINDS, pa.string()).take(pa.array(kinds)),
         pc.multiply(changes.facts["ts"], 1_000_000).cast(pa.timestamp("us", "UTC")),
-        _once_a_range(position, changes.fact("offset")),
+        _once_per_run(position, changes.fact("offset")),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
-        _once_a_range(gtid, changes.fact("tx_source"), changes.fact("tx_n")),
+        _once_per_run(gtid, changes.fact("tx_source"), changes.fact("tx_n")),
         pa.nulls(count, pa.string()),
     ]
     return pa.table([*changes.rows.columns, *columns], schema=schema)
 
 
 def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: str | None = None) -> pa.Table:
-    """Rows as they are at a position, read from the table and not from the log, as rows of the change log.
+    """Convert rows that were read from the table at a position, not from the log, to rows of the change log.
 
-    They have neither commit time nor transaction. command: that asked for them, when they were published before.
+    They have no commit time and no transaction. command: the id of the redump that requested them; None for a snapshot.
     """
     count = rows.num_rows
     facts = [
@@ -126,8 +126,8 @@ def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: st
     return pa.table([*rows.columns, *facts], schema=log_schema(rows.schema))
 
 
-def _once_a_range(text: Callable[..., pa.Array], *numbers: npt.NDArray[np.int64]) -> pa.Array:
-    """The texts of numbers, each made once for a run of equal ones: a bulk transaction has long ones, others short ones."""
+def _once_per_run(text: Callable[..., pa.Array], *numbers: npt.NDArray[np.int64]) -> pa.Array:
+    """Format numbers, once per run of equal ones. A bulk transaction has long runs, other transactions short ones."""
     count = len(numbers[0])
     new = np.ones(count, bool)
     new[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in numbers])

@@ -1,6 +1,6 @@
 """Statements in the binlog: which of them may concern a captured table.
 
-Nearly all QUERY events are `BEGIN`, and are recognised by their last bytes without being read.
+Nearly all QUERY events are `BEGIN`; their last bytes identify them without decoding.
 """
 
 import re
@@ -16,18 +16,18 @@ from engine.decode.schema import Table
 from engine.decode.stream import EventBatch
 
 _BEGIN = np.uint64(int.from_bytes(b"\0BEGIN", "little"))
-# Quoted texts and names are kept as they are; what is in a comment for some versions of the server only, the second group, is code.
+# Quoted texts and names are kept. A comment that only some server versions execute, the second group, is code.
 _COMMENTS = re.compile(
     r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|/\*M?!\d*(.*?)\*/|/\*.*?\*/|(?:--(?=\s)|\#)[^\n]*""",
     re.DOTALL,
 )
-# Dropping an index is not harmless: it may be the one that makes the identity unique. Nor is what MariaDB lets follow
-# `SET STATEMENT … FOR` and `ANALYZE`, or a second action of an ALTER TABLE.
+# Dropping an index is not harmless: it may be the one that makes the identity unique. MariaDB's `SET STATEMENT … FOR`, `ANALYZE`
+# followed by a statement, and a second action of an ALTER TABLE are not harmless either.
 _HARMLESS = re.compile(
     r"(?is)^((BEGIN|COMMIT|ROLLBACK|XA|SAVEPOINT|RELEASE|GRANT|REVOKE|FLUSH|OPTIMIZE|CHECK|SET(?!\s+STATEMENT\b)"
     r"|ANALYZE\s+((NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?|CREATE\s+(UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+)?INDEX"
     r"|(CREATE|ALTER|DROP)\s+(USER|ROLE|DATABASE\s+IF\s+NOT|SERVER)"
-    # Programs and views name tables without changing one; what they write later is logged as rows.
+    # Routines and views name tables without changing them. What they write later is logged as rows.
     r"|(CREATE|ALTER|DROP)\s+(OR\s+REPLACE\s+)?(ALGORITHM\s*=\s*\w+\s+)?(DEFINER\s*=\s*\S+\s+)?(SQL\s+SECURITY\s+\w+\s+)?"
     r"(AGGREGATE\s+)?(VIEW|PROCEDURE|FUNCTION|TRIGGER|EVENT))\b"
     r"|ALTER\s+TABLE\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(?:`(?:[^`]|``)+`|[\w$]+)\s+((DISABLE|ENABLE)\s+KEYS|AUTO_INCREMENT\s*=?\s*\d+"
@@ -41,50 +41,50 @@ _ALTERS_ONE = re.compile(
 _NAMES_MORE = re.compile(r"(?i)\b(RENAME|EXCHANGE|CONVERT)\b")
 """An ALTER TABLE may rename its table, or exchange rows with another one (MariaDB: CONVERT PARTITION … TO TABLE)."""
 _CREATES = re.compile(r"(?i)CREATE\s+TABLE\b")
-# A server itself logs `DELETE FROM` when a MEMORY table comes back empty. Nothing tells that from a session's own, which may set
-# off triggers.
+# A server itself logs `DELETE FROM` when a MEMORY table comes back empty. It looks the same as a session's own DELETE, which may
+# fire triggers.
 _WRITES = re.compile(r"(?is)(SET\s+STATEMENT\s.*?\sFOR\s+)?(INSERT|UPDATE|REPLACE|LOAD|WITH|SELECT|CALL|DO|DELETE)\b")
 
 
-# Where a literal ends depends on the session's settings (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), which are not looked at.
+# Where a literal ends depends on the session's settings (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), which are not examined.
 _LITERAL = re.compile(r"""['"]|(?<![\w$`.])[0-9]""")
 _SHOWN = 200
 
 
 @dataclass(frozen=True)
 class Alteration:
-    """A statement that may have altered captured tables: a DDL, TRUNCATE, or a write that is logged as text."""
+    """A statement that may have altered captured tables: a DDL, TRUNCATE, or a write logged as text."""
 
     tables: tuple[str, ...]
-    """Full names of the tables that it may have altered."""
+    """Full names of the tables that may have been altered."""
     database: str
-    """The default database that it ran in."""
+    """The default database of the statement."""
     statement: str
-    """Empty where a table map alone gives the alteration away. Of a write, only what comes before its first value."""
+    """Empty if only a table map revealed the alteration. For a write, only the text before its first value."""
     at: str
     """`file:offset`."""
     written: Written | None = None
-    """What a write writes to directly; None for another statement."""
+    """What a write writes to directly; None for other statements."""
 
 
 def creates(statement: str) -> bool:
-    """Whether it makes a table that was not there: harmless but to those that are awaited."""
+    """Whether it creates a new table, which concerns only awaited tables."""
     return _CREATES.match(statement) is not None
 
 
 def writes(statement: str) -> bool:
-    """Whether it writes rows: logged as a statement, it can reach any table, through views, triggers, routines and cascades."""
+    """Whether it writes rows. Logged as a statement, it can reach any table through views, triggers, routines and cascades."""
     return _WRITES.match(statement) is not None
 
 
 def without_values(statement: str) -> str:
-    """The beginning of a statement up to its first literal: messages and journals show no value that a column may hide."""
+    """The statement up to its first literal. Messages and journals must not show values of a masked or omitted column."""
     shown = _LITERAL.split(statement[:_SHOWN], maxsplit=1)[0]
     return shown if shown == statement else f"{shown}…"
 
 
 def meaningful(run: EventBatch) -> Iterator[tuple[int, str, str]]:
-    """The statements that may concern a captured table: number of the event, default database, text without comments."""
+    """Yield the statements that may concern a captured table: event index, default database, text without comments."""
     queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
     tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
     for n in queries[tail != _BEGIN].tolist():
@@ -95,7 +95,7 @@ def meaningful(run: EventBatch) -> Iterator[tuple[int, str, str]]:
 
 
 def uncommented(text: str) -> tuple[str, str]:
-    """A statement without comments, as a server reads it to which all versioned ones apply, and as one to which none does."""
+    """A statement without comments: as read by a server that executes all versioned comments, and by one that executes none."""
 
     def without(code: str) -> str:
         return _COMMENTS.sub(lambda found: found[1] or (f" {found[2]} " if found[2] and code else " "), text).strip()
@@ -104,10 +104,10 @@ def uncommented(text: str) -> tuple[str, str]:
 
 
 def concerned(statement: str, database: str, table: Table) -> bool:
-    """Whether a statement may be about a table; in doubt, yes."""
+    """Whether a statement may concern a table; if in doubt, True."""
     if (one := _ALTERS_ONE.match(statement)) and not _NAMES_MORE.search(statement, one.end()):
         names = [_bare(name) for name in (one[1] or database, one[2])]
-        if "\ufffd" not in "".join(names):  # else written in another character set than UTF-8
+        if "\ufffd" not in "".join(names):  # otherwise the statement's character set is not UTF-8
             return names == [table.database.casefold(), table.name.casefold()]
 
     def mentions(name: str) -> bool:

@@ -1,7 +1,7 @@
 """The transactions of a binlog range: when each event was committed, and under which GTID.
 
-A GTID is a source and a number. Sources are few and numbers many, so an event carries the number of its source in `sources`, which
-holds the text in front of the transaction's number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on MariaDB.
+A GTID consists of a source and a number. There are few sources and many numbers, so an event refers to its source by an index into
+`sources`, which contains the text before the number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on MariaDB.
 """
 
 from dataclasses import dataclass
@@ -17,35 +17,34 @@ from engine.decode.stream import EventBatch
 
 _HEADS = (Kind.FORMAT_DESCRIPTION, Kind.PREVIOUS_GTIDS, Kind.MARIA_GTID_LIST)
 TS, SOURCE, NUMBER = 0, 1, 2
-"""Columns of what `Transactions.of` gives."""
+"""Column indexes of `Facts.table`."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """For each event of a run its transaction's time, source and number, in this order; number 0 where it has no GTID."""
+    """For each event of a run, its transaction's time, source and number, in this order. The number is 0 if it has no GTID."""
 
     table: npt.NDArray[np.int64]
-    """A row per transaction."""
+    """One row per transaction."""
     of: Offsets
-    """For each event, the number of its transaction's row in `table`."""
+    """For each event, its transaction's row in `table`."""
 
     def at(self, events: Offsets) -> "Facts":
-        """What is known of these events."""
+        """The facts of these events."""
         return Facts(self.table, self.of[events])
 
     def lines(self) -> npt.NDArray[np.int64]:
-        """A line an event."""
+        """One line per event."""
         return self.table[self.of]
 
 
 class Transactions:
-    """Follows the transactions of one binlog range from run to run.
+    """Tracks the transactions of one binlog range from run to run.
 
-    count, anonymous, bytes: how many transactions, how many of them without a GTID, and how many bytes of events were seen.
-    last_ts: when the last event was written, seconds
-    since 1970. gtids: of what was seen and of what the files seen begin with.
-    complete: a file's head was among it, so that they are all GTIDs of the log. births: of each file seen the time that its
-    FORMAT_DESCRIPTION event has, which tells two files of one name apart. sources: see above.
+    count, anonymous, bytes: the number of transactions, of those without a GTID, and of bytes of events.
+    last_ts: when the last event was written, in seconds since 1970. gtids: of the transactions read, and of those that the heads of
+    the files read list. complete: a file's head was read, so `gtids` contains all GTIDs of the log. births: per file, the time of
+    its FORMAT_DESCRIPTION event, which distinguishes two files of the same name. sources: see the module.
     """
 
     def __init__(self, *, mariadb: bool) -> None:
@@ -56,10 +55,10 @@ class Transactions:
         self.births: dict[str, int] = {}
         self.sources: list[str] = [""]
         self._known: dict[tuple[int, int] | str, int] = {}
-        self._open = np.zeros((1, 3), np.int64)  # of the transaction that goes on
+        self._open = np.zeros((1, 3), np.int64)  # facts of the transaction that is open
 
     def of(self, run: EventBatch) -> "Facts":
-        """What is known of the transactions of a run's events."""
+        """The facts of a run's events."""
         headers = run.headers
         self._read_heads(run)
         mask = among(headers.kind, BEGINS)
@@ -76,7 +75,7 @@ class Transactions:
         return Facts(table, np.cumsum(mask))
 
     def _read_heads(self, run: EventBatch) -> None:
-        """The events that stand at the head of a file (and a FORMAT_DESCRIPTION at the head of every dump)."""
+        """Read the events at the head of a file. (A FORMAT_DESCRIPTION event also begins every dump.)"""
         kind = run.headers.kind
         for n in np.flatnonzero(among(kind, _HEADS)).tolist():
             if kind[n] == Kind.FORMAT_DESCRIPTION:
@@ -92,7 +91,7 @@ class Transactions:
     def _identify(self, run: EventBatch, begins: Offsets, table: npt.NDArray[np.int64]) -> None:
         body, loads = run.headers.body[begins], words(run.buffer)
         if self._mariadb:
-            # Body: number (8), domain (4), flags; the server id stands in the header.
+            # Body: number (8), domain (4), flags; the server id is in the header.
             domain, server = loads[body + 8] & np.uint64(0xFFFFFFFF), loads[body - 14] & np.uint64(0xFFFFFFFF)
             table[:, SOURCE] = self._sources(domain, server)
             table[:, NUMBER] = loads[body].view(np.int64)
@@ -110,13 +109,13 @@ class Transactions:
         self._add(gtid_set_of(self.sources, table[named, SOURCE], table[named, NUMBER]))
 
     def _sources(self, a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """The numbers of the sources with these two halves; a binlog range has one, seldom a few."""
+        """The indexes of the sources with these two halves. A binlog range has one source, rarely a few."""
         new = np.flatnonzero((np.diff(a, prepend=a[:1] + 1) != 0) | (np.diff(b, prepend=b[:1] + 1) != 0))
         numbers = [self._source((int(a[n]), int(b[n]))) for n in new.tolist()]
         return np.repeat(np.array(numbers, np.int64), np.diff(np.append(new, len(a))))
 
     def _source(self, halves: tuple[int, int] | str) -> int:
-        """The number of the source with these two halves, or with this text."""
+        """The index of the source with these two halves, or with this text."""
         if halves not in self._known:
             self._known[halves] = len(self.sources)
             self.sources.append(self._text(halves))
@@ -131,7 +130,7 @@ class Transactions:
 def _last_of_each(
     domain: npt.NDArray[np.uint64], server: npt.NDArray[np.uint64], number: npt.NDArray[np.int64]
 ) -> GtidPosition:
-    """The position behind these transactions."""
+    """The GTID position after these transactions."""
     domains, back = np.unique(domain[::-1], return_index=True)
     at = len(domain) - 1 - back
     return GtidPosition(

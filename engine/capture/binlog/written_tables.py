@@ -1,13 +1,13 @@
-"""Which tables a statement that is logged as text writes to by itself, and which routines it may call. Pure; sqlglot parses.
+"""Which tables a statement logged as text writes to directly, and which routines it may call. Pure; sqlglot parses.
 
-What triggers, foreign keys, views and routines lead to from there, the catalogue tells (`run.tables.statement_reach`). A table too
-many costs a copy, one too few loses rows; so whatever is not surely understood is `unknown`, which means every table:
+`run.tables.statement_reach` asks the catalog what triggers, foreign keys, views and routines do from there. A table too many costs
+a resnapshot, a table too few loses rows. So whatever is not certainly understood is `unknown`, which means every table:
 
-* text that is not UTF-8, or that ends a quotation in one way with `NO_BACKSLASH_ESCAPES` and in another without;
-* a verb, or a form of one, that is not recognised here, and what MariaDB lets follow `SET STATEMENT … FOR`.
+* text that is not UTF-8, or whose quotation ends differently with and without `NO_BACKSLASH_ESCAPES`;
+* a verb, or a form of one, that is not recognised here, and whatever follows MariaDB's `SET STATEMENT … FOR`.
 
-Of an INSERT, REPLACE or LOAD only the target is written to. Of an UPDATE or DELETE every table that it names counts. Any name in
-front of a parenthesis may be a stored function.
+An INSERT, REPLACE or LOAD writes only to its target. For an UPDATE or DELETE, every table that it names counts. Any name before
+a parenthesis may be a stored function.
 """
 
 import logging
@@ -26,7 +26,7 @@ _VERB = re.compile(
     r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
 )
 _MODIFIERS = {"low_priority", "high_priority", "delayed", "quick", "ignore"}
-# An even number of backslashes in front of a quote (LOAD DATA has ESCAPED BY with two) ends it in both ways.
+# An even number of backslashes before a quote (LOAD DATA has ESCAPED BY with two): the quote ends the text in both modes.
 _AMBIGUOUS = re.compile(r"""(?<!\\)(?:\\\\)*\\['"`]|\ufffd""")
 _WORD = re.compile(r"`(?:[^`]|``)+`|[\w$]+")
 _CALLED = re.compile(r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)\s*\(""")
@@ -40,9 +40,9 @@ class Written:
     tables: tuple[Name, ...] = ()
     """Tables that it writes to directly."""
     routines: tuple[str, ...] = ()
-    """Routines that it may call: casefolded names."""
+    """Casefolded names of routines that it may call."""
     unknown: bool = False
-    """Whether neither is known."""
+    """True if neither is known."""
 
     def __or__(self, other: "Written") -> "Written":
         """What both statements write to."""
@@ -57,10 +57,8 @@ UNKNOWN = Written(unknown=True)
 
 
 def written_by(statement: str, database: str) -> Written:
-    """What a statement without comments writes to. database: the default one that it ran in."""
-    logging.getLogger("sqlglot").setLevel(
-        logging.CRITICAL
-    )  # it tells its log, not the caller, what it does not understand
+    """What a statement without comments writes to. database: its default database."""
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs what it cannot parse, instead of raising
     if _AMBIGUOUS.search(statement):
         return UNKNOWN
     try:
@@ -73,7 +71,7 @@ def written_by(statement: str, database: str) -> Written:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Every word of a program's text and every name in backticks, casefolded; those in literals and comments too."""
+    """Every word of a routine's text and every name in backticks, casefolded, including those in literals and comments."""
     return frozenset(_bare(found[0]) for found in _WORD.finditer(text)) | {
         word.casefold() for word in re.findall(r"[\w$]+", text)
     }
@@ -82,7 +80,7 @@ def words_of(text: str) -> frozenset[str]:
 def _tables(statement: str, database: str) -> set[Name] | None:
     verb = (re.match(r"\w+", statement) or [""])[0].upper()
     if verb in ("CALL", "DO", "SELECT"):
-        return set()  # what they write, routines write
+        return set()  # they write only through routines
     if verb == "LOAD":
         return _loaded(sqlglot.tokenize(statement, dialect="mysql"), database)
     plain = _VERB.sub(lambda found: ("INSERT" if found[1].upper() == "REPLACE" else found[1]) + " ", statement)
@@ -124,7 +122,7 @@ def _loaded(tokens: list[Token], database: str) -> set[Name] | None:
 
 
 def _called(statement: str) -> set[str]:
-    """What stands in front of a parenthesis, in a literal too, and what CALL calls, with parentheses or without."""
+    """The names before a parenthesis, even inside a literal, and what CALL calls, with or without parentheses."""
     found = {_bare(match[1]) for match in _CALLED.finditer(statement)}
     if match := _CALLS.match(statement):
         found.add(_bare(match[1]))

@@ -1,1 +1,1 @@
-"""Reading chunks: the watermarks, the SELECT, the backfill, and what a redump reads again."""
+"""Reads chunks: the watermarks, the SELECT, the backfill, and redumped parts."""

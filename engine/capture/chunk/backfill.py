@@ -1,15 +1,14 @@
-"""Backfill: what the binlog between the watermarks does to the rows that a chunk's SELECT returned (docs/correctness.md). Pure.
+"""Backfill: applies the binlog between the watermarks to the rows of a chunk's SELECT (docs/correctness.md). Pure.
 
-Let R be the rows read, some state between the low watermark L and the high watermark H, and let C be the images in (L, H] whose own
-chunk key lies in the chunk's range. For a key with images in C the last one wins: an insert or an after-image is the row at H; a
-delete or a before-image says that no such row is in the range at H. A key without images in C did not change between L and H, so
+Let R be the rows read, in some state between the low watermark L and the high watermark H. Let C be the images in (L, H] whose own
+chunk key is in the chunk's range. For a key with images in C, the last image wins: an insert or an after-image is the row at H; a
+delete or a before-image means that the range has no such row at H. A key without images in C did not change between L and H, so
 its row in R is its row at H. Hence
 
-    chunk at H  =  (R without the keys of C)  +  (the last image of each key of C, where it is an insert or an after-image)
+    chunk at H  =  (R without the keys of C)  +  (the last image of each key of C, if it is an insert or an after-image)
 
-An update is two images that are tested against the range each on its own, so a row that moves between chunks leaves the
-one and enters the other. Keys are compared by their bytes: a row image holds the very bytes of the stored key, whatever
-its collation.
+An update is two images, each tested against the range separately, so a row that moves between chunks leaves one and enters the
+other. Keys are compared as bytes: a row image contains exactly the bytes of the stored key, whatever its collation.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,23 +25,23 @@ from engine.events import Backfill
 
 _WAITING_ROWS = 1 << 16
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
-"""Which rows of a table belong to a part of it that is being read."""
+"""Selects the rows of a table that belong to the part being read."""
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """The images in a chunk's range, reduced to the last one of each key."""
+    """The images in a chunk's range, reduced to the last image per key."""
 
     touched: pa.Table
-    """The keys that were changed: the key columns only."""
+    """The keys that changed: only the key columns."""
     upserts: pa.Table
     """The rows of those keys that exist at the high watermark."""
     changes: int
-    """How many images were reduced."""
+    """The number of images before reduction."""
 
     @property
     def counts(self) -> Backfill:
-        """For the report: images, keys that are gone, keys that are there."""
+        """For the report: images, deleted keys, upserted keys."""
         upserted = int(self.upserts.num_rows)
         return {"changes": self.changes, "deleted": int(self.touched.num_rows) - upserted, "upserted": upserted}
 
@@ -50,10 +49,10 @@ class Reduced:
 def reduce_changes(
     parts: Iterable[RowChanges], schema: pa.Schema, identity: Sequence[str], within: Within | None
 ) -> Reduced:
-    """The effect of changes, which come in order, on the rows that are `within` (None: on all of them).
+    """Reduce changes, given in order, to their effect on the rows that are `within` (None: on all rows).
 
-    schema: of their rows. Images are reduced as they come, when those that wait outnumber what is held: a window may hold a
-    transaction of any size.
+    schema: the schema of the rows. Images are reduced whenever those waiting outnumber those held, because a window may contain
+    a transaction of any size.
     """
     held, waiting, waiting_rows, count = empty(schema), list[RowChanges](), 0, 0
     for changes in parts:
@@ -75,7 +74,7 @@ def _last(parts: list[RowChanges], schema: pa.Schema, identity: Sequence[str]) -
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
-    """The index of the last row of each distinct key, ascending."""
+    """The index of the last row per distinct key, ascending."""
     numbered = keys.rename_columns([f"k{n}" for n in range(keys.num_columns)])
     names = numbered.column_names
     numbered = numbered.append_column("n", pa.array(np.arange(keys.num_rows)))
@@ -84,7 +83,7 @@ def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
-    """Which rows have a key that is among `keys` (a table of the key columns)."""
+    """A mask of the rows whose key is in `keys`, a table of the key columns."""
     names, found = keys.column_names, np.zeros(rows.num_rows, bool)
     if not keys.num_rows or not rows.num_rows:
         return found
@@ -96,6 +95,6 @@ def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def without(rows: pa.Table, touched: pa.Table) -> pa.Table:
-    """The rows whose key is not among `touched`."""
+    """The rows whose key is not in `touched`."""
     found = among(rows, touched)
     return rows.filter(pa.array(~found)) if found.any() else rows

@@ -1,7 +1,7 @@
-"""Reading one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (docs/correctness.md).
+"""Reads one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (docs/correctness.md).
 
-Rows stay columns from the socket to the file. Where a backfill may follow they wait in memory for the high watermark, and beyond
-`max_memory` bytes on the reader's disk; where low and high are the same by construction they are written as they come.
+Rows stay in columns from the socket to the file. If a backfill may follow, they wait for the high watermark in memory, and beyond
+`max_memory` bytes on the reader's disk. If both watermarks are equal by construction, rows are written as they arrive.
 """
 
 import tempfile
@@ -40,44 +40,44 @@ from engine.source.watermarks import Candidate, Step, no_step, server_time_s
 
 @dataclass(frozen=True)
 class ChunkRequest:
-    """One chunk to be read."""
+    """A request to read one chunk."""
 
     table: Table
     number: int
     key: ChunkKey | None
-    """The chunk key; None for a table without one."""
+    """The chunk key; None if the table has none."""
     limits: Range
     rows: int
-    """Rows of a chunk by plan. At most twice as many are read."""
+    """Planned rows per chunk. The reader stops at twice as many."""
     folder: Path
-    """The folder of the mirror that gets the file; of the change log, for a table without a key."""
+    """The folder of the mirror that gets the file; of the change log if the table has no key."""
     max_memory: int
     projection: Projection = WHOLE_TABLE
     """Which columns and rows are published."""
     redump: bool = False
-    """Whether this is a redump (`capture.chunk.redump_part`)."""
+    """True for a redump (`capture.chunk.redump_part`)."""
     keys: tuple[Bound, ...] = ()
-    """Of a redump of named rows: their identities."""
+    """The identities of the rows, if the redump names rows."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the rows that are published."""
+        """The schema of the published rows."""
         return arrow_schema(self.projection.published(self.table))
 
     @property
     def may_be_null(self) -> bool:
-        """Whether rows whose key is NULL belong to it."""
+        """Whether rows with a NULL key belong to the chunk."""
         return self.key is not None and self.key.columns[0].nullable and self.limits.lower is None
 
     def within(self, ask: Ask) -> Within | None:
-        """Which rows are the chunk's; None: all."""
+        """Select the chunk's rows; None for all rows."""
         key, limits = self.key, self.limits
         return (lambda rows: inside(rows, limits, key, ask)) if key else None
 
     def most(self, nulls: int | None = None) -> int | None:
-        """The number of rows after which reading stops; None where it cannot, as rows could share the key of the last one.
+        """Rows after which the reader stops. None if it cannot stop, because rows could share the key of the last one.
 
-        nulls: how many rows have NULL for a key, None when not counted; it does not distinguish them, so all of them are read.
+        nulls: the number of rows with a NULL key, None if not counted. NULL keys cannot be told apart, so all of them are read.
         """
         if (
             self.keys
@@ -91,23 +91,23 @@ class ChunkRequest:
 
 @dataclass(frozen=True)
 class ChunkResult:
-    """A chunk that is exact at `high`."""
+    """A chunk's rows, exact at `high`."""
 
     limits: Range
-    """The range that was read: shorter than the chunk where the reader stopped early."""
+    """The range that was read; shorter than the chunk if the reader stopped early."""
     low: Position
     high: Position
     files: list[DataFile]
     rows: int
     backfill: Backfill
     nulled: Counter[str]
-    """Dates that became NULL, by column."""
+    """Invalid dates that became NULL, by column."""
     timings: dict[str, float]
-    """Seconds by step."""
+    """Seconds per step."""
 
 
 class Timings(dict[str, float]):
-    """Seconds by step: `lap` books the time since the lap before."""
+    """Seconds per step. `lap` adds the time since the previous lap."""
 
     def __init__(self) -> None:
         self._at = clock.monotonic_s()
@@ -121,7 +121,7 @@ class Timings(dict[str, float]):
 def read_chunk(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
 ) -> ChunkResult:
-    """Read one chunk. Raises TableStoppedError for what cannot be copied, TransientError for what another try may cure."""
+    """Read one chunk. Raises TableStoppedError if it cannot be copied, TransientError if a retry may help."""
     timings, watermarks = Timings(), session.watermarks
     low = watermarks.low(step)
     timings.lap("low")
@@ -165,7 +165,7 @@ def read_chunk(
 
 
 def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
-    """How many rows of the chunk have NULL for a key: entries of the index, read once more."""
+    """The number of the chunk's rows with a NULL key, counted in the index."""
     if request.key is None or not request.may_be_null:
         return 0
     source, name = quote(request.table.database, request.table.name), quote(request.key.names[0])
@@ -175,9 +175,9 @@ def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
 
 
 def _shortened(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRequest]:
-    """A chunk that is larger than it may be ends in front of the last row that was read: all rows below its key were read.
+    """Cut an oversized chunk before the last row read: all rows below that row's key have been read.
 
-    Raises TableStoppedError when no row of the last batch can be a bound.
+    Raises TableStoppedError if no row of the last batch can be a bound.
     """
     assert request.key is not None
     for row in reversed(range(rows.num_rows)):
@@ -185,21 +185,21 @@ def _shortened(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRe
         if bound is not None:
             return rows.slice(0, row), replace(request, limits=Range(request.limits.lower, bound))
     raise TableStoppedError(
-        f"{request.table.full_name}: a chunk is too large and no key of its last {rows.num_rows} rows can end it.",
-        detail="They are NULL, or hold codes that their character set has no character for. Nothing of it was published.",
+        f"{request.table.full_name}: a chunk is too large, and none of its last {rows.num_rows} keys can be a chunk bound.",
+        detail="They are NULL, or contain codes that their character set does not define. Nothing of the chunk was published.",
         hint="Set another chunk key for the table, or larger chunks.",
     )
 
 
 def chunk_writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
-    """The writer of the chunk's file."""
+    """A writer for the chunk's file."""
     return FileWriter(request.folder, f"chunk-{request.number:06d}", schema, request.table.key)
 
 
 def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
-    """The SELECT of a chunk: columns listed (so that invisible ones come too), one range of the key's index.
+    """The chunk's SELECT. It lists the columns, to include invisible ones, and reads one range of the key's index.
 
-    Without FORCE INDEX the optimiser takes a range that is a good part of the table for the whole of it.
+    FORCE INDEX, because for a range that is a large part of the table the optimiser prefers a full scan.
     """
     columns = ", ".join(quote(column.name) for column in request.projection.needed(request.table))
     source = quote(request.table.database, request.table.name)
@@ -218,7 +218,7 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
 def read_rows(
     session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
 ) -> Iterator[pa.Table]:
-    """What the chunk's SELECT returns, in batches, with the columns that its projection needs."""
+    """Yield the rows of the chunk's SELECT in batches, with the columns that its projection needs."""
     doing, columns = (
         f"Reading chunk {request.number} of {request.table.full_name}",
         request.projection.needed(request.table),
@@ -243,7 +243,7 @@ def backfill(
     nulled: Counter[str],
     within: Within | None,
 ) -> Reduced:
-    """The changes between the watermarks, reduced to their effect on the rows that are read."""
+    """Reduce the changes between the watermarks to their effect on the chunk's rows."""
     table = request.projection.tolerant(request.table)
     changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
     return reduce_changes(changes, image_schema(table), table.key, within)
@@ -258,7 +258,7 @@ def changes_between(
     high: Position,
     nulled: Counter[str],
 ) -> Iterator[RowChanges]:
-    """A table's changes in (low, high]; what it learns of GTIDs makes `high` a candidate for the next low watermark.
+    """Yield a table's changes in (low, high]. Afterwards `high`, with its GTIDs, is a candidate for the next low watermark.
 
     Raises as `changes_of`.
     """
@@ -276,7 +276,7 @@ def changes_between(
 def changes_of(
     endpoint: Endpoint, first_server_id: int, table: Table, binlog_range: BinlogRange
 ) -> Iterator[RowChanges]:
-    """The changes of the one table of a binlog range. Raises SchemaChangedError when it was altered there, and what stops it."""
+    """Yield a binlog range's changes of one table. Raises SchemaChangedError if it was altered, or the error that stopped it."""
     try:
         for _, _, changes in read_range(endpoint, binlog_range, first_server_id):
             yield changes
@@ -289,16 +289,16 @@ def changes_of(
 
 
 def changed(table: Table, why: str) -> SchemaChangedError:
-    """What a read of a table is when the table was altered before it ended."""
+    """The error for a table that was altered while it was being read."""
     return SchemaChangedError(
         f"{table.full_name} was altered while it was read. {why}",
-        detail="What was read of this chunk is void; nothing of it is published.",
-        hint="It is read again, with the columns that the table has then.",
+        detail="The rows read for this chunk were discarded; none were published.",
+        hint="Tidemark reads the chunk again, with the table's new columns.",
     )
 
 
 class _Buffer:
-    """Rows that wait for the high watermark: in memory up to a limit, the rest in an Arrow file."""
+    """Rows that wait for the high watermark: in memory up to a limit, then in an Arrow file."""
 
     def __init__(self, limit: int, folder: Path, schema: pa.Schema) -> None:
         self._limit, self._path, self._schema = limit, folder / "rows.arrow", schema

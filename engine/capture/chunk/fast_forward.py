@@ -1,14 +1,14 @@
-"""Fast-forwarding a finished chunk to a later position, for tables with a mutable key: their rows can move between chunks.
+"""Fast-forwards a finished chunk to a later position, for tables with a mutable key, whose rows can move between chunks.
 
-A chunk key that is no part of the identity can change while the row stays the same. Then a delete that is emitted for the
-chunk that a row left, and the row in the file of the chunk that it entered, have one identity, and a merge could take the one
-for the other. So for such tables (`moving`) a chunk is published only with an epoch that begins where the chunk is exact:
+A chunk key outside the identity can change while the row stays the same. A delete emitted for the chunk that the row left then has
+the same identity as the row in the file of the chunk that it entered, and a merge could confuse the two. So for such tables
+(`moving`), a chunk is published only with an epoch that begins where the chunk is exact:
 
     A(c) = P(k)  for every chunk c that is published with epoch k
 
-and with everything emitted before epoch k merged first. At P(k) each row is then in exactly one chunk or in none; all of
-epoch k comes after it, in the log's order. A chunk whose high watermark lies behind P(k) waits for the next epoch; one whose
-high watermark lies before it is fast-forwarded there by a second backfill of its file.
+and everything emitted before epoch k is merged first. At P(k) each row is in at most one chunk, and all of epoch k follows it in
+the log's order. A chunk whose high watermark is after P(k) waits for the next epoch. A chunk whose high watermark is before P(k)
+is fast-forwarded by a second backfill of its file.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ from engine.source.positions import Position
 
 
 def moving(table: Table, key: ChunkKey | None) -> bool:
-    """Whether a row can move between chunks and keep its identity."""
+    """Whether a row can move between chunks without changing its identity."""
     return key is not None and not set(key.names) <= set(table.key)
 
 
@@ -52,7 +52,7 @@ class FastForward:
     end: Position
 
     def run(self) -> Iterator[ReaderReport]:
-        """One report: the chunk's new files."""
+        """Yield one report with the chunk's new files."""
         try:
             yield self._forwarded()
         except TidemarkError as error:
@@ -60,7 +60,7 @@ class FastForward:
             yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=number)
 
     def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
-        """The changes on the way, reduced to their effect on the rows `within`, and the dates of theirs that became NULL."""
+        """Reduce the changes from `start` to `end` to their effect on the rows `within`. Also returns dates that became NULL."""
         projection = self.request.projection
         table = projection.tolerant(self.request.table)
         binlog_range = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)

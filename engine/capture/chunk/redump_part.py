@@ -1,21 +1,21 @@
-"""Reading a part of a table again that is published already, and what then replaces it in the destination.
+"""Redumps a published part of a table, and writes the changes that replace it in the destination.
 
-A part is a range of the chunk key, or rows that are named by their identities. It is read as a chunk is, exact at its high
-watermark H. Beside it lie its *ghosts*: rows that the mirror holds of it, as it is then, and the source has not.
+A part is a range of the chunk key, or a list of rows named by their identities. It is read like a chunk, exact at its high
+watermark H. Its *ghosts* are kept beside it: rows of the part that the mirror has at that time and the source has not.
 
-With an epoch that begins at P(k) >= H both are fast-forwarded to P(k) by the changes between, and become the first changes of the
-epoch: a `-D` for each ghost, a `+I` for each row, marked with the command that asked (`_tm_redump`). From there on they are
-changes like any other, for the ledger, for the log and for the mirror's merge. Why that is right:
+With an epoch that begins at P(k) >= H, both are fast-forwarded to P(k) and become the epoch's first changes: a `-D` per ghost and a
+`+I` per row, marked with the command's id (`_tm_redump`). From then on the ledger, the log and the mirror's merge treat them like
+any other change. Why that is right:
 
-    before   all that is published of the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
-    after    every change behind P(k) has larger ones, as the epoch's ranges begin to count behind the part;
-    at P(k)  the rows are those of the source, and a ghost is no row of it: it was none at H, and no change up to P(k) touched it. A
-             key that one did touch is no ghost: either it is among the rows then, or the log itself has its deletion
-             (which the mirror may not have heard yet when it was read: the newest files of the log are asked).
+    before   everything published for the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
+    after    every change after P(k) has larger numbers, because the epoch's ranges start counting after the part;
+    at P(k)  the rows are the source's rows. A ghost is not one of them: it was none at H, and no change up to P(k) touched it. A
+             key that a change did touch is no ghost: either it is among the rows by then, or the log itself has its deletion. (The
+             mirror may not have merged that deletion when it was read, so the newest files of the log are checked.)
 
-A row of a range stays in it for as long as it keeps its identity; where it need not (`capture.chunk.fast_forward.moving`) only
-named rows can be read again, for a row that had left the range would look like a ghost of it. Nothing waits for any of this: the
-log is read meanwhile as ever, and the mirror's older versions are left alone by its merges.
+A row stays in its range while it keeps its identity. Where that does not hold (`capture.chunk.fast_forward.moving`), only named
+rows can be redumped: a row that had left the range would look like a ghost. Nothing waits for a redump. The log is read as usual
+meanwhile, and merges leave the mirror's older versions alone.
 """
 
 from collections import Counter
@@ -58,10 +58,10 @@ from engine.source.connect import Endpoint
 _KEYS_A_STATEMENT = 500
 
 
-def read_again(
+def read_part(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest
 ) -> tuple[ChunkResult, list[DataFile]]:
-    """Read one part, and find its ghosts: the file of the mirror's rows that are. Raises as `read_chunk`."""
+    """Read one part, and write its ghosts to a file. Raises as `read_chunk`."""
     result = (_read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
     request = replace(request, limits=result.limits)
     with closing(ServerOrder(endpoint)) as order:
@@ -75,9 +75,9 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
     timings.lap("low")
     rows = [request.schema.empty_table()]
     for first in range(0, len(request.keys), _KEYS_A_STATEMENT):
-        some = replace(request, keys=request.keys[first : first + _KEYS_A_STATEMENT])
-        read = read_rows(session, some, nulled)
-        rows += [request.projection.apply(part).cast(request.schema) for part in read]
+        keys_of_statement = replace(request, keys=request.keys[first : first + _KEYS_A_STATEMENT])
+        batches = read_rows(session, keys_of_statement, nulled)
+        rows += [request.projection.apply(part).cast(request.schema) for part in batches]
     found = pa.concat_tables(rows)
     timings.lap("read")
     high = watermarks.high(low, request.table)
@@ -101,7 +101,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
 
 
 def _named(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
-    """Rows by identity: those asked for, and those found, as a collation may take one for the other."""
+    """Select rows by identity: those requested, and those found, because a collation may match a different spelling."""
     wanted = identities(table, keys)
     wanted = pa.concat_tables([wanted, found.select(table.key).cast(wanted.schema)])
     return lambda rows: among(rows, wanted)
@@ -114,7 +114,7 @@ def _within(request: ChunkRequest, files: list[DataFile], order: ServerOrder) ->
 
 
 def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
-    """The identities of the rows in files of the part."""
+    """The identities of the rows in the part's files."""
     schema = image_schema(request.table)
     schema = pa.schema([schema.field(name) for name in request.table.key])
     parts = [pq.read_table(request.folder / file.name, columns=schema.names, partitioning=None) for file in files]
@@ -122,7 +122,7 @@ def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
 
 
 def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> list[DataFile]:
-    """The mirror's rows of the part that are not among those read: their keys first, and the rows only if there are any."""
+    """Write the mirror's rows of the part that were not read. Scans the keys first, and whole rows only if there are ghosts."""
     table = request.projection.published(request.table)
     schema, read = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
@@ -142,7 +142,7 @@ def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> lis
 
 
 def _condition(request: ChunkRequest) -> pc.Expression | None:
-    """What lets a scan of the mirror pass over files: not more than the first column of the key, where Arrow can compare it."""
+    """A condition that lets the mirror's scan skip files. It uses only the key's first column, if Arrow can compare it."""
     if request.keys or request.key is None:
         return None
     column, field = request.key.columns[0], pc.field(request.key.names[0])
@@ -157,11 +157,11 @@ def _condition(request: ChunkRequest) -> pc.Expression | None:
 
 @dataclass(frozen=True)
 class RedumpPart:
-    """A task: fast-forward a part that was redumped to `fast_forward.end`, and write it as changes of there."""
+    """A task: fast-forward a redumped part to `fast_forward.end`, and write it as changes at that position."""
 
     fast_forward: FastForward
     ghosts: tuple[DataFile, ...]
-    """Files of rows that the mirror holds of the part and the source does not."""
+    """Files with the ghosts: rows of the part that the mirror has and the source does not."""
     log: tuple[str, ...]
     """Files of the change log that may not have been merged into the mirror when the part was read."""
     folder: Path
@@ -172,7 +172,7 @@ class RedumpPart:
     """The command's id, which marks the changes (`_tm_redump`)."""
 
     def run(self) -> Iterator[ReaderReport]:
-        """One report: the change log's file, how many rows and ghosts it has, and the asked-for keys that do not exist."""
+        """Yield one report: the change log's file, the number of rows and ghosts, and the requested keys that do not exist."""
         try:
             yield self._written()
         except TidemarkError as error:
@@ -187,13 +187,13 @@ class RedumpPart:
         schema = image_schema(published)
         writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, "_tm_seq"))
         kinds, seq = [0, 0, 0, 0], self.first_seq
-        left = [] if not request.keys else [identities(request.table, request.keys)]
+        unmatched = [] if not request.keys else [identities(request.table, request.keys)]
         with writer:
             for kind, rows in self._parts(reduced.touched, projection.apply(reduced.upserts), schema):
                 writer.write(dumped(rows, KINDS[kind], str(part.end), seq, self.command))
                 kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
                 if kind == INSERT:
-                    left = [without(some, rows.select(table.key)) for some in left]
+                    unmatched = [without(some, rows.select(table.key)) for some in unmatched]
             files = writer.close()
         inserts, before, after, deletes = kinds
         return RedumpReport(
@@ -204,7 +204,7 @@ class RedumpPart:
             changes=WrittenChanges(
                 files=tuple(files), kinds=(inserts, before, after, deletes), nulled=dict(nulled), next_seq=seq
             ),
-            missing=_texts(request.keys, request.table, left[0]) if left else [],
+            missing=_texts(request.keys, request.table, unmatched[0]) if unmatched else [],
         )
 
     def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
@@ -216,7 +216,7 @@ class RedumpPart:
         yield INSERT, conformed(upserts, schema)
 
     def _logged_gone(self, ghosts: pa.Table) -> pa.Table:
-        """The identities of those ghosts whose deletion the log has already."""
+        """The identities of the ghosts whose deletion is already in the log."""
         wanted = ghosts.select(self.fast_forward.request.table.key)
         parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
@@ -229,6 +229,6 @@ class RedumpPart:
 
 
 def _texts(keys: tuple[Bound, ...], table: Table, some: pa.Table) -> list[list[str]]:
-    """Those of the keys, as they were asked for, that are among some identities."""
+    """The keys, as requested, that are among these identities."""
     found = among(identities(table, keys), some)
     return [list(key) for key, one in zip(keys, found, strict=True) if one]

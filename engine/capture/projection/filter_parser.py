@@ -1,7 +1,7 @@
-"""The text of a row filter to a `condition`: what of SQL is allowed, and which literals fit a column. Pure; sqlglot parses.
+"""Parses the text of a row filter into a `Condition`, and checks that its literals fit their columns. Pure; sqlglot parses.
 
-Only what has one meaning on every server and in Arrow is understood: a column beside literals. A literal must be a value of the
-column's own type, so that no conversion is imitated.
+The filter language is limited to what has the same meaning on every server and in Arrow: columns compared with literals. A literal
+must be a value of the column's own type, so no conversion has to be imitated.
 """
 
 import difflib
@@ -36,22 +36,22 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
 _UNORDERED = ("enum", "set", "time", "json", "uuid", "inet4", "inet6")
-"""Types that arrive as texts, whose own order is not that of their texts."""
+"""Types that arrive as texts, but are not ordered as texts."""
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[ T]\d\d:\d\d:\d\d(?:\.\d{1,6})?)?")
 
 
 class _UnfitError(Exception):
-    """Why a filter cannot be used."""
+    """The reason why a filter cannot be used."""
 
 
 def parse_where(text: str, table: Table) -> Condition:
-    """The filter of a table. Raises SpecError when it is not understood, names no column of it, or a literal does not fit."""
+    """Parse a table's filter. Raises SpecError if it is not understood, names an unknown column, or a literal does not fit."""
     try:
         parsed = sqlglot.condition(text, dialect="mysql")
     except (sqlglot.errors.SqlglotError, RecursionError):
         raise _refused(table, text, "it is not a condition in SQL") from None
     if any(node.comments for node in parsed.walk()):
-        raise _refused(table, text, "it holds a comment")
+        raise _refused(table, text, "it contains a comment")
     try:
         return _condition(parsed, table)
     except _UnfitError as error:
@@ -59,14 +59,14 @@ def parse_where(text: str, table: Table) -> Condition:
 
 
 def column_named(table: Table, name: str) -> Column | None:
-    """A column by its name, whose case does not count, as on the servers."""
+    """A column by name, ignoring case as the servers do."""
     exact = [column for column in table.columns if column.name == name]
     alike = [column for column in table.columns if column.name.lower() == name.lower()]
     return next(iter(exact or alike), None)
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
-    """A hint that names what comes next to a name."""
+    """A hint that suggests the most similar name."""
     found = difflib.get_close_matches(name, names, 1, 0.0)
     return f"; the nearest is {found[0]!r}" if found else ""
 
@@ -128,7 +128,7 @@ def _column(node: exp.Expr, table: Table) -> Column:
 
 
 def _value(column: Column, node: exp.Expr, *, ordered: bool) -> Any:
-    """The literal as a value of the column's Arrow type. Raises _UnfitError when it is none. ordered: for < and its like."""
+    """The literal as a value of the column's Arrow type. Raises _UnfitError if it does not fit. ordered: for <, <=, > and >=."""
     node, wanted = node.unnest(), value_type(column).arrow(column)
     boolean = pa.types.is_boolean(wanted)
     if ordered and (column.type in _UNORDERED or boolean or pa.types.is_nested(wanted)):

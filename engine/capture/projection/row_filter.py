@@ -1,8 +1,8 @@
-"""A row filter: a condition on a table's columns, and which rows fulfil it. Pure; `filter_parser` reads its text.
+"""A row filter: a condition on a table's columns, and the rows that meet it. Pure; `filter_parser` parses its text.
 
-Logic is SQL's, of three values: a comparison with NULL is unknown, and a row passes where the condition is true. One code
-evaluates the rows that a SELECT returned and the row images of the log, over the same Arrow types, so both ways agree exactly.
-Texts compare by their code points (as UTF-8, the order of the bytes is theirs) and binaries by their bytes, never by a collation.
+The logic is SQL's three-valued logic: a comparison with NULL is unknown, and a row passes if the condition is true. The same code
+evaluates selected rows and row images of the log, over the same Arrow types, so both agree exactly. Texts compare by code point
+(the byte order of UTF-8) and binaries by byte, never by a collation.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Compare:
-    """`column operator value`; the value is one that fits the column's Arrow type (a double, for a float)."""
+    """`column operator value`. The value fits the column's Arrow type (a double for a float column)."""
 
     column: str
     operator: str
@@ -36,7 +36,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Among:
-    """`column IN values`; not for floats, whose two zeros are equal."""
+    """`column IN values`. Not for floats, whose two zeros are equal."""
 
     column: str
     values: tuple[Any, ...]
@@ -74,7 +74,7 @@ Condition = Compare | Among | IsNull | Not | Every | Some
 
 
 def columns_of(condition: Condition) -> Iterator[str]:
-    """The columns that a condition looks at."""
+    """Yield the columns that a condition uses."""
     if isinstance(condition, Not):
         yield from columns_of(condition.condition)
     elif isinstance(condition, Every | Some):
@@ -85,12 +85,12 @@ def columns_of(condition: Condition) -> Iterator[str]:
 
 
 def passing(condition: Condition, rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """Of each row whether the condition is true."""
+    """A mask of the rows for which the condition is true."""
     return np.asarray(pc.fill_null(_truth(condition, rows), False).to_numpy(), bool)
 
 
 def _truth(condition: Condition, rows: pa.Table) -> pa.ChunkedArray:
-    """True, false or NULL for unknown, of each row."""
+    """For each row true, false, or NULL for unknown."""
     if isinstance(condition, Compare):
         values = _comparable(rows[condition.column])
         return _COMPARE[condition.operator](values, pa.scalar(condition.value, values.type))
@@ -107,5 +107,5 @@ def _truth(condition: Condition, rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _comparable(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    # The servers compare a FLOAT with a literal as two doubles.
+    # The servers compare a FLOAT with a literal as doubles.
     return values.cast(pa.float64()) if pa.types.is_float32(values.type) else values

@@ -1,14 +1,14 @@
 """A table's projection: which of its rows and columns are published, and which columns only as digests.
 
-A projection is applied by the reader, before a row is written anywhere:
+The reader applies a projection before it writes a row anywhere:
 
-    a chunk      the SELECT names the columns that are needed; its rows are filtered, masked and cut as they come. The keys that the
-                 backfill touches are taken out of them whether their new images pass or not.
-    the log      an image is emitted if the rule of emission says so and the row passes. An update into the filter has one lone
-                 half left and becomes an insert, one out of it a delete (`emission.published`).
+    a chunk      the SELECT lists the needed columns. Its rows are filtered, masked and cut as they arrive. Keys that the backfill
+                 touches are removed from them, whether or not their new images pass.
+    the log      an image is emitted if the rule of emission says so and its row passes. An update into the filter has only one
+                 half left and becomes an insert; an update out of it becomes a delete (`emission.published`).
 
-So the destination is at any time the filtered source, given that the same columns identify a row as before: the columns of
-the key and of the chunk key are always published as they are. (Bounds of chunks are shown in plans and journals too.)
+So the destination always equals the filtered source, provided the same columns identify a row: the columns of the key and the chunk
+key are always published unchanged. (Plans and journals show chunk bounds too.)
 """
 
 import hashlib
@@ -35,16 +35,16 @@ class Projection:
     """Which columns and rows of a table are published."""
 
     kept: tuple[str, ...] | None = None
-    """The columns that are published; None for all."""
+    """The published columns; None for all."""
     masks: Mapping[str, str] = field(default_factory=dict)
-    """By masked column, the algorithm."""
+    """The digest algorithm of each masked column."""
     where: Condition | None = None
     """The row filter; None for all rows."""
     salt: bytes = field(default=b"", repr=False)
     """The salt of the masks."""
 
     def published(self, table: Table) -> Table:
-        """The table as its destination has it."""
+        """The table as the destination has it."""
         if self.kept is None and not self.masks:
             return table
         columns = (self._masked_column(c) if c.name in self.masks else c for c in table.columns if self._keeps(c.name))
@@ -56,9 +56,9 @@ class Projection:
         return tuple(c for c in table.columns if self._keeps(c.name) or c.name in filtered)
 
     def tolerant(self, table: Table) -> Table:
-        """The table as row images of it are read: columns of no use are passed over, so that nothing in them stops it.
+        """The table for decoding its row images. Unneeded columns are skipped, so nothing in them can stop the table.
 
-        Not documents: a change of a part of one is understood with the rest alone.
+        JSON columns are always decoded: a partial update cannot be understood without the rest of the document.
         """
         if self.kept is None:
             return table
@@ -67,25 +67,25 @@ class Projection:
         return replace(table, columns=tuple(columns))
 
     def counted(self, nulled: Mapping[str, int]) -> Counter[str]:
-        """Counts by column, of the published ones."""
+        """The counts of the published columns."""
         return Counter({name: count for name, count in nulled.items() if self._keeps(name)})
 
     def as_dict(self) -> dict[str, Any]:
-        """What of it makes the columns of the destination, for the ledger; `published_as` reads it."""
+        """The part of the projection that determines the destination's columns, for the ledger; `published_as` reads it."""
         return {"kept": None if self.kept is None else list(self.kept), "masks": dict(self.masks)}
 
     def apply(self, rows: pa.Table) -> pa.Table:
-        """Rows, with the columns that are needed at least, as they are published."""
+        """Convert rows, which have at least the needed columns, to rows as published."""
         if self.where is not None:
             rows = rows.filter(pa.array(passing(self.where, rows)))
         return self._shown(rows)
 
     def emitted(self, changes: RowChanges, emit: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Those of the emitted images whose rows pass."""
+        """The mask `emit`, without the images whose rows do not pass the filter."""
         return emit if self.where is None or not emit.any() else emit & passing(self.where, changes.rows)
 
     def chosen(self, changes: RowChanges, chosen: npt.NDArray[np.int64]) -> RowChanges:
-        """Some changes, with their rows as they are published."""
+        """The chosen changes, with their rows as published."""
         if self.kept is not None:
             names = [name for name in changes.rows.column_names if self._keeps(name)]
             changes = replace(changes, rows=changes.rows.select(names))
@@ -116,20 +116,20 @@ class Projection:
 
 
 WHOLE_TABLE = Projection()
-"""Everything is published."""
+"""Publishes everything."""
 
 
 def published_as(table: Table, record: Mapping[str, Any] | None) -> Table:
-    """A table as the destination has it, by what the ledger holds of its projection (`Projection.as_dict`; None: all of it)."""
+    """The table as the destination has it. record: its projection in the ledger (`Projection.as_dict`; None: everything)."""
     if record is None:
         return table
     return Projection(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published(table)
 
 
 def digested(values: pa.ChunkedArray, algorithm: str, salt: bytes) -> pa.ChunkedArray:
-    """The digest in hexadecimal of each value's bytes, or of its text where it is neither text nor binary; NULL stays NULL.
+    """The hexadecimal digest of each value's bytes, or of its text if it is neither text nor binary. NULL stays NULL.
 
-    With a salt it is the HMAC, keyed by it. Each distinct value is digested once.
+    With a salt, it is the HMAC keyed by the salt. Each distinct value is digested once.
     """
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         values = values.cast(pa.string())

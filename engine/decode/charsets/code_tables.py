@@ -1,7 +1,7 @@
-"""The tables of the East Asian sets: Python's codecs, and where the servers' tables are others.
+"""The tables of the East Asian character sets: Python's codecs, corrected where the servers' tables differ.
 
-Every set has one table of 65536 code points, indexed by a byte and the one behind it. In the row of a byte that is a
-character alone, all points are that character. Points over U+10FFFF stand for something else, see the constants.
+Every set has one table of 65536 code points, indexed by a byte and the byte after it. In the row of a byte that is a character by
+itself, all points are that character. Points over U+10FFFF have a special meaning, see the constants.
 """
 
 from collections.abc import Mapping
@@ -14,16 +14,16 @@ import numpy.typing as npt
 from engine.decode.charsets.columns import NOT_TEXT, Points
 
 TWICE = 0xFFFFFFFE
-"""Stands for a code that the servers make two "?" of."""
+"""Marks a code that the servers convert to two "?"."""
 PREFIX = 0xFFFFFFFD
-"""Stands for the byte 8F before a pair of another table."""
+"""Marks the byte 8F before a pair of another table."""
 HALF = 0x80000000
-"""Plus its number: stands for half a code of four bytes."""
+"""HALF plus its number marks half of a four-byte code."""
 HALVES = 126 * 10
 _LAST_BMP = 39_419
 """The number (first half * HALVES + second half) of gb18030's code of U+FFFF."""
 _FIRST_ASTRAL = 189_000
-"""The number of gb18030's code of U+10000; what is behind it is in Unicode's order."""
+"""The number of gb18030's code of U+10000; later codes are in Unicode's order."""
 
 Area = tuple[range, range]
 """First bytes and second bytes of codes."""
@@ -31,25 +31,25 @@ Area = tuple[range, range]
 
 @dataclass(frozen=True)
 class Set:
-    """One set."""
+    """A character set."""
 
     codec: str
     """The name of Python's codec."""
     areas: tuple[Area, ...]
-    """The codes of two bytes that a column may hold."""
+    """The two-byte codes that a column may contain."""
     corrections: Mapping[int, str] = field(default_factory=dict)
-    """From which code on, by its last byte, the servers give which characters instead; what Python has not and is not
-    corrected is "?"."""
+    """First code of a run, to the characters that the servers return for the run. Codes that Python lacks and that are not
+    corrected become "?"."""
     kana: bool = False
     """Whether the bytes A1 to DF are characters."""
     prefixed: bool = False
-    """Whether 8F before a pair chooses another table."""
+    """Whether 8F before a pair selects another table."""
     halves: bool = False
-    """Whether pairs with a digit are halves of codes of four bytes."""
+    """Whether pairs with a digit are halves of four-byte codes."""
 
     @cached_property
     def points(self) -> dict[int, int]:
-        """The corrections one by one."""
+        """The corrections, one per code."""
         return {first + n: ord(c) for first, run in self.corrections.items() for n, c in enumerate(run)}
 
 
@@ -58,7 +58,7 @@ def _bytes(first: int, last: int) -> range:
 
 
 def _user_defined(code: int, point: int) -> dict[int, str]:
-    """Ten rows of 94 codes for characters of the user's own, which are private ones of Unicode, in order."""
+    """Ten rows of 94 codes for user-defined characters, which map to private ones of Unicode, in order."""
     return {code + 0x100 * n: "".join(map(chr, range(point + 94 * n, point + 94 * n + 94))) for n in range(10)}
 
 
@@ -102,7 +102,7 @@ SETS = {
 
 @cache
 def leads(charset: str) -> npt.NDArray[np.bool_]:
-    """Of every byte whether it may be the first of two."""
+    """A mask of the bytes that may be the first of two."""
     table = np.zeros(256, np.bool_)
     for first, _ in SETS[charset].areas:
         table[first] = True
@@ -111,7 +111,7 @@ def leads(charset: str) -> npt.NDArray[np.bool_]:
 
 @cache
 def pairs(charset: str) -> Points:
-    """The code points by a byte and the one behind it."""
+    """The code points by a byte and the byte after it."""
     this = SETS[charset]
     table = _decoded(this, this.areas)
     for byte in (*range(0x80), *(_bytes(0xA1, 0xDF) if this.kana else ())):
@@ -127,12 +127,12 @@ def pairs(charset: str) -> Points:
 
 @cache
 def prefixed(charset: str) -> Points:
-    """The code points by the two bytes behind 8F."""
+    """The code points by the two bytes after 8F."""
     return _decoded(SETS[charset], ((_EUC, _EUC),), b"\x8f")
 
 
 def numbered(number: Points) -> Points:
-    """The code points of gb18030's codes of four bytes, by their number: first half * HALVES + second half."""
+    """The code points of gb18030's four-byte codes, by their number: first half * HALVES + second half."""
     own = number - np.uint32(_FIRST_ASTRAL - 0x10000)
     astral = np.where((number >= _FIRST_ASTRAL) & (own <= 0x10FFFF), own, np.uint32(ord("?")))
     bmp = _four_bytes()
@@ -141,14 +141,14 @@ def numbered(number: Points) -> Points:
 
 @cache
 def _four_bytes() -> Points:
-    """The code points of gb18030's first codes of four bytes, up to U+FFFF."""
+    """The code points of gb18030's first four-byte codes, up to U+FFFF."""
     halves = [bytes((0x81 + half // 10, 0x30 + half % 10)) for half in range(HALVES)]
     codes = (halves[number // HALVES] + halves[number % HALVES] for number in range(_LAST_BMP + 1))
     return np.array([_point(SETS["gb18030"], code) for code in codes], dtype="<u4")
 
 
 def _decoded(this: Set, areas: tuple[Area, ...], prefix: bytes = b"") -> Points:
-    """A table of these codes alone, by their last two bytes."""
+    """A table of only these codes, by their last two bytes."""
     table = np.full(1 << 16, NOT_TEXT, dtype="<u4")
     for firsts, seconds in areas:
         for first in firsts:

@@ -21,7 +21,7 @@ from engine.plan.coverage import Chunk, Coverage, cut_as_dict
 from engine.plan.planner import check_names, plan_tables
 from engine.run.tables.projection_rules import as_read, check_spec, projection_record
 from engine.settings import Spec
-from engine.source.ancestry import awaits, check_same, has_gtids
+from engine.source.ancestry import check_same, contains_within, has_gtids
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, check_identity
 from engine.source.heads import read_head
@@ -157,9 +157,9 @@ def _behind(binlog: Binlog, argument: str, connection: Connection, server: Serve
         raise _no_start(f"gtid:{argument}", "these are not GTIDs of this server", f"They are {form}.") from error
     if not has_gtids(connection, server):
         raise _no_start(f"gtid:{argument}", "the server writes no GTIDs", "Use position:<file>:<offset>.")
-    if not awaits(connection, server, str(gtids), 0.0):
+    if not contains_within(connection, server, str(gtids), 0.0):
         raise _no_start(f"gtid:{argument}", "the server has not executed all of these", "Look at what it has executed.")
-    return binlog.behind(gtids)
+    return binlog.position_after(gtids)
 
 
 def _no_start(startup: str, why: str, hint: str) -> SpecError:

@@ -46,10 +46,10 @@ def test_examples(name: str, folder: str) -> None:
     ("database", "table", "said"),
     [
         ("shop", "a/b", "slash"),
-        ("..", "t", "dots alone"),
-        ("shop", "a%2Bb", "of another name"),
-        ("s%20p", "t", "of another name"),
-        ("shop", "表" * 28, "longer than"),
+        ("..", "t", "consists of dots"),
+        ("shop", "a%2Bb", "another name's folder"),
+        ("s%20p", "t", "another name's folder"),
+        ("shop", "表" * 28, "too long"),
         ("shop", "orders__Changes", "change log of another"),
     ],
 )
@@ -74,7 +74,7 @@ def test_a_folder_is_made_with_its_links(tmp_path: Path) -> None:
     assert (tmp_path / "my shop" / "größe").resolve() == folder.resolve()
     other = mirror_folder(tmp_path, "plain", "a b")
     (tmp_path / "plain" / "a b").mkdir(parents=True)
-    with pytest.raises(SpecError, match="something else has it"):
+    with pytest.raises(SpecError, match="something else has that name"):
         make_readable(other)
 
 

@@ -69,7 +69,7 @@ def test_a_spec_is_read_with_its_defaults() -> None:
             "snapshot.tables.a.b.chunk_row: unknown key; the nearest known key is 'chunk_rows'",
         ),
         ("[sink]", '[snapshot.tables."a.b"]\nchunk_rows = -1\n[sink]', "chunk_rows: Input should be greater than"),
-        ('name = "shop"', 'name = "my shop"', "name: 'my shop' is no name: it begins with"),
+        ('name = "shop"', 'name = "my shop"', "name: 'my shop' is not a valid name: it begins with"),
         ("[snapshot]", 'startup = "inital"\n[snapshot]', "nearest: initial"),
         ("[snapshot]", 'startup = "timestamp:yesterday"\n[snapshot]', "'yesterday' is not a time in UTC"),
         ("[snapshot]", 'startup = "timestamp:2026-01-31T00:00:00+01:00"\n[snapshot]', "is not a time in UTC"),
@@ -83,7 +83,7 @@ def test_a_spec_is_read_with_its_defaults() -> None:
         ("[sink]", '[alerts]\nwebhook = "https://h/hunter2"\n[sink]', "the nearest known key is 'webhook_env'"),
         ("[sink]", "[alerts]\nlag_s = 0\n[sink]", "alerts.lag_s: Input should be greater than 0"),
         ("[sink]", "[metrics]\nport = 70000\n[sink]", "metrics.port: Input should be less than or equal to 65535"),
-        ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec holds a password (source.password)"),
+        ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec contains a password (source.password)"),
     ],
 )
 def test_each_fault_has_its_sentence(old: str, new: str, said: str) -> None:

@@ -335,7 +335,7 @@ def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state-00000005.json").write_text(json.dumps(full), encoding="utf-8")
     with pytest.raises(LedgerError, match="by an earlier version") as raised:
         Ledger(tmp_path)
-    assert "Go on with the version that began this pipeline" in raised.value.hint
+    assert "Continue with the version that began this pipeline" in raised.value.hint
 
 
 def test_what_is_published_of_a_table_is_part_of_its_state() -> None:

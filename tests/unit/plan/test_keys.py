@@ -91,14 +91,14 @@ def test_a_configured_key_goes_on_over_its_index_and_the_identity(
 @pytest.mark.parametrize(
     ("name", "said", "hint"),
     [
-        ("x", "is to be 'x', which the table does not have", "Its columns: id, n, v, w, e, s."),
-        ("e", "is to be 'e', by which it cannot be cut: no range of an index on ENUM can be read", "Choose another column."),
+        ("x", "is set to 'x', which the table does not have", "Its columns: id, n, v, w, e, s."),
+        ("e", "is set to 'e', which cannot split it: no range of an index on ENUM can be read", "Choose another column."),
         (
             "w",
-            "is to be 'w', which no index begins with: every chunk would scan the whole table",
+            "is set to 'w', which no index begins with: every chunk would scan the whole table",
             "CREATE INDEX … ON `shop`.`orders` (`w`);",
         ),
-        ("n", "is to be 'n', which no index begins with", "Choose a column with an index"),
+        ("n", "is set to 'n', which no index begins with", "Choose a column with an index"),
     ],
 )  # fmt: skip
 def test_a_configured_key_that_does_not_do_is_refused(name: str, said: str, hint: str) -> None:

@@ -13,7 +13,7 @@ from engine.errors import SpecError
 from engine.plan import planner, show
 from engine.plan.chunks import Plan
 from engine.plan.planner import check_names, plan_tables
-from engine.plan.show import json_parts, shown
+from engine.plan.show import json_parts, text_table
 from engine.plan.speed import seconds
 from engine.settings import Snapshot, Throttle
 from engine.source.catalog import Statistics
@@ -72,7 +72,7 @@ def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
     """For people, followed by the reason for each table's plan."""
     out = Console(file=io.StringIO(), width=90)
     with closing(Server(2, nullable=False)) as server:
-        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))
+        out.print(text_table(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))
     lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0"]
     assert lines[3:] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]

@@ -301,7 +301,7 @@ def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
     assert [r[1] for r in read_log(files, writer.places[0], writer.places[3])] == keys + more
     assert [r[1] for r in read_log(files, writer.places[0], writer.places[2])] == keys
     files = Files(writer.logs[0])
-    with pytest.raises(SourceLostError, match="ends within a transaction"):
+    with pytest.raises(SourceLostError, match="ends inside a transaction"):
         read_log(files, writer.places[0], writer.places[2])
 
 
@@ -313,7 +313,7 @@ def test_a_transaction_of_unknown_outcome_is_named() -> None:
     writer.log.query("ROLLBACK TO `s`")
     writer.log.commit()
     writer.end([])
-    with pytest.raises(SourceLostError, match="a savepoint that it does not hold: s"):
+    with pytest.raises(SourceLostError, match="a savepoint that it does not contain: s"):
         read_log(Files(*writer.logs), writer.places[0], writer.places[-1])
     for statements in (
         ("SAVEPOINT `s`", "COMMIT", None, "ROLLBACK TO `s`"),
@@ -324,7 +324,7 @@ def test_a_transaction_of_unknown_outcome_is_named() -> None:
         for statement in (*statements, "ROLLBACK TO `s`"):
             writer.begin() if statement is None else writer.log.query(statement)
         writer.end([])
-        with pytest.raises(SourceLostError, match="a savepoint that it does not hold: s"):
+        with pytest.raises(SourceLostError, match="a savepoint that it does not contain: s"):
             read_log(Files(*writer.logs), writer.places[0], writer.places[-1])
     writer = Writer()
     writer.begin("XA COMMIT X'0b',X'0c',7")
