@@ -6,7 +6,7 @@ import pytest
 
 from engine.capture.chunk.chunk_reader import ChunkRequest, select_statement
 from engine.decode.schema import Column
-from engine.plan.chunks import WHOLE, Range, behind, predicate, range_from, text
+from engine.plan.chunks import WHOLE, Range, after_bound, predicate, range_from, text
 from engine.plan.keys import Bound, ChunkKey, fetched
 from engine.plan.ordering import order_statement
 from engine.plan.walk import key_statement
@@ -44,9 +44,9 @@ def test_the_condition_of_a_range(key: ChunkKey, lower: Bound | None, upper: Bou
 
 
 def test_the_condition_of_what_lies_behind_a_bound() -> None:
-    """Strictly behind: keys that begin with the bound are excluded."""
-    assert behind(AB, ("1",)) == "`a` > 1"
-    assert behind(AB, ("1", "2.50")) == "((`a` = 1 AND `b` > 2.50) OR (`a` > 1))"
+    """Strictly after_bound: keys that begin with the bound are excluded."""
+    assert after_bound(AB, ("1",)) == "`a` > 1"
+    assert after_bound(AB, ("1", "2.50")) == "((`a` = 1 AND `b` > 2.50) OR (`a` > 1))"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_fetched_value_as_a_bound(of: Column, value: object, bound: str) -> No
 
 
 def test_the_statements_of_a_walk() -> None:
-    """One index range, ordered, one row; a bound with all columns tells whether the key is behind it."""
+    """One index range, ordered, one row; a bound with all columns tells whether the key is after_bound it."""
     table = support.table(*AB.columns, key=["a", "b", "c"])
     keys = "SELECT `a` AS k0, `b` AS k1, CAST(`c` AS CHAR) AS k2, "
     source = "FROM `shop`.`orders` AS t FORCE INDEX (`PRIMARY`)"
