@@ -1,4 +1,4 @@
-"""The journal as a log: events, newest first, and what became of a command."""
+"""The journal as a log: events, newest first, and the answers to commands."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Event:
     table: str | None
     body: str
     mended: bool = False
-    """Of chunks that failed or are parked: all of them were read since, or their table was planned again. Of another error that is
-    tried again: the time of that has passed, so a newer line says how it went on."""
+    """Whether a failure is over. For failed or parked chunks: all were read since, or their table was planned again. For other
+    errors: the time of the retry has passed, so a newer line says how it went."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the runner said about a command: `event` is command.accepted, command.refused or command.done."""
+    """The runner's answer to a command: `event` is command.accepted, command.refused or command.done."""
 
     ts: datetime
     id: str

@@ -1,11 +1,11 @@
-"""The loop of epochs (docs/correctness.md).
+"""The epoch loop (docs/correctness.md).
 
-Each epoch, in this order: freeze the set of chunks reported so far; take the source's position P'; read the range of
-the log from min(P, A of the frozen chunks) to P'; commit chunks and changes in one ledger file; hand it to the publisher.
-The order is the proof: a frozen chunk's high watermark lies before P', so that the range ends behind it; a chunk that is
-not frozen takes part in a later epoch, whose range starts at or before its high watermark.
+Each epoch freezes the set of finished chunks, takes the source's position P', and reads the binlog from min(P, A of the frozen
+chunks) to P'. It commits chunks and changes in one ledger file and submits that to the publisher.
+The order is the proof. A frozen chunk's high watermark lies before P', so the range ends after it. A chunk that is not frozen
+joins a later epoch, whose range starts at or before its high watermark.
 
-Chunks are read by jobs of their own all the while: the log never waits for the snapshot, nor the snapshot for the log.
+Separate Spark jobs read the chunks: the binlog never waits for the snapshot, nor the snapshot for the binlog.
 """
 
 import math
@@ -58,7 +58,7 @@ _TICK_S = 0.02
 
 
 class Coordinator:
-    """Runs epochs until a stop is asked for, or until `until` ("snapshot", "caught-up") is reached."""
+    """Runs epochs until an operator stops the run or it reaches `until` ("snapshot", "caught-up")."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Coordinator:
         journal: Journal,
         away: OutageTracker,
     ) -> None:
-        assert ledger.state is not None  # epoch 0 is committed before there is a coordinator
+        assert ledger.state is not None  # the runner commits epoch 0 first
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._gate, self._away = gate, away
@@ -121,7 +121,7 @@ class Coordinator:
             self._take(name, table)
 
     def _take(self, name: str, table: TableState) -> None:
-        """A table as the ledger has it is captured from here on."""
+        """Capture a table from its committed state."""
         self._captured.take(name, table)
         if not table.stopped and not table.copied:
             self._snapshot.add(self._copying(name, table.coverage))
@@ -144,19 +144,19 @@ class Coordinator:
         return position_from_dict(self.state.position)
 
     def committed(self) -> Committed:
-        """For the monitor."""
+        """The committed position and the time of its last event, for the lag monitor."""
         return Committed(self.position, self._last_ts)
 
     def run(self, until: str | None) -> bool:
-        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed.
+        """Run epochs. Returns True once the goal is reached, False after a stop; all finished chunks are then committed.
 
-        What is parked does not keep a run from its goal: who runs it looks at `Gate.parking`.
+        Parked chunks do not keep a run from its goal: the caller checks `Gate.parking`.
         """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
         self._progress.resumed(self.state)
         self._progress.show(self.state)
-        self._control.look()  # a goal is not reached while a command waits
+        self._control.look()  # the goal is not reached while commands wait
         pace, helpers = self._gate.pace, self._control.helpers
         self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
         self._away.let_go = self._let_go
@@ -178,7 +178,7 @@ class Coordinator:
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        """Whether the goal is reached, and all of it is published: the next epoch deals with a failure there."""
+        """Whether the goal is reached and everything is published; the next epoch handles a failed publication."""
         asked = self._control.pending or self._membership.waiting or self._delivery.waiting
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         behind = until == "caught-up" and self.position.order < target.order
@@ -188,7 +188,7 @@ class Coordinator:
         return not self._publisher.unpublished()
 
     def _only_parked(self) -> bool:
-        """Whether parked chunks are all that is left, and all that commands wait for."""
+        """Whether only parked chunks remain, and no command waits for anything else."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
         left = self._gate.parking.left(self.state.tables)
         return bool(left) and not busy and self._redumps.waits(self.state.tables)
@@ -199,22 +199,22 @@ class Coordinator:
         return ChunkGroup(self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, ())
 
     def _let_go(self) -> None:
-        """A stop waits for no answer of a source that is away; another thread asks for it."""
+        """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
         break_off(self._connection)
         self._snapshot.let_go()
         self._session.interrupt()
 
     def _pause(self) -> None:
-        self._away.back(EPOCHS)  # there are none now
+        self._away.back(EPOCHS)  # no epochs run during a pause
         self._gather()
         if not self._snapshot.under_way:
             self._control.done("pause")
         self._control.wait(0.2)
 
     def _wind_up(self) -> None:
-        """A graceful stop: what is under way is awaited and committed, so that nothing of it is read again.
+        """Stop gracefully: wait for running jobs and commit their chunks, so that the next run does not read them again.
 
-        While the source is away nothing more can be committed.
+        Nothing can be committed while the source is away.
         """
         while self._snapshot.under_way and not self._away.now:
             self._gather()
@@ -223,7 +223,7 @@ class Coordinator:
             return
         self._gather()
         try:
-            with suppress(TransientError):  # it may have gone to sleep in a long pause
+            with suppress(TransientError):  # the connection may have timed out in a long pause
                 query(self._connection, "DO 0")
             if not self._connection.open:
                 self._connection = open_connection(self._source.endpoint)
@@ -233,7 +233,7 @@ class Coordinator:
             return
         except (TransientError, OSError) as error:
             if is_disk_full(error):
-                self._control.disk.met("log", error)  # what was read and finds no room is read again by the next run
+                self._control.disk.met("log", error)  # the next run reads again what could not be written
             elif not self._away.now:
                 raise
 
@@ -247,18 +247,18 @@ class Coordinator:
             self._stop_table(name, error)
 
     def _stop_table(self, name: str, error: TidemarkError) -> None:
-        """Read no more of a table; the next epoch commits that it stopped."""
+        """Stop reading a table; the next epoch commits that it stopped."""
         self._drop(name)
         self._stopped[name] = error.as_dict()
 
     def _drop(self, name: str) -> None:
-        """What was read of a table, and what is being read, is of no use."""
+        """Discard the table's uncommitted chunks and the running reads of it."""
         self._snapshot.drop(name)
         self._redumps.drop(name)
         self._frozen = [f for f in self._frozen if f.table != name]
 
     def _epoch(self) -> None:
-        """One turn: assign, wait until the epoch is due, commit it."""
+        """One iteration: assign chunks, wait until the epoch is due, commit it."""
         due = self._last_epoch + self._spec.poll_interval_s
         while True:
             self._snapshot.assign(self._prototype(), partial(hold, self._gate.pace, self._health))
@@ -279,7 +279,7 @@ class Coordinator:
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()
-                raise went_back(self.position, position)  # never "nothing new"
+                raise went_back(self.position, position)  # must not pass for "nothing new"
             captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
             asked = self._redumps.begin(self.state.tables, captured) | self._delivery.healed(self.state)
             outdated = position.order > self.position.order
@@ -291,7 +291,7 @@ class Coordinator:
             self._failed(error)
 
     def _failed(self, error: TransientError | LoginRefusedError | OSError) -> None:
-        """An epoch was not committed."""
+        """Handle an error that kept an epoch from being committed."""
         if is_disk_full(error):
             self._control.disk.met("log", error)
         elif isinstance(error, OSError):
@@ -300,7 +300,7 @@ class Coordinator:
             self._retry(error)
 
     def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
-        """The chunks whose files are there; others are read again: something else than Tidemark has removed them."""
+        """The chunks whose files still exist. The others are read again, as someone deleted their files."""
         found = [f for f in frozen if self._delivery.there(self._captured.chunks(f.table), f.files)]
         for finished in (f for f in frozen if f not in found):
             self._frozen.remove(finished)
@@ -308,7 +308,7 @@ class Coordinator:
         return found
 
     def _change_tables(self) -> None:
-        """Tables join and leave (`run.tables.membership`)."""
+        """Commit pending membership changes (`run.tables.membership`)."""
         while tables := self._membership.next(self._connection, self.state):
             record = completed(self.state, following(self.state, self._journal.run, tables))
             self._delivery.commit(record)
@@ -328,9 +328,9 @@ class Coordinator:
             self._progress.show(self.state)
 
     def _retry(self, error: TidemarkError) -> None:
-        """Wait until the source answers again, or for the next try; a pause and a stop are not waited through.
+        """Retry until the source answers; return early on a pause or a stop.
 
-        Raises the error of a source that was waited for long enough, and one that stays though the source is there.
+        Raises the error if the source stays away too long, or if the error persists although the source answers.
         """
         while self._control.state == "running":
             self._control.wait(self._away.pause_after(error))
@@ -349,7 +349,7 @@ class Coordinator:
         check_source(self.state, self._connection, self._source.endpoint, self._source.server, first)
 
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
-        """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
+        """Read the binlog up to `position`, or as far as one epoch goes; commit the epoch and submit it to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
         due, again = self._due(known), self._redumps.due(known)
@@ -360,9 +360,9 @@ class Coordinator:
         redumped, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
-            # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
+            # The range began before `known`, for the frozen chunks alone, and did not get back to it.
             reports, frozen = [], []
-        # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
+        # No change after its high watermark was emitted for a chunk that is exact after the schema change: it waits.
         frozen = [f for f in frozen if f.high.order <= max(end.order, known.order)]
         self._delivery.require(self._captured.changes, reports, redumped)
         read_s = clock.monotonic_s() - began
@@ -377,14 +377,14 @@ class Coordinator:
             path.unlink(missing_ok=True)
         if end.order >= position.order:
             self._snapshot.log_read(began)
-        for name in record["tables"].keys() - self._verdicts.keys():  # those are dropped below
+        for name in record["tables"].keys() - self._verdicts.keys():  # `_apply_verdicts` drops those
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
         self._redumps.committed(again, redumped, self._captured.mirror)
         if any(report.defined for report in reports):
             self._membership.defined()
         if alteration is not None:
-            self._last_epoch = -math.inf  # there may be more behind it
+            self._last_epoch = -math.inf  # there may be more changes after it
         self._follow_verdicts(alteration)
         self._redumps.begun(asked)
         self._publisher.submit(record)
@@ -401,7 +401,7 @@ class Coordinator:
         require_gtids(self._connection, self._source.watermarks, reports)
 
     def _follow_verdicts(self, alteration: Alteration | None) -> None:
-        """The verdicts are committed: the tables are now what they say."""
+        """Apply the verdicts, which are committed now, to the captured tables."""
         for name, found in self._verdicts.items():
             statement, at = (
                 (alteration.statement, alteration.at) if alteration and name in alteration.tables else (None, None)
@@ -420,7 +420,7 @@ class Coordinator:
         self._verdicts = {}
 
     def _due(self, known: Position) -> list[Finished]:
-        """The chunks that an epoch from `known` on may publish."""
+        """The chunks that an epoch starting at `known` may publish."""
         forwarded = self._reader.fast_forward(self._frozen, known)
         self._replaced = forwarded.replaced
         for name, error in forwarded.stopped.items():

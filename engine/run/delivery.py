@@ -1,8 +1,8 @@
-"""Between coordinator and publisher: what is committed for the destination, what it has by now, and what becomes of its failures.
+"""Connects coordinator and publisher: commits epochs, tracks what the destination has applied, and handles destination failures.
 
-A table whose destination fails is stopped with the reason; where only data files are missing it is resnapshotted instead, and so is
-a stopped one when its table is resumed. One that stopped as rows of the log cannot be known is resnapshotted too. Before an epoch
-names a data file, the file is looked at.
+A table whose destination fails stops with the reason. It is resnapshotted instead if only data files are missing, and a stopped one
+when an operator resumes it. A table that stopped because its rows in the binlog are in doubt is resnapshotted too. The files of an
+epoch are checked before its commit.
 """
 
 from collections import Counter
@@ -23,12 +23,12 @@ from engine.sink.delta_log import check_files
 from engine.sink.publisher import Publisher
 
 _MOST_HEALED = 3
-"""So often is a table resnapshotted in one run, without a hand, because files of it were gone or rows of the log doubtful."""
+"""How often one run resnapshots a table automatically, because its files are missing or rows in the binlog are in doubt."""
 _CURABLE = (DestinationError.__name__, MissingFilesError.__name__)
 
 
 class Delivery:
-    """One coordinator's dealings with the destination."""
+    """One coordinator's link to the destination."""
 
     def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
         self._heals = spec.source.copies and spec.source.schema_changes == "copy"
@@ -36,9 +36,9 @@ class Delivery:
         self._missing, self._healing = Counter[str](), set[str]()
 
     def commit(self, record: EpochRecord) -> None:
-        """Make an epoch part of the committed state, with what the destination has by now.
+        """Commit an epoch to the ledger, together with the progress of the destination.
 
-        Raises PipelineHeldError when another runner has taken the pipeline.
+        Raises PipelineHeldError when another runner holds the pipeline.
         """
         self._publisher.guard()
         through, facts = self._publisher.facts
@@ -51,7 +51,7 @@ class Delivery:
         self._publisher.recorded(through)
 
     def failed(self, state: State, tables: Mapping[str, Table]) -> dict[str, TidemarkError]:
-        """The tables that stop, as their destination has failed, and why."""
+        """The tables that must stop because their destination failed, with the errors; schedules resnapshots for the others."""
         stopped = {}
         for name, error in self._publisher.failures().items():
             known = state.tables.get(name)
@@ -67,18 +67,18 @@ class Delivery:
         return stopped
 
     def doubted(self, name: str, error: TidemarkError, table: Table) -> None:
-        """A table has stopped in the log. Where rows of it cannot be known a new copy makes it right, a few times a run."""
+        """Schedule a resnapshot of a table that stopped over doubtful rows, up to `_MAX_AUTO_RESNAPSHOTS` times a run."""
         if isinstance(error, DoubtfulRowsError) and self._heals and table.key and self._missing[name] < _MOST_HEALED:
             self._missing[name] += 1
             self._healing.add(name)
 
     @property
     def waiting(self) -> bool:
-        """Whether a resnapshot is still to begin."""
+        """Whether a resnapshot is scheduled."""
         return bool(self._healing)
 
     def healed(self, state: State) -> set[str]:
-        """The tables that are resnapshotted now, as their destination had failed."""
+        """The scheduled resnapshots, with the failed tables that operators resumed; clears the schedule."""
         for name in self._control.resumed():
             known = state.tables.get(name)
             if known is not None and known.stopped and known.stopped["error"] in _CURABLE:
@@ -87,7 +87,7 @@ class Delivery:
         return found
 
     def there(self, folder: Path, files: Sequence[DataFile]) -> bool:
-        """Whether the files of a chunk are there, as they were written; says so when they are not."""
+        """Whether a chunk's files exist as they were written; journals the error if not."""
         try:
             check_files(folder, files)
         except MissingFilesError as error:
@@ -99,7 +99,7 @@ class Delivery:
     def require(
         self, folder: Callable[[str], Path], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
     ) -> None:
-        """Raises TransientError when files of the change log are gone that were just written: the log is then read again."""
+        """Raises TransientError when change log files that were just written are missing; the binlog is then read again."""
         written = [(name, changes) for report in reports for name, changes in report.tables.items()]
         written += [(part.table, part.changes) for part in redumped]
         try:

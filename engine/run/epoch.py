@@ -1,4 +1,4 @@
-"""An epoch: which parts of the log it reads, and what the journal says of it. Pure."""
+"""Pure functions for one epoch: binlog ranges, the ledger record and the journal event."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,17 +15,17 @@ from engine.run.state_machines import START, TABLE, IllegalEventError, table_eve
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
-"""Bytes of binlog that are worth a task of their own."""
+"""Bytes of binlog that justify a separate task."""
 
 
 def cut(
     files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
 ) -> list[tuple[Position, Position]]:
-    """The binlog range from `start` to `end` as at most `slots` parts that end where files end; pure.
+    """Split the binlog from `start` to `end` into at most `slots` parts that end where files end. Pure.
 
-    A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
-    the next epoch: the last part then ends before `end`, but never before `known`, the committed position: there are more parts
-    where that lies behind `start` by many.
+    A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the rest: the last
+    part then ends before `end`, but never before the committed position `known`. There are more than `slots` parts when `known`
+    lies far behind `start`.
     """
     parts: list[tuple[Position, Position]] = []
     begin, held = start, 0
@@ -46,9 +46,9 @@ def cut(
 def up_to_alteration(
     reports: Sequence[RangeReport], end: Position
 ) -> tuple[Sequence[RangeReport], Position, Alteration | None]:
-    """The reports of an epoch's parts up to the first that met an alteration, where the epoch then ends, and that alteration.
+    """The reports up to the first schema change, the position where the epoch ends, and the schema change if there is one.
 
-    What lies behind it was read with columns that may not have been the tables'.
+    The columns used to read beyond it may be wrong.
     """
     for n, report in enumerate(reports):
         if report.altered is not None:
@@ -64,11 +64,11 @@ def table_records(
     verdicts: dict[str, TableChange],
     redumped: Sequence[RedumpReport] = (),
 ) -> tuple[dict[str, TableChange], dict[str, TidemarkError]]:
-    """What an epoch's record says of each table, and the tables that stopped in its log.
+    """The table records of an epoch, and the tables that stopped in its binlog range.
 
-    cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
-    before. verdicts: of tables that were altered at the epoch's end (`run.tables.schema_change`). redumped: parts of tables that
-    were read again, whose changes come before those of the log.
+    cuts: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that stopped before the
+    range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped: their changes come before those of
+    the binlog.
     """
     tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
     for name, since in cuts.items():
@@ -91,7 +91,7 @@ def table_records(
             tables.setdefault(name, {}).update(change)
     for change in tables.values():
         if "stopped" in change or "resnapshot" in change:
-            # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
+            # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear twice.
             change.pop("chunks", None)
         if "resnapshot" in change:
             change.pop("cut", None)
@@ -99,9 +99,9 @@ def table_records(
 
 
 def completed(state: State, record: EpochRecord) -> EpochRecord:
-    """The record, with the tables marked whose last chunk it has.
+    """The record, with `copied` set for each table whose last chunk it contains.
 
-    Raises IllegalEventError when it would change a table's state otherwise than `machine.TABLE` has it: it is then not committed.
+    Raises IllegalEventError on a transition that `state_machines.TABLE` does not allow; the epoch must not be committed then.
     """
     after = apply(state, record)
     for name, change in record["tables"].items():
@@ -122,9 +122,7 @@ def _add_logs(
     newly: dict[str, TidemarkError] = {}
     for report in reports:
         for name, changes in report.tables.items():
-            if (
-                name not in stopped and name not in newly
-            ):  # one that stopped in an earlier part of this epoch ends there
+            if name not in stopped and name not in newly:  # a table that stopped in an earlier part has ended
                 _add_changes(tables.setdefault(name, {}), changes)
         for name, error in report.stopped.items():
             if name not in stopped and name not in newly:
@@ -141,12 +139,12 @@ def _add_changes(change: TableChange, written: WrittenChanges) -> None:
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by name, over all parts."""
+    """The sum of the counts, by name."""
     return dict(sum(map(Counter, counts), Counter[str]()))
 
 
 def seen(reports: Sequence[RangeReport], before: Description | None) -> Description:
-    """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
+    """Epoch-wide facts for the record: unknown events, and the largest transaction if it exceeds `before`."""
     unknown, most = _summed(report.unknown for report in reports), largest(reports)
     facts: Description = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
@@ -155,14 +153,14 @@ def seen(reports: Sequence[RangeReport], before: Description | None) -> Descript
 
 
 def largest(reports: Sequence[RangeReport]) -> Description | None:
-    """The largest transaction of an epoch, by bytes."""
+    """The largest transaction of an epoch, by bytes; None without transactions."""
     return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 
 def event(
     record: EpochRecord, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float
 ) -> dict[str, Any]:
-    """The fields of `epoch.committed`. chunks: how many were published with it."""
+    """The fields of `epoch.committed`. chunks: how many the epoch published."""
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
     kinds = [
         sum(column)

@@ -1,6 +1,6 @@
-"""Reads what an epoch publishes: the binlog range behind the committed position, and what redumps have read.
+"""Reads what an epoch publishes: the binlog range after the committed position, and redumped parts.
 
-Chunks of tables whose rows move between chunks are fast-forwarded to the committed position first (`capture.chunk.fast_forward`).
+Chunks of tables with a mutable key are first fast-forwarded to the committed position (`capture.chunk.fast_forward`).
 """
 
 from collections.abc import Collection, Sequence
@@ -26,14 +26,14 @@ from engine.source.positions import Position, position_from_dict
 from engine.spark.session import Session
 
 _PART_SEQ = 1 << 33
-"""Sequence numbers set aside for one of several parts of an epoch: more images than a binlog file can hold."""
+"""Sequence numbers reserved for each part of an epoch: more than the row images of any binlog file."""
 Part = tuple[Position, Position]
-"""A part of a binlog range: its start and its end."""
+"""The start and end of a part of a binlog range."""
 
 
 @dataclass
 class EpochReader:
-    """Runs the tasks of an epoch on Spark. Used by one thread."""
+    """Runs an epoch's tasks on Spark. Used by one thread."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -44,7 +44,7 @@ class EpochReader:
     redumps: RedumpExecutor
 
     def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
-        """The chunks that an epoch from `known` on may publish; those of tables with a mutable key are exact at it."""
+        """The chunks that an epoch starting at `known` may publish; those of tables with a mutable key are fast-forwarded to it."""
         able: list[Finished] = []
         others: list[Finished] = []
         for f in frozen:
@@ -63,9 +63,9 @@ class EpochReader:
         state: State,
         stopped: Collection[str],
     ) -> tuple[list[RedumpReport], list[RangeReport]]:
-        """The reports of what was redumped, whose changes come first, and of the parts of the binlog range.
+        """The reports of the redumped parts, whose changes come first, and of the parts of the binlog range.
 
-        stopped: tables that stop with this epoch; nothing is emitted for them. Raises what a part met.
+        stopped: tables that stop with this epoch; nothing is emitted for them. Raises the first error of a part.
         """
         if not parts and not redumped:
             return [], []

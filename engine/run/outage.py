@@ -1,13 +1,11 @@
-"""A source that is away: how long a run waits for it, and where it says so.
+"""An unreachable source: how long a run waits for it, and where it reports that.
 
-A run waits for as long as waiting can mend it: until the binlog at the committed position may be purged, by the last runway that
-was measured before the source went. A source that does not purge is waited for without end. A source that answers and refuses
-the login (a proxy without a server behind it does, and one that is just starting) is waited for five minutes: a changed password
-needs a person.
+A run waits as long as waiting can help: until the source may purge the binlog at the committed position, judged by the retention
+left that was last measured. If the source never purges, the run waits forever. If the source answers but refuses the login, the run
+waits five minutes: a proxy without a server does that, and a server that is starting. A changed password needs a person.
 
-Two threads report: the coordinator, whose epochs fail, and the monitor, which finds out sooner where the source hangs. The source
-is back when neither has anything to report. What is known is an event of the journal for each try, `away` in `runner.json`, and
-from there `status`, the console and an alert.
+Two threads report: the coordinator, whose epochs fail, and the lag monitor, which notices a hanging source sooner. The source is
+back when neither reports failures. Each try is a journal event; `away` in `runner.json` feeds `status`, the console and an alert.
 """
 
 import threading
@@ -21,33 +19,33 @@ from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, Tra
 from engine.events import Journal
 
 EPOCHS, MONITOR = "epochs", "monitor"
-"""Who reports."""
+"""The reporting threads."""
 REFUSED_S = 300.0
-"""A login that is refused for longer than this is not a moment's."""
+"""A login refused for longer than this is not a temporary condition."""
 _LEAST_S = 300.0
-"""A source is waited for at least so long, however short its runway: what is due to be purged is often still there."""
+"""The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _LONGEST_S = 1.0, 30.0
 _ATTEMPTS = 10
-"""Of an epoch that fails though the source is there."""
+"""Of an epoch that fails although the source answers."""
 
 
 @dataclass(frozen=True)
 class Outage:
-    """What is known of a source that is away."""
+    """An ongoing outage of the source."""
 
     since: str
     attempt: int
     next_try: str
     error: str
     gives_up_at: str | None
-    """UTC text, as are `since` and `next_try`; None where the run never gives up."""
+    """UTC text, like `since` and `next_try`; None if the run never gives up."""
 
 
 class OutageTracker:
-    """Keeps account of one run's source. Any thread may use it.
+    """Tracks the outages of one run's source. Thread-safe.
 
-    show: given the fields of an `Outage` at each change, None when the source is back. let_go: called when a stop is asked for and
-    the source is away: whoever waits for an answer of it need not.
+    show: called on each change, with the fields of an `Outage`, or None when the source is back. let_go: called on a stop while the
+    source is away, to abort waits for its answer.
     """
 
     def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
@@ -57,7 +55,7 @@ class OutageTracker:
         self._tries: dict[str, int] = {}
         self._since_s, self._refused_s = 0.0, 0.0
         self._since = ""
-        self._purged_s: float | None = None  # when the binlog may be purged (`clock.monotonic_s`)
+        self._purged_s: float | None = None  # when the source may purge the binlog (`clock.monotonic_s`)
         self._stopping = False
         self._failures = 0
         journal.listeners.append(self._hear)
@@ -80,9 +78,9 @@ class OutageTracker:
             self.let_go()
 
     def failed(self, by: str, error: TidemarkError) -> float:
-        """A try failed; returns the seconds to wait before the next one.
+        """Record a failed try. Returns the seconds to wait before the next one.
 
-        Raises the error of a source that was waited for long enough; only for the coordinator, whose run it ends.
+        Raises the error when the source has been away too long; only for the coordinator, whose run that ends.
         """
         with self._lock:
             now_s = clock.monotonic_s()
@@ -124,7 +122,7 @@ class OutageTracker:
         )
 
     def pause_after(self, error: TidemarkError) -> float:
-        """Seconds that the coordinator waits after an epoch failed. Raises the error when waiting does not mend it."""
+        """Seconds for the coordinator to wait after a failed epoch. Raises the error when waiting cannot help."""
         if isinstance(error, SourceAwayError | LoginRefusedError):
             return self.failed(EPOCHS, error)
         self._failures += 1
@@ -135,12 +133,12 @@ class OutageTracker:
         return retry_s
 
     def epoch_done(self) -> None:
-        """An epoch was committed, or there was nothing to commit."""
+        """Record that an epoch was committed, or that there was nothing to commit."""
         self._failures = 0
         self.back(EPOCHS)
 
     def back(self, by: str) -> None:
-        """A try succeeded, or there will be no more of them."""
+        """Record that a try succeeded, or that this thread stops trying."""
         with self._lock:
             if self._tries.pop(by, None) is None or self._tries:
                 return
@@ -156,6 +154,6 @@ def _given_up(error: TidemarkError, seconds: float) -> TidemarkError:
         return LoginRefusedError(error.message, detail=f"{waited} {error.detail}", hint=error.hint)
     return TransientError(
         error.message,
-        detail=f"{waited} The binlog at the committed position may be purged by now. What is committed is whole.",
-        hint=f"{error.hint} Then run again: it goes on from the last commit, or says that the binlog is purged.",
+        detail=f"{waited} The binlog at the committed position may be purged by now. Committed data is complete.",
+        hint=f"{error.hint} Then run again: it continues from the last commit, or says that the binlog is purged.",
     )

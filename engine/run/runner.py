@@ -1,7 +1,7 @@
 """One run of a pipeline, from the lock to the last commit.
 
-What it does, in order: hold the lock, open the journal, let alerts and metrics listen to it, start Spark while the source is
-checked, find or make the first epoch, bring the destination up to the ledger, run epochs, publish what is left, say how it ended.
+In this order: take the lock, open the journal, attach alerts and metrics to it, start Spark while the source is checked, load or
+create the first epoch, recover the destination, run epochs, publish the rest, write the outcome.
 """
 
 import os
@@ -80,12 +80,12 @@ def run_pipeline(
     *,
     standby: Callable[[str], None] | None = None,
 ) -> None:
-    """Run the pipeline until `until` is reached, a stop is asked for, or an error ends it. Raises that error.
+    """Run the pipeline until it reaches `until`, an operator stops it, or an error ends it. Raises that error.
 
-    standby: wait until no other runner has the pipeline; it is given, in words, why that is so.
+    standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
     """
     directory = directory_of(spec_file, spec.name)
-    with held(directory, standby=standby is not None, said=standby):
+    with held(directory, standby=standby is not None, report=standby):
         _link_spec(spec_file, directory)
         run = new_run(directory)
         journal = Journal(directory.journal(run), run)
@@ -95,7 +95,7 @@ def run_pipeline(
 
 
 def _link_spec(spec_file: Path, directory: Directory) -> None:
-    """Let the pipeline's directory hold its spec: by a link, so that there is one file to edit."""
+    """Link the spec into the pipeline's directory, so that there is one file to edit."""
     if spec_file.absolute() == directory.spec:
         return
     if directory.spec.exists() and not directory.spec.is_symlink():
@@ -110,7 +110,7 @@ def _link_spec(spec_file: Path, directory: Directory) -> None:
 
 
 class _Run:
-    """One run; the lock is held."""
+    """One run; the caller holds the lock."""
 
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
@@ -134,7 +134,7 @@ class _Run:
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
 
     def whole(self) -> None:
-        """Everything, with the end written to the journal whatever happens."""
+        """Run, and write the outcome to the journal whatever happens."""
         error: BaseException | None = None
         self._journal.write(
             "run.started",
@@ -179,11 +179,11 @@ class _Run:
             ledger = Ledger(self._directory.ledger)
             preflight = self._preflight(endpoint, ledger.state)
             preflight.require()
-            endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
+            endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
             source = self._room("ledger", partial(self._begin, ledger, endpoint, preflight))
-            # What a runner that was killed may have left.
+            # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
             state = _committed(ledger)
             publisher = self._room("destination", partial(self._publisher, ledger, state))
@@ -202,7 +202,7 @@ class _Run:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
                     detail="What was read is committed and published; the rest is still to come.",
-                    hint="Run it again: it goes on from there.",
+                    hint="Run it again: it continues from there.",
                 )
             assert ledger.state is not None
             require_published(publisher.unpublished())
@@ -211,11 +211,11 @@ class _Run:
             _require_all_tables(ledger.state)
 
     def _room(self, name: str, step: Callable[[], T]) -> T:
-        """What a step of the start returns; it waits while a disk is full, until a stop is asked for."""
+        """The result of a startup step; waits while a disk is full, until a stop."""
         return self._control.disk.through(name, step, lambda: self._control.stopping)
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
-        """A publisher that has brought the destination up to the ledger. May be called again when it failed."""
+        """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
         interval_s, guard = self._spec.sink.merge_interval_s, self._possession.guard
         through = partial(self._room, "destination")
         publisher = Publisher(self._spec.sink.path, ledger, self._journal, interval_s, guard, through)
@@ -225,7 +225,7 @@ class _Run:
         return publisher
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
-        """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
+        """The metrics server, closed with the stack, or None without a port. Raises SpecError when the port is taken."""
         if self._spec.metrics.port is None:
             return None
         from engine.run.observe.exporter import Exporter
@@ -235,7 +235,7 @@ class _Run:
         return stack.enter_context(closing(exporter))
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
+        """Run epochs, across failovers. Returns True once the goal is reached, False after a stop."""
         changes = 0
         while True:
             try:
@@ -245,20 +245,20 @@ class _Run:
                 if changes > _MOST_CHANGES:
                     raise
                 self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
-            except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
+            except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
                 with closing(open_connection(source.endpoint)) as connection:
                     self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
                 assert ledger.state is not None
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
-            except SparkLostError as error:  # what was being read is read again
+            except SparkLostError as error:  # running reads start again
                 session = self._sessions.again(error)
                 if session is None:
                     return False
                 continue
             except SourceAwayError:  # before the first epoch
                 pass
-            # What was read and not committed is read again: its positions are the other server's.
+            # Uncommitted reads start again: their positions belong to the other server.
             self._control.wait(_CHANGE_S)
             changed = self._changed(ledger, publisher)
             if changed is None:
@@ -266,7 +266,7 @@ class _Run:
             source = changed
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """`Coordinator.run` with one server and one session, watched by the monitor."""
+        """`Coordinator.run` with one server and one session, with a lag monitor."""
         coordinator = Coordinator(
             self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
@@ -277,14 +277,14 @@ class _Run:
             return coordinator.run(self._until)
 
     def _changed(self, ledger: Ledger, publisher: Publisher) -> Source | None:
-        """The source at whatever server answers now; None when a stop was asked for.
+        """The source at the server that answers now; None after a stop.
 
-        Raises SourceLostError when it cannot be followed there, and the error of a source that was waited for long enough.
+        Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away too long.
         """
         while not self._control.stopping:
             try:
                 source = self._reopened(ledger, publisher)
-            except (TransientError, LoginRefusedError) as error:  # a server that takes over may not be ready yet
+            except (TransientError, LoginRefusedError) as error:  # a promoted server may not be ready yet
                 self._control.wait(self._away.failed(EPOCHS, error))
             else:
                 self._away.back(EPOCHS)
@@ -303,7 +303,7 @@ class _Run:
         return source
 
     def _last_changes(self, ledger: Ledger) -> None:
-        """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
+        """Delete removed tables and answer their command, after all reads and publications."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
         for change in self._control.accepted(MembershipCommand)[:1]:
             if change.done(_committed(ledger)):
@@ -319,14 +319,14 @@ class _Run:
         return open_session(self._spec)
 
     def _stop_spark(self, first: "Future[Any]") -> None:
-        """End the session that is there, or the first one, which may just be starting."""
+        """End the current session, or the first one, which may still be starting."""
         if self._sessions.begun:
             self._sessions.stop()
         elif not first.cancel() and first.exception() is None:
             first.result().stop()
 
     def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
-        """The source as the coordinator uses it; the committed state is made when there is none."""
+        """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger."""
         connection = open_connection(endpoint)
         try:
             kind = watermark_class(connection, preflight.server)
@@ -362,7 +362,7 @@ class _Run:
     def _resnapshot_everything(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
     ) -> None:
-        """Where the position is lost, everything is resnapshotted if that was asked for; raises `lost` if not."""
+        """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
         state = ledger.state
         assert state is not None
         self._control.look()
@@ -381,9 +381,9 @@ class _Run:
     def _begin_lineage(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
     ) -> None:
-        """The ledger is older than the destination, and a snapshot of everything is asked for: begin a new count of epochs.
+        """Resnapshot everything into a new lineage, as asked, because the ledger is older than the destination.
 
-        next_seq: behind all that the change logs hold.
+        next_seq: greater than every sequence number in the change logs.
         """
         assert ledger.state is not None
         record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
@@ -396,7 +396,7 @@ class _Run:
                 self._control.carried_out(redump, {})
 
     def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
-        """Tables whose destination is at fault are resnapshotted where that is asked for."""
+        """Resnapshot the tables with a faulty destination that a command asked for."""
         assert ledger.state is not None
         self._control.look()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
@@ -411,7 +411,7 @@ class _Run:
                 self._control.carried_out(redump, {})
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
-        """Where the spec publishes something else than before, those tables are resnapshotted if that was asked for.
+        """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
 
         Raises SpecError if not.
         """
@@ -430,7 +430,7 @@ class _Run:
                 self._control.carried_out(redump, {})
 
     def _commit_copies(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
-        """Commit an epoch that has tables resnapshotted, and tell of it."""
+        """Commit an epoch that resnapshots tables, and journal it."""
         ledger.commit(record)
         for name, change in record["tables"].items():
             why = change.get("stopped", {}).get("message", reason)
@@ -441,7 +441,7 @@ class _Run:
                 self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
-        """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""
+        """Check that the server has the ledger's history; commit a failover when it is another server. Raises SourceLostError."""
         state, first = ledger.state, self._spec.first_server_id()
         assert state is not None
         if server.identity == state.identity:
@@ -468,7 +468,7 @@ def _server(server: dict[str, Any]) -> dict[str, Any]:
 
 
 def require_published(failed: Mapping[str, TidemarkError]) -> None:
-    """Raises DestinationError when the last changes of tables are not published. failed: `Publisher.unpublished`."""
+    """Raises DestinationError when a table has unpublished changes. failed: from `Publisher.unpublished`."""
     if failed:
         first = next(iter(failed.values()))
         raise DestinationError(
@@ -479,12 +479,12 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
 
 
 def _require_all_tables(state: State) -> None:
-    """Raises TableStoppedError when the run ends with tables that could not go on."""
+    """Raises TableStoppedError when tables are stopped at the end of the run."""
     stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
     if stopped:
         first = next(iter(stopped.values()))
         raise TableStoppedError(
             f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
-            detail=f"The other tables went on. {first['detail']}",
+            detail=f"The other tables continued. {first['detail']}",
             hint=first["hint"],
         )

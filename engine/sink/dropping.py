@@ -1,4 +1,4 @@
-"""Deleting what was published of a table that left its pipeline."""
+"""Deletes the published data of a removed table."""
 
 import hashlib
 import shutil
@@ -7,12 +7,12 @@ from urllib.parse import unquote
 
 
 def drop(folder: Path) -> bool:
-    """Delete a table's folder; returns whether it was there.
+    """Delete a table's folder. Returns whether it existed.
 
-    It is renamed first: what is found under its own name is never half of it, however often the deletion is broken off.
+    The folder is renamed first, so that a half-deleted folder never appears under its own name.
     """
     going = folder.with_name(".dropped-" + hashlib.sha256(folder.name.encode()).hexdigest()[:16])
-    _delete(going)  # what an earlier attempt left
+    _delete(going)  # left by an earlier attempt
     there = folder.is_dir() and not folder.is_symlink()
     if there:
         folder.rename(going)

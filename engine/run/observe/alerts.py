@@ -1,20 +1,20 @@
-"""Which alerts stand, as the journal's events come and go. Pure: it is given the times.
+"""Computes the active alerts from the journal's events. Pure: the caller passes the time.
 
-Those of the events are for people to read; what is decided is decided by seconds that no change of a clock moves.
+Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
 
-    lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
+    lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it
     table_stopped             at once; cleared when the table streams again, or is removed
-    chunk_parked              at once, for the first of a table; cleared when none of it is parked any more
+    chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
     source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
-    disk_full                 at once; cleared when there is room, or by the next run that runs
-    helper_failed             at once, for the first thread beside the pipeline's own that met an error (`run.helpers`); cleared
-                              when all of them work again, or by the next run that runs
+    disk_full                 at once; cleared when there is room, or once a later run is running
+    helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
+                              again, or once a later run is running
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
-An alert is raised once, repeated every `repeat_s` while it stands, and cleared by the name that it was raised by: its kind and
-table. Alerts outlive a run (`directory.alerts`): a table that stopped yesterday is not news today, and a runner that is started
-again and again by a service, and fails each time, tells that once.
+An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
+(`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
+alert.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,12 +27,12 @@ from engine.settings import Alerts as Settings
 
 Line = Mapping[str, Any]
 Name = tuple[str, str | None]
-"""An alert's kind, and its table where it is about one."""
+"""An alert's kind and, if it concerns one, its table."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert."""
+    """An active alert."""
 
     kind: str
     table: str | None
@@ -42,46 +42,46 @@ class Alert:
     hint: str
     since: str
     announced: str
-    """`since` is when its cause began, `announced` when it was announced last: UTC text."""
+    """`since` is when its cause began, `announced` when it was last announced: UTC text."""
     repeat: int = 0
-    """How often it was announced again."""
+    """How often it was repeated."""
 
     @property
     def name(self) -> Name:
-        """By which it is cleared."""
+        """The name that clears it."""
         return self.kind, self.table
 
     def fields(self) -> dict[str, Any]:
-        """For the journal, and for a webhook."""
+        """Its fields for the journal and the webhook."""
         return {name: value for name, value in asdict(self).items() if name != "announced"}
 
 
 _AWAY_S = 30.0
 
 Notice = tuple[str, Alert]
-"""alert.raised or alert.cleared, and the alert."""
+"""`alert.raised` or `alert.cleared`, with the alert."""
 
 
 class Alerts:
-    """What stands; `hear` takes each line of the journal and gives back what is to be announced."""
+    """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
 
     def __init__(self, settings: Settings, standing: Iterable[Alert] = ()) -> None:
-        """standing: what an earlier run left."""
+        """standing: alerts that an earlier run left active."""
         self._settings = settings
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
-        self._turning: dict[Name, tuple[str, float]] = {}  # since when it is as it would not be with what stands
+        self._turning: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
-        self._announced_s: dict[Name, float] = {}  # what was announced in this run
+        self._announced_s: dict[Name, float] = {}  # announced in this run
         self._now_s = 0.0
-        self._helpers: set[str] = set()  # those that do not work in this run
+        self._helpers: set[str] = set()  # failing in this run
         self._disk_full = False
 
     def as_list(self) -> list[dict[str, Any]]:
-        """What stands, for the file; oldest first."""
+        """The active alerts for the file, oldest first."""
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
     def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
-        """What is to be announced now. now_s: seconds that never run backwards; without them the line's time counts."""
+        """The notices to announce now. now_s: monotonic seconds; without them the line's timestamp counts."""
         self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
         heard = _HEARD.get(line["event"])
         return list(heard(self, line)) if heard else []
@@ -108,7 +108,7 @@ class Alerts:
         yield from self._helped("Everything beside the pipeline works again.")
 
     def _erred(self, line: Line) -> Iterator[Notice]:
-        """A full disk, or a thread beside the pipeline's own; all other errors have events of their own."""
+        """Handle a full disk or a failed helper; other errors have their own events."""
         if line["error"] not in ("DiskFullError", "HelperError"):
             return
         if line["error"] == "DiskFullError":
@@ -131,13 +131,13 @@ class Alerts:
     def _measured(self, line: Line) -> Iterator[Notice]:
         at, limits = line["ts"], self._settings
         lag_s, size, runway_s = line["lag_s"], line["lag_bytes"], line["runway_s"]
-        hint = "Look at what holds it up (status, the console's readers); give it more slots or less to do. After a pause: resume."
+        hint = "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
         for kind, value, limit, text in (
             ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
             ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
         ):
             if value is None:
-                continue  # not known: no reason to think otherwise than before
+                continue  # unknown: keep the current state
             over = limit is not None and value > limit
             more = f", more than {text.format(limit)}" if over else ""
             said = f"The pipeline is {text.format(value)} behind its source{more}."
@@ -154,7 +154,7 @@ class Alerts:
     def _level(
         self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, said: tuple[str, str]
     ) -> Iterator[Notice]:
-        """A threshold: what it says counts once it has said so for a while."""
+        """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
         name = (kind, None)
         if over == (name in self.standing):
             self._turning.pop(name, None)
@@ -183,12 +183,12 @@ class Alerts:
     def _parked(self, line: Line) -> Iterator[Notice]:
         name = ("chunk_parked", line["table"])
         if name not in self.standing:
-            message = f"{parked(line, line['table'])} The rest goes on without it."
+            message = f"{parked(line, line['table'])} Everything else continues."
             hint = f"{line['hint']} Then: tidemark resume SPEC --table {line['table']}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, line["ts"], line["ts"]))
 
     def _source(self, line: Line) -> Iterator[Notice]:
-        """Whether the source is there."""
+        """Handle an unreachable source and its return."""
         if line["event"] in ("source.back", "run.connected"):
             yield from self._clear(("source_away", None), "The source can be reached again.", None)
         elif line["event"] == "source.away":
@@ -201,7 +201,7 @@ class Alerts:
             return
         until = f"gives up at {line['gives_up_at'][:16]}Z" if line["gives_up_at"] else "waits without end"
         message = f"The source is unreachable: {line['message']} The run waits for it, and {until}."
-        hint = "Look at the source and at the way to it. Nothing is lost as long as its binlog is kept."
+        hint = "Check the source and the network. Nothing is lost as long as the source keeps its binlog."
         yield self._raise(Alert(*name, round(seconds, 1), None, message, hint, line["since"], line["ts"]))
 
     def _ended(self, line: Line) -> Iterator[Notice]:
@@ -210,7 +210,7 @@ class Alerts:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
         known, at = self.standing.get(name), line["ts"]
-        if known is None or known.value != line["exit_code"]:  # failing in another way is news
+        if known is None or known.value != line["exit_code"]:  # a different exit code is news
             since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
             message = f"The run failed: {error['message']}"
             yield self._raise(Alert(*name, line["exit_code"], None, message, error["hint"], since, at, repeat))
@@ -222,7 +222,7 @@ class Alerts:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
     def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
-        """What stands and was not announced for long. A run that failed is not said to fail while another one is on its way."""
+        """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
@@ -230,7 +230,7 @@ class Alerts:
                 yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
 
     def _silent_s(self, alert: Alert, at: str) -> float:
-        """Since it was announced. What an earlier run announced is known by the wall clock alone; its future counts as now."""
+        """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
         if alert.name not in self._announced_s:
             self._announced_s[alert.name] = self._now_s - max(_seconds(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]

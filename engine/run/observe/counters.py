@@ -1,4 +1,4 @@
-"""What the journal of a run has said so far, counted, for its metrics. Pure."""
+"""Counts the events of a run's journal for its metrics. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ Line = Mapping[str, Any]
 
 @dataclass
 class Timed:
-    """How often something was done, and how many seconds that took."""
+    """The count and total duration of an operation."""
 
     count: int = 0
     seconds: float = 0.0
@@ -25,7 +25,7 @@ class Timed:
 
 @dataclass
 class Seen:
-    """What the journal of a run has said; `hear` takes each line. Used by one thread at a time."""
+    """The counts of a run's journal; `hear` takes each line. Used by one thread at a time."""
 
     state: str = "starting"
     slots: int = 0
@@ -37,17 +37,17 @@ class Seen:
     events: Counter[str] = field(default_factory=Counter)
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     changed_s: float | None = None
-    """When changes were last committed, Unix time."""
+    """Unix time of the last epoch with changes."""
     rows: Counter[str] = field(default_factory=Counter)
     chunks: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
     failures: Counter[str] = field(default_factory=Counter)
     groups: dict[int, set[str]] = field(default_factory=dict)
-    """Groups of chunks that are being read, with their tables."""
+    """Running groups of chunks, with their tables."""
     errors: int = 0
     away: bool = False
-    """Whether the source is being waited for."""
+    """Whether the run waits for the source."""
     tries: int = 0
-    """Of all waits."""
+    """Tries to connect during all outages."""
     sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
@@ -78,12 +78,12 @@ class Seen:
             self.changed_s = clock.parse_utc(line["ts"]).timestamp()
 
     def assigned(self, line: Line) -> None:
-        # Their numbers ascend; where they start again (after a failover), those of before are gone.
+        # Group numbers ascend. They restart after a failover, when the earlier groups are gone.
         self.groups = {group: tables for group, tables in self.groups.items() if group <= line["group"]}
         self.groups.setdefault(line["group"], set()).add(line["table"])
 
     def finished(self, line: Line) -> None:
-        self.groups.pop(line["group"], None)  # what a group has read is reported when all of it is read
+        self.groups.pop(line["group"], None)  # a group reports only once all of it is read
         self.rows[line["table"]] += line["rows"]
         self.chunks[line["table"]].add(sum(line["timings"].values()))
 
@@ -92,7 +92,7 @@ class Seen:
         self.failures[line["table"]] += 1
 
     def restarted(self, line: Line) -> None:
-        """What is under way of a table that stopped, or is resnapshotted, is shown no more."""
+        """Stop showing running reads of a table that stopped or is being resnapshotted."""
         for tables in self.groups.values():
             tables.discard(line["table"])
         self.groups = {group: tables for group, tables in self.groups.items() if tables}

@@ -1,4 +1,4 @@
-"""A run as a person sees it in a terminal: live progress on a screen, plain lines elsewhere. Fed by the journal's events."""
+"""A run in a terminal: live progress on a screen, plain lines elsewhere. Fed by the journal's events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def _applied(e: Event) -> str | None:
 
 
 def _of_table(kind: str) -> Callable[[Event], str]:
-    """The sentence of an event, behind the table's name."""
+    """The sentence of an event after the table's name."""
 
     def shown(event: Event) -> str:
         text = describe(kind, event)
@@ -77,19 +77,19 @@ _LINES: dict[str, Callable[[Event], str | None]] = {
 
 
 def line(event: Event) -> str | None:
-    """One event as a line of text; None for those that are not worth one."""
+    """An event as a line of text; None if it is not worth one."""
     shown = _LINES.get(event["event"])
     return shown(event) if shown else None
 
 
 class Lines:
-    """Plain lines, for logs."""
+    """Plain lines for logs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def hear(self, event: Event) -> None:
-        """Print an event when it is worth a line."""
+        """Print an event if it is worth a line."""
         text = line(event)
         if text is not None:
             self._console.print(f"{event['ts'][:19]}Z {text}", markup=False, soft_wrap=True)
@@ -101,22 +101,22 @@ class _Bar:
 
     task: TaskID
     known: set[int]
-    """Numbers of the chunks that are cut."""
+    """The numbers of the chunks split off so far."""
     estimated: int | None
     whole: bool
-    """Whether no more chunks follow, but for splits."""
+    """Whether no more chunks follow, except for chunks that are split again."""
     rows: int = 0
 
     @property
     def total(self) -> int | None:
-        """Chunks in the end; more than are known before the last is cut, so that the bar is not full too early."""
+        """The expected number of chunks; more than known until the last is split off, so that the bar does not fill too early."""
         if self.whole:
             return len(self.known)
         return None if self.estimated is None else max(self.estimated, len(self.known) + 1)
 
 
 class Screen:
-    """A progress bar a table and one line on the log, while a person watches."""
+    """A progress bar per table and a line for the binlog, for a person at a terminal."""
 
     _QUIET = ("chunk.finished", "epoch.committed", "sink.applied", "table.planned")
 

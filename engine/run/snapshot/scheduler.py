@@ -1,9 +1,9 @@
-"""Which chunks are read next, by whom, and what came of it: the snapshot's side of the coordinator.
+"""The chunk scheduler: which chunks are read next, by which job, and what they return.
 
-Tables are cut while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Chunks go to Spark in one-task
-jobs, a group of chunks worth at least a second of work each, from a small pool of threads. At most one group more than there are
-readers is under way, so that the binlog waits for one task at the most. Spark's scheduler gives the next group to
-whichever slot is free; towards the end groups get smaller, so that the readers end together.
+Tables are split while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Threads submit groups of chunks
+to Spark as one-task jobs, each worth at least a second of work. At most one group more than there are readers is in flight,
+so that the binlog waits for one task at most. Spark gives the next group to whichever slot is free. Groups shrink towards the end,
+so that the readers finish together.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,16 @@ from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.source.positions import bytes_between
 
 GROUP_S = 1.0
-"""Seconds of work that a group of chunks should be worth."""
+"""Target seconds of work per group of chunks."""
 AHEAD = 256
-"""So many chunks of a table are cut ahead of its readers at the most."""
+"""The most chunks of a table that are split ahead of its readers."""
 _MOST_READERS = 1024
-"""Each is a thread here that waits for its job."""
+"""Each occupies a thread here that waits for its job."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks that one job reads: their numbers by table, and the copies that they are of."""
+    """The chunks of one job: numbers by table, and their table copies."""
 
     number: int
     chunks: dict[str, list[int]]
@@ -47,7 +47,7 @@ class _Group:
 
 
 class Snapshot:
-    """Cuts, assigns and collects. Used by one thread; only the jobs and the splitter run in others."""
+    """Splits tables, assigns chunks and collects results. Used by one thread; only the jobs and the splitter run in others."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Snapshot:
         run: Callable[[ChunkGroup, str], list[ReaderReport]],
         attempts: int = ATTEMPTS,
     ) -> None:
-        """Make the scheduler of one session.
+        """Create the scheduler of one session.
 
-        readers: how many read at once; executors come and go.
-        gate: what may keep chunks from being read.
-        activity: gets what is read, and why nothing is.
+        readers: how many readers run at once; changes as executors come and go.
+        gate: what can block chunk reads.
+        activity: receives the running reads, and why there are none.
         max_memory: of a chunk's window, in bytes.
         run: runs one group as a Spark job and returns its reports.
-        attempts: of a chunk, before it is parked.
+        attempts: failures of a chunk before it is parked.
         """
         self._usual_readers, self._gate, self._activity = readers, gate, activity
         self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, splitter, run
@@ -78,28 +78,28 @@ class Snapshot:
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
 
     def _readers(self) -> int:
-        """Groups that are read at once; it may be changed at any time."""
+        """The number of groups read at once; may change at any time."""
         return self._gate.pace.settings.readers or self._usual_readers()
 
     def add(self, copying: TableCopy) -> None:
-        """Copy what is not finished of a table."""
+        """Start or continue copying a table."""
         self._tables[copying.table.full_name] = copying
         self._retries.add(copying)
-        # An earlier run that was killed may not have reported all that it had committed.
+        # An earlier run may have been killed after a commit, before it journaled the chunks.
         self._report_cut(copying, list(copying.waiting))
 
     def drop(self, table: str) -> None:
-        """Cut and read no more of a table; what is under way of it is forgotten."""
+        """Stop splitting and reading a table; running reads of it are ignored."""
         if table in self._tables:
             self._tables[table].drop()
             self._splitter.forget(table)
 
     def reading(self, table: str) -> bool:
-        """Whether a job is under way that reads chunks of a table, though they are of no use any more."""
+        """Whether a job is reading chunks of a table, even if their result is ignored."""
         return any(table in group.chunks for group in self._jobs.values())
 
     def redumped(self, table: str, chunk: int) -> bool:
-        """A chunk that was read again is committed; whether that was the last one of its command."""
+        """Record that a redumped chunk is committed. Returns whether it was the last one of its command."""
         copying = self._tables[table]
         copying.committed(copying.coverage.finish([chunk]))
         if copying.coverage.copied:
@@ -107,34 +107,34 @@ class Snapshot:
         return copying.coverage.copied
 
     def lost(self, finished: Finished) -> None:
-        """The files of a finished chunk are gone: it is read again."""
+        """Read a finished chunk again, because its files are gone."""
         copying = self._tables.get(finished.table)
         if copying is not None and not copying.dropped:
             copying.lost(finished.report.chunk)
 
     def coverage(self, table: str) -> Coverage | None:
-        """How far a table that is being copied is cut; None for others."""
+        """How far a table that is being copied is split; None for other tables."""
         copying = self._tables.get(table)
         return copying.coverage if copying and not copying.dropped and not copying.redump else None
 
     def cut_since(self) -> dict[str, list[Chunk]]:
-        """The chunks that were cut, or got nearer bounds, since the last commit, by table."""
+        """The chunks that were split off or shortened since the last commit, by table."""
         copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.redump}
         return {name: list(copying.uncommitted.values()) for name, copying in copies.items()}
 
     def committed(self, table: str, coverage: Coverage) -> None:
-        """An epoch was committed, with everything that was cut before."""
+        """Record that an epoch was committed, with all chunks split off before."""
         copying = self._tables.get(table)
         if copying is not None and not copying.redump:
             copying.committed(coverage)
 
     def log_read(self, asked_s: float) -> None:
-        """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
+        """Record that the binlog was read to its end as of that time (`clock.monotonic_s`), so earlier schema changes are known."""
         self._retries.log_read_s = asked_s
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is under way; what is parked does not wait."""
+        """Whether no chunk waits or is being read; parked chunks do not count."""
         return not self._jobs and not any(copying.to_do for copying in self._tables.values())
 
     @property
@@ -142,9 +142,9 @@ class Snapshot:
         return bool(self._jobs)
 
     def assign(self, prototype: ChunkGroup, hold: Callable[[], str] = lambda: "") -> None:
-        """Keep chunks cut ahead, and start groups while readers are free. prototype: a group with what all of them need.
+        """Keep chunks split ahead, and start groups while readers are free.
 
-        hold: why none may start now.
+        prototype: a group without requests. hold: the reason why no group may start now, or "".
         """
         self._retries.resume(self._tables)
         for name, copying in self._tables.items():
@@ -168,7 +168,7 @@ class Snapshot:
             self._start(ready, prototype)
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
-        """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
+        """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
         small = [c for c in ready if c.worth_s <= GROUP_S and not c.coverage.uncut and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
@@ -194,7 +194,7 @@ class Snapshot:
         self._show_reading()
 
     def _show_reading(self) -> None:
-        """Say what has been read for the longest time, of each table: `status` tells."""
+        """Publish the longest running read of each table to `status`."""
         oldest: dict[str, Reading] = {}
         for group in self._jobs.values():  # in the order in which they began
             for name, numbers in group.chunks.items():
@@ -217,9 +217,9 @@ class Snapshot:
         )
 
     def collect(self) -> Batch:
-        """The chunks that were cut, and the reports of all jobs that have ended, since the last call.
+        """The split-off chunks and the reports of ended jobs since the last call.
 
-        Raises what ends the run: an error of Spark, a source that is lost, a chunk that failed too often.
+        Raises errors that end the run: of Spark, of a lost source, of a table that failed too often.
         """
         batch = Batch()
         for name, cut in self._splitter.done().items():
@@ -240,7 +240,7 @@ class Snapshot:
     def _reports(
         self, job: Future[list[ReaderReport]], group: _Group, batch: Batch, left: dict[str, set[int]]
     ) -> list[ReaderReport]:
-        """The job's reports; none when it was lost with its worker."""
+        """The job's reports; none if its worker was lost."""
         try:
             return job.result()
         except TransientError as error:
@@ -302,11 +302,11 @@ class Snapshot:
         batch.finished.append(Finished(report, copying.redump, copying.named(report.chunk)))
 
     def let_go(self) -> None:
-        """Wait for no answer of the source; another thread asks for it."""
+        """Abort waits for the source's answer; called from another thread."""
         self._splitter.let_go()
 
     def close(self) -> None:
-        """Wait for the jobs that are under way; their unread reports are lost, their files never published."""
+        """Wait for running jobs. Their unread reports are lost and their files never published."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         with suppress(TidemarkError):
             self._splitter.close()

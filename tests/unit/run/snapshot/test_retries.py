@@ -200,7 +200,7 @@ def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_
         parking.keep_of({"d.t"})
         assert parking.of("d.t")
         parking.keep_of(())
-        assert run.events("chunk.unparked")[0]["reason"] == "the table is not there any more"
+        assert run.events("chunk.unparked")[0]["reason"] == "the table is no longer captured"
 
 
 def test_a_file_that_says_nothing_is_as_good_as_none(tmp_path: Path) -> None:
