@@ -67,15 +67,15 @@ def published_tables(directory: Directory) -> list[Table]:
 
 def await_published(directory: Directory, root: Path, table: Table, timeout_s: float = 30.0) -> None:
     """Wait until the table's change log has all current commits. Raises QueryError after `timeout_s`."""
-    ledger, until = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
+    ledger, deadline_s = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
     delta = DeltaTables(root, ledger.state.owner, table)
     with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
-    wanted = max(with_changes, default=-1)
-    while (applied := delta.applied("changes")) < wanted:
-        if clock.monotonic_s() > until:
+    last_epoch = max(with_changes, default=-1)
+    while (applied := delta.applied("changes")) < last_epoch:
+        if clock.monotonic_s() > deadline_s:
             raise QueryError(
-                f"The destination does not have all commits yet: epoch {applied} of {wanted}.",
+                f"The destination does not have all commits yet: epoch {applied} of {last_epoch}.",
                 detail="The table's state at that time is unknown until then.",
                 hint="Start the pipeline if it is not running, or try again later.",
             )
@@ -84,20 +84,20 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
 
 def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> Answer:
     """Run one query over the tables in the destination `root`. Raises QueryError."""
-    began, late = clock.monotonic_s(), threading.Event()
+    began, timed_out = clock.monotonic_s(), threading.Event()
     with closing(duckdb.connect(":memory:")) as connection:
 
         def interrupt() -> None:
-            late.set()
+            timed_out.set()
             connection.interrupt()
 
         timer = threading.Timer(timeout_s, interrupt)
         timer.start()
         try:
-            _show(connection, root, [table for table in tables if _inner(table.name) in sql.casefold()])
+            _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()])
             rows = _first(connection.sql(sql))
         except duckdb.Error as error:
-            raise _failed(str(error), timeout_s if late.is_set() else None) from error
+            raise _failed(str(error), timeout_s if timed_out.is_set() else None) from error
         finally:
             timer.cancel()
     return Answer(rows.slice(0, MOST_ROWS), rows.num_rows > MOST_ROWS, clock.monotonic_s() - began)
@@ -151,7 +151,7 @@ def quoted(name: str) -> str:
     return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
-def _inner(name: str) -> str:
+def _within_quotes(name: str) -> str:
     """The text between the quotes of a name."""
     return name.casefold().replace('"', '""')
 

@@ -102,15 +102,15 @@ PLAN = """
 WITH latest AS (
     SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
     QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
-followed AS (
+streamed AS (
     SELECT tbl, max(ts) AS ts FROM event
     WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
 whole AS (
     SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM cut WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
-    SELECT l.*, coalesce(followed.ts >= l.ts, FALSE)
+    SELECT l.*, coalesce(streamed.ts >= l.ts, FALSE)
                 OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete
-    FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN followed ON followed.tbl = l.tbl),
+    FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN streamed ON streamed.tbl = l.tbl),
 plan AS (
     SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (
         SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({'lower': c.lower, 'upper': c.upper}, (c.ts, c.seq)) AS bounds
@@ -142,26 +142,26 @@ known AS (
     SELECT tbl, chunk, max(ts) AS ts FROM (
         SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
         WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
-put_by AS (
+parked_at AS (
     SELECT tbl, (body->>'$.chunk')::BIGINT AS chunk, max((ts, seq)) AS at FROM event
     WHERE pipeline = $pipeline AND event = 'chunk.parked' AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table)
     GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
-           CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
+           CASE WHEN done.last.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
                 WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
-                WHEN put_by.at >= coalesce(taken.at, put_by.at) THEN 'parked'
+                WHEN parked_at.at >= coalesce(taken.at, parked_at.at) THEN 'parked'
                 WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
                 WHEN taken.at IS NOT NULL THEN 'reading'
                 ELSE 'waiting' END AS state
     FROM plan
     LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.last.ts >= plan.planned_at
         AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
-    LEFT JOIN followed ON followed.tbl = plan.tbl AND followed.ts >= plan.planned_at
+    LEFT JOIN streamed ON streamed.tbl = plan.tbl AND streamed.ts >= plan.planned_at
     LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
     LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
     LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk
-    LEFT JOIN put_by ON put_by.tbl = plan.tbl AND put_by.chunk = plan.chunk)
+    LEFT JOIN parked_at ON parked_at.tbl = plan.tbl AND parked_at.chunk = plan.chunk)
 """
 )
 """`PLAN` and more, ending with `progress`: a row per chunk with its state."""

@@ -29,7 +29,7 @@ from engine.history.journal_slices import Slice, read_slice
 T = TypeVar("T")
 P = ParamSpec("P")
 Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
-_MOST_ANSWERS = 500
+_MAX_ANSWERS = 500
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
 _READ_TO = "SELECT pipeline, run, read_to, last_seq FROM journal"
 _ADVANCE = """
@@ -59,7 +59,7 @@ class History:
         self._refreshed_s = float("-inf")
         self._last = Refresh(0, 0, ())
         self._serial = 0
-        self._asking = threading.Lock()
+        self._answers_lock = threading.Lock()
         self._answers: dict[Any, tuple[int, Any]] = {}
         self._connection = self._open(path)
         self.behind: str | None = None
@@ -98,11 +98,11 @@ class History:
         Parts of a page, and several browsers, ask the same within a second.
         """
         question = query, args, tuple(sorted(options.items()))
-        with self._asking:
+        with self._answers_lock:
             known = self._answers.get(question)
             if known is None or known[0] != self._serial:
                 known = self._serial, query(self.cursor(), *args, **options)
-                if len(self._answers) >= _MOST_ANSWERS:
+                if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = known
         answer: T = known[1]
@@ -121,42 +121,42 @@ class History:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
             try:
-                self._last, self.behind = self._take_in(directories), None
+                self._last, self.behind = self._read_journals(directories), None
                 self._serial += bool(self._last.lines or self._last.malformed)
             except (duckdb.IOException, duckdb.TransactionException) as error:
-                self._wait(error)
+                self._defer(error)
             self._refreshed_s = clock.monotonic_s()
             return self._last
 
-    def _wait(self, error: duckdb.Error) -> None:
+    def _defer(self, error: duckdb.Error) -> None:
         """Keep what is committed; a later refresh reads the rest."""
         if self.in_memory:
             raise error
         self.behind = f"the index cannot be written: {str(error).splitlines()[0]}"
         self._serial += 1  # some journals may have been read
 
-    def _take_in(self, directories: Iterable[Directory]) -> Refresh:
+    def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
-        followed = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
+        read_to_by_journal = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
         for directory in directories:
             for path in sorted(directory.journals.glob("*.jsonl")):
                 try:
-                    took, bad = self._follow(directory.root.name, path, followed)
+                    new, bad = self._read_journal(directory.root.name, path, read_to_by_journal)
                 except OSError as error:
                     unreadable.append(f"{path.name}: {error.strerror}")
                     continue
                 except NewerFormatError as error:
                     unreadable.append(error.message)
                     continue
-                lines, malformed = lines + took, malformed + bad
+                lines, malformed = lines + new, malformed + bad
         return Refresh(lines, malformed, tuple(unreadable))
 
-    def _follow(
-        self, pipeline: str, path: Path, followed: Mapping[tuple[str, str], tuple[int, int]]
+    def _read_journal(
+        self, pipeline: str, path: Path, read_to_by_journal: Mapping[tuple[str, str], tuple[int, int]]
     ) -> tuple[int, int]:
-        """Read a journal's new lines. Returns the number of lines and of malformed lines. read_to: byte and `seq` by journal."""
+        """Read a journal's new lines. Returns the numbers of lines and of malformed lines. read_to_by_journal: byte and `seq`."""
         run, size = path.stem, path.stat().st_size
-        read_to, last_seq = followed.get((pipeline, run), (0, 0))
+        read_to, last_seq = read_to_by_journal.get((pipeline, run), (0, 0))
         if size == read_to:
             return 0, 0
         cursor = self.cursor()

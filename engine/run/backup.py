@@ -61,7 +61,7 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
         tables = {name: found.versions() for name, found in _destinations(spec, before).items()}
         files = _ledger_files(directory)
         state = _state(directory)
-        if state.ledger == before.ledger and _holds(files, tables, state):
+        if state.ledger == before.ledger and _is_complete(files, tables, state):
             return _written(spec, directory, out, state, tables, files)
     raise LedgerError(
         "The ledger changed faster than it could be copied.",
@@ -186,7 +186,7 @@ def _ledger_files(directory: Directory) -> dict[str, bytes]:
     return found
 
 
-def _holds(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
+def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
     """Whether the copied files lead to `state` and include every epoch that a table lacks."""
     epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
     fulls = [int(name[6:-5]) for name in files if name.startswith("state-")]
@@ -196,8 +196,12 @@ def _holds(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) 
     for name, versions in tables.items():
         for _, known in versions.values():
             for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
-                has = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
-                if has is not None and has < recorded and not all(n in epochs for n in range(has + 1, recorded + 1)):
+                applied = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
+                if (
+                    applied is not None
+                    and applied < recorded
+                    and not all(n in epochs for n in range(applied + 1, recorded + 1))
+                ):
                     return False
     return True
 

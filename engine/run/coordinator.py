@@ -28,7 +28,7 @@ from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
-from engine.run.epoch import completed, cut, event, seen, table_records, up_to_alteration
+from engine.run.epoch import completed, epoch_facts, event, split_range, table_records, up_to_alteration
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
@@ -105,7 +105,7 @@ class Coordinator:
             self._snapshot,
             control,
             journal,
-            self._copying,
+            self._table_copy,
             self._check_ranges,
             publisher.has_copy,
             publisher.unmerged,
@@ -116,17 +116,17 @@ class Coordinator:
         self._reader = EpochReader(
             source.endpoint, first_server_id, self._mariadb, session, self._captured, self._snapshot, self._redumps
         )
-        gate.parking.keep_of(ledger.state.tables)
+        gate.parking.keep_only(ledger.state.tables)
         for name, table in ledger.state.tables.items():
-            self._take(name, table)
+            self._capture(name, table)
 
-    def _take(self, name: str, table: TableState) -> None:
+    def _capture(self, name: str, table: TableState) -> None:
         """Capture a table from its committed state."""
         self._captured.take(name, table)
         if not table.stopped and not table.copied:
-            self._snapshot.add(self._copying(name, table.coverage))
+            self._snapshot.add(self._table_copy(name, table.coverage))
 
-    def _copying(
+    def _table_copy(
         self, name: str, coverage: Coverage, redump: str | None = None, keys: tuple[Bound, ...] = ()
     ) -> TableCopy:
         table, plan = self._captured.tables[name], self._captured.plans[name]
@@ -159,7 +159,7 @@ class Coordinator:
         self._control.look()  # the goal is not reached while commands wait
         pace, helpers = self._gate.pace, self._control.helpers
         self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
-        self._away.let_go = self._let_go
+        self._away.abort_waits = self._abort_waits
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
@@ -172,14 +172,14 @@ class Coordinator:
                 self._epoch()
             return True
         finally:
-            self._away.let_go = None
+            self._away.abort_waits = None
             self._health.close()
             self._snapshot.close()
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
         """Whether the goal is reached and everything is published; the next epoch handles a failed publication."""
-        asked = self._control.pending or self._membership.waiting or self._delivery.waiting
+        asked = self._control.pending or self._membership.waiting or self._delivery.resnapshot_pending
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         behind = until == "caught-up" and self.position.order < target.order
         if until is None or behind or not (copied or self._only_parked()):
@@ -190,18 +190,18 @@ class Coordinator:
     def _only_parked(self) -> bool:
         """Whether only parked chunks remain, and no command waits for anything else."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
-        left = self._gate.parking.left(self.state.tables)
-        return bool(left) and not busy and self._redumps.waits(self.state.tables)
+        left = self._gate.parking.pending(self.state.tables)
+        return bool(left) and not busy and self._redumps.blocked(self.state.tables)
 
     def _prototype(self) -> ChunkGroup:
         first = self._spec.first_server_id()
         settle_s = self._spec.source.settle_s
         return ChunkGroup(self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, ())
 
-    def _let_go(self) -> None:
+    def _abort_waits(self) -> None:
         """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
         break_off(self._connection)
-        self._snapshot.let_go()
+        self._snapshot.abort_waits()
         self._session.interrupt()
 
     def _pause(self) -> None:
@@ -281,7 +281,7 @@ class Coordinator:
                 self._check_source()
                 raise went_back(self.position, position)  # must not pass for "nothing new"
             captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
-            asked = self._redumps.begin(self.state.tables, captured) | self._delivery.healed(self.state)
+            asked = self._redumps.begin(self.state.tables, captured) | self._delivery.take_resnapshots(self.state)
             outdated = position.order > self.position.order
             if self._frozen or outdated or self._stopped or asked or self._redumps.waiting:
                 self._commit_epoch(position, asked)
@@ -299,9 +299,9 @@ class Coordinator:
         else:
             self._retry(error)
 
-    def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
+    def _with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
         """The chunks whose files still exist. The others are read again, as someone deleted their files."""
-        found = [f for f in frozen if self._delivery.there(self._captured.chunks(f.table), f.files)]
+        found = [f for f in frozen if self._delivery.has_files(self._captured.chunks(f.table), f.files)]
         for finished in (f for f in frozen if f not in found):
             self._frozen.remove(finished)
             self._snapshot.lost(finished)
@@ -319,11 +319,11 @@ class Coordinator:
                 if name not in self.state.tables:
                     self._control.forget(name)
                     continue
-                self._take(name, self.state.tables[name])
+                self._capture(name, self.state.tables[name])
                 if "stopped" not in change:
                     plan = self._captured.plans[name]
                     self._journal.write("table.planned", **plan.summary(), chunks=planned_chunks(plan))
-            self._gate.parking.keep_of(self.state.tables)
+            self._gate.parking.keep_only(self.state.tables)
             self._publisher.submit(record)
             self._progress.show(self.state)
 
@@ -354,9 +354,9 @@ class Coordinator:
         known = self.position
         due, again = self._due(known), self._redumps.due(known)
         first = min([known, *(f.high for f in due)], key=lambda p: p.order)
-        parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
+        parts = split_range(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
-        frozen = self._whole([f for f in due if f.high.order <= max(end.order, known.order)])
+        frozen = self._with_files([f for f in due if f.high.order <= max(end.order, known.order)])
         redumped, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
@@ -364,19 +364,19 @@ class Coordinator:
             reports, frozen = [], []
         # No change after its high watermark was emitted for a chunk that is exact after the schema change: it waits.
         frozen = [f for f in frozen if f.high.order <= max(end.order, known.order)]
-        self._delivery.require(self._captured.changes, reports, redumped)
+        self._delivery.require_files(self._captured.changes, reports, redumped)
         read_s = clock.monotonic_s() - began
         ends = max([end, known], key=lambda p: p.order)
         self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
         record = self._record(known, end, frozen, reports, redumped)
         self._delivery.commit(record)
-        self._redumps.logged(record)
+        self._redumps.note_changes(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
         for path in (path for identity in published for path in self._replaced.pop(identity, ())):
             path.unlink(missing_ok=True)
         if end.order >= position.order:
-            self._snapshot.log_read(began)
+            self._snapshot.binlog_read(began)
         for name in record["tables"].keys() - self._verdicts.keys():  # `_apply_verdicts` drops those
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
@@ -385,11 +385,11 @@ class Coordinator:
             self._membership.defined()
         if alteration is not None:
             self._last_epoch = -math.inf  # there may be more changes after it
-        self._follow_verdicts(alteration)
-        self._redumps.begun(asked)
+        self._apply_verdicts(alteration)
+        self._redumps.resnapshot_begun(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r.last_ts for r in reports)])
-        self._gtids = self._gtids.behind(reports, mariadb=self._mariadb)
+        self._gtids = self._gtids.after(reports, mariadb=self._mariadb)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
         self._journal.write(
             "epoch.committed", **event(record, len(frozen), reports, read_s, clock.monotonic_s() - began)
@@ -400,7 +400,7 @@ class Coordinator:
         self._progress.show(self.state)
         require_gtids(self._connection, self._source.watermarks, reports)
 
-    def _follow_verdicts(self, alteration: Alteration | None) -> None:
+    def _apply_verdicts(self, alteration: Alteration | None) -> None:
         """Apply the verdicts, which are committed now, to the captured tables."""
         for name, found in self._verdicts.items():
             statement, at = (
@@ -416,7 +416,7 @@ class Coordinator:
             if found.outcome == "resnapshotted":
                 self._journal.write("table.planned", **found.plan.summary(), chunks=planned_chunks(found.plan))
             if not self.state.tables[name].copied:
-                self._snapshot.add(self._copying(name, self.state.tables[name].coverage))
+                self._snapshot.add(self._table_copy(name, self.state.tables[name].coverage))
         self._verdicts = {}
 
     def _due(self, known: Position) -> list[Finished]:
@@ -439,26 +439,26 @@ class Coordinator:
         reports: Sequence[RangeReport],
         redumped: Sequence[RedumpReport],
     ) -> EpochRecord:
-        cuts = {}
-        for name, chunks in self._snapshot.cut_since().items():
+        new_chunks = {}
+        for name, chunks in self._snapshot.new_chunks().items():
             coverage = self._snapshot.coverage(name)
             assert coverage is not None
-            cuts[name] = cut_as_dict(chunks, coverage)
+            new_chunks[name] = cut_as_dict(chunks, coverage)
         changes = {
             name: found.to_record(self._captured.tables[name], self.state.tables[name].projection)
             for name, found in self._verdicts.items()
         }
-        tables, stopped = table_records(cuts, frozen, reports, self._stopped, changes, redumped)
+        tables, stopped = table_records(new_chunks, frozen, reports, self._stopped, changes, redumped)
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
-            self._delivery.doubted(name, error, self._captured.tables[name])
+            self._delivery.table_stopped(name, error, self._captured.tables[name])
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
             max([self.state.next_seq, *(changes.next_seq for changes in written)]),
         )
-        facts = seen(reports, self.state.largest)
+        facts = epoch_facts(reports, self.state.largest)
         return completed(
             self.state, following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
         )

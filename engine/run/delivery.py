@@ -22,18 +22,18 @@ from engine.settings import Spec
 from engine.sink.delta_log import check_files
 from engine.sink.publisher import Publisher
 
-_MOST_HEALED = 3
+_MAX_AUTO_RESNAPSHOTS = 3
 """How often one run resnapshots a table automatically, because its files are missing or rows in the binlog are in doubt."""
-_CURABLE = (DestinationError.__name__, MissingFilesError.__name__)
+_REPAIRABLE = (DestinationError.__name__, MissingFilesError.__name__)
 
 
 class Delivery:
     """One coordinator's link to the destination."""
 
     def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
-        self._heals = spec.source.copies and spec.source.schema_changes == "copy"
+        self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
-        self._missing, self._healing = Counter[str](), set[str]()
+        self._auto_resnapshots, self._resnapshots = Counter[str](), set[str]()
 
     def commit(self, record: EpochRecord) -> None:
         """Commit an epoch to the ledger, together with the progress of the destination.
@@ -57,46 +57,53 @@ class Delivery:
             known = state.tables.get(name)
             if known is None or known.stopped:
                 continue
-            heals = self._heals and tables[name].key and self._missing[name] < _MOST_HEALED
-            if isinstance(error, MissingFilesError) and heals:
-                self._missing[name] += 1
-                self._journal.write("error", **error.as_dict(), attempt=self._missing[name], retry_in_s=0.0)
-                self._healing.add(name)
+            may_resnapshot = (
+                self._may_resnapshot and tables[name].key and self._auto_resnapshots[name] < _MAX_AUTO_RESNAPSHOTS
+            )
+            if isinstance(error, MissingFilesError) and may_resnapshot:
+                self._auto_resnapshots[name] += 1
+                self._journal.write("error", **error.as_dict(), attempt=self._auto_resnapshots[name], retry_in_s=0.0)
+                self._resnapshots.add(name)
             else:
                 stopped[name] = error
         return stopped
 
-    def doubted(self, name: str, error: TidemarkError, table: Table) -> None:
+    def table_stopped(self, name: str, error: TidemarkError, table: Table) -> None:
         """Schedule a resnapshot of a table that stopped over doubtful rows, up to `_MAX_AUTO_RESNAPSHOTS` times a run."""
-        if isinstance(error, DoubtfulRowsError) and self._heals and table.key and self._missing[name] < _MOST_HEALED:
-            self._missing[name] += 1
-            self._healing.add(name)
+        if (
+            isinstance(error, DoubtfulRowsError)
+            and self._may_resnapshot
+            and table.key
+            and self._auto_resnapshots[name] < _MAX_AUTO_RESNAPSHOTS
+        ):
+            self._auto_resnapshots[name] += 1
+            self._resnapshots.add(name)
 
     @property
-    def waiting(self) -> bool:
+    def resnapshot_pending(self) -> bool:
         """Whether a resnapshot is scheduled."""
-        return bool(self._healing)
+        return bool(self._resnapshots)
 
-    def healed(self, state: State) -> set[str]:
+    def take_resnapshots(self, state: State) -> set[str]:
         """The scheduled resnapshots, with the failed tables that operators resumed; clears the schedule."""
         for name in self._control.resumed():
             known = state.tables.get(name)
-            if known is not None and known.stopped and known.stopped["error"] in _CURABLE:
-                self._healing.add(name)
-        found, self._healing = self._healing & state.tables.keys(), set()
+            if known is not None and known.stopped and known.stopped["error"] in _REPAIRABLE:
+                self._resnapshots.add(name)
+        found, self._resnapshots = self._resnapshots & state.tables.keys(), set()
         return found
 
-    def there(self, folder: Path, files: Sequence[DataFile]) -> bool:
+    def has_files(self, folder: Path, files: Sequence[DataFile]) -> bool:
         """Whether a chunk's files exist as they were written; journals the error if not."""
         try:
             check_files(folder, files)
         except MissingFilesError as error:
-            again = "The chunk was not committed; it is read again."
-            self._journal.write("error", **{**error.as_dict(), "detail": again}, attempt=1, retry_in_s=0.0)
+            detail = "The chunk was not committed; it is read again."
+            self._journal.write("error", **{**error.as_dict(), "detail": detail}, attempt=1, retry_in_s=0.0)
             return False
         return True
 
-    def require(
+    def require_files(
         self, folder: Callable[[str], Path], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
     ) -> None:
         """Raises TransientError when change log files that were just written are missing; the binlog is then read again."""
@@ -106,5 +113,5 @@ class Delivery:
             for name, changes in written:
                 check_files(folder(name), changes.files)
         except MissingFilesError as error:
-            again = "Nothing of this epoch was committed."
-            raise TransientError(error.message, detail=again, hint="The log is read again.") from error
+            detail = "Nothing of this epoch was committed."
+            raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error

@@ -18,7 +18,7 @@ _PART_BYTES = 64 << 20
 """Bytes of binlog that justify a separate task."""
 
 
-def cut(
+def split_range(
     files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
 ) -> list[tuple[Position, Position]]:
     """Split the binlog from `start` to `end` into at most `slots` parts that end where files end. Pure.
@@ -28,16 +28,16 @@ def cut(
     lies far behind `start`.
     """
     parts: list[tuple[Position, Position]] = []
-    begin, held = start, 0
+    begin, part_bytes = start, 0
     if end.order <= start.order:
         return parts
     for name, size in files.items():
         if not file_number(start.file) <= file_number(name) < file_number(end.file):
             continue
-        held += size - (start.offset if name == start.file else 0)
-        if held >= _PART_BYTES:
+        part_bytes += size - (start.offset if name == start.file else 0)
+        if part_bytes >= _PART_BYTES:
             parts.append((begin, Position(name, size)))
-            begin, held = Position(name, size), 0
+            begin, part_bytes = Position(name, size), 0
             if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]
@@ -57,7 +57,7 @@ def up_to_alteration(
 
 
 def table_records(
-    cuts: dict[str, Description],
+    new_chunks: dict[str, Description],
     frozen: Sequence[Finished],
     reports: Sequence[RangeReport],
     stopped: dict[str, ErrorRecord],
@@ -66,12 +66,12 @@ def table_records(
 ) -> tuple[dict[str, TableChange], dict[str, TidemarkError]]:
     """The table records of an epoch, and the tables that stopped in its binlog range.
 
-    cuts: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that stopped before the
-    range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped: their changes come before those of
-    the binlog.
+    new_chunks: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that stopped
+    before the range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped: their changes come
+    before those of the binlog.
     """
     tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
-    for name, since in cuts.items():
+    for name, since in new_chunks.items():
         tables.setdefault(name, {})["cut"] = since
     for f in frozen:
         chunk: ChunkRecord = {
@@ -85,7 +85,7 @@ def table_records(
     for part in redumped:
         if part.table not in stopped:
             _add_changes(tables.setdefault(part.table, {}), part.changes)
-    newly = _add_logs(tables, reports, stopped)
+    newly = _add_reports(tables, reports, stopped)
     for name, change in verdicts.items():
         if name not in stopped and name not in newly:
             tables.setdefault(name, {}).update(change)
@@ -116,7 +116,7 @@ def completed(state: State, record: EpochRecord) -> EpochRecord:
     return record
 
 
-def _add_logs(
+def _add_reports(
     tables: dict[str, TableChange], reports: Sequence[RangeReport], stopped: dict[str, ErrorRecord]
 ) -> dict[str, TidemarkError]:
     newly: dict[str, TidemarkError] = {}
@@ -143,7 +143,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sum(map(Counter, counts), Counter[str]()))
 
 
-def seen(reports: Sequence[RangeReport], before: Description | None) -> Description:
+def epoch_facts(reports: Sequence[RangeReport], before: Description | None) -> Description:
     """Epoch-wide facts for the record: unknown events, and the largest transaction if it exceeds `before`."""
     unknown, most = _summed(report.unknown for report in reports), largest(reports)
     facts: Description = {"unknown": unknown} if unknown else {}

@@ -45,12 +45,12 @@ class EpochReader:
 
     def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
         """The chunks that an epoch starting at `known` may publish; those of tables with a mutable key are fast-forwarded to it."""
-        able: list[Finished] = []
+        movable: list[Finished] = []
         others: list[Finished] = []
         for f in frozen:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
-            (able if moving(table, plan.key(table)) else others).append(f)
-        ready = [f for f in able if f.high.order <= known.order]
+            (movable if moving(table, plan.key(table)) else others).append(f)
+        ready = [f for f in movable if f.high.order <= known.order]
         forwarded = fast_forward_to(known, ready, self._fast_forward, self.session.run)
         forwarded.chunks = [*others, *forwarded.chunks]
         return forwarded
@@ -73,11 +73,11 @@ class EpochReader:
         first_seq = [state.next_seq + n * _PART_SEQ for n in range(len(redumped) + len(parts))]
         redumps = [self._redump(f, known, seq) for f, seq in zip(redumped, first_seq, strict=False)]
         live = [name for name, table in state.tables.items() if not table.stopped]
-        followed = tuple(self._follow(name, frozen, state) for name in live if name not in stopped)
+        emitted = tuple(self._emitted_table(name, frozen, state) for name in live if name not in stopped)
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
         task = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
         tasks = [
-            task(start, end, followed, seq, awaited, known)
+            task(start, end, emitted, seq, awaited, known)
             for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
         ]
         about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
@@ -105,7 +105,7 @@ class EpochReader:
         part = self._fast_forward(finished, known)
         return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.redump)
 
-    def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
+    def _emitted_table(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
         table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)
         exact = {f.report.chunk: f.high.order for f in frozen if f.table == name}
         coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage

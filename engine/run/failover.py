@@ -52,8 +52,8 @@ def _place(
     server: Server,
     first_server_id: int,
 ) -> Position:
-    def lost(verdict: str, seen: str, do: str = "") -> SourceLostError:
-        return lost_elsewhere(verdict, state.identity, server, seen, do)
+    def lost(verdict: str, reason: str, hint: str = "") -> SourceLostError:
+        return lost_elsewhere(verdict, state.identity, server, reason, hint)
 
     mariadb = state.identity.startswith("mariadb")
     if mariadb != (server.flavor == "mariadb"):
@@ -63,9 +63,9 @@ def _place(
     if not has_gtids(connection, server):
         raise lost("no GTIDs", "it writes transactions without GTIDs")
     if not awaits(connection, server, position.gtids):
-        seen = f"it has not executed all of {position.gtids}, which are published"
-        do = "If it is a replica that is behind, start again when it has caught up."
-        raise lost("diverged or behind", seen, do)
+        reason = f"it has not executed all of {position.gtids}, which are published"
+        hint = "If it is a replica that is behind, start again when it has caught up."
+        raise lost("diverged or behind", reason, hint)
     if not mariadb:
         (row,) = query(connection, _PURGED, (position.gtids,))
         if not row["ours"]:

@@ -28,21 +28,21 @@ class KnownGtids:
 
     settled: str | None
     """The set as watermarks need it; None if it is unknown."""
-    whole: bool
+    complete: bool
     """Whether every transaction before the position has a GTID."""
 
     @property
     def committed(self) -> str | None:
         """The set that the ledger keeps; None if transactions without a GTID precede the position."""
-        return self.settled if self.whole else None
+        return self.settled if self.complete else None
 
-    def behind(self, reports: Sequence[RangeReport], *, mariadb: bool) -> "KnownGtids":
+    def after(self, reports: Sequence[RangeReport], *, mariadb: bool) -> "KnownGtids":
         """The GTIDs before the end of the ranges that the reports cover."""
         if self.settled is None and not any(report.complete for report in reports):
             return self
-        whole = self.whole and not any(report.anonymous for report in reports)
+        complete = self.complete and not any(report.anonymous for report in reports)
         texts = [self.settled or "", *(report.gtids for report in reports)]
-        return KnownGtids(joined(texts, mariadb=mariadb), whole)
+        return KnownGtids(joined(texts, mariadb=mariadb), complete)
 
 
 def known_gtids(
@@ -50,14 +50,14 @@ def known_gtids(
 ) -> KnownGtids:
     """The GTIDs before the committed position, at the start of a run."""
     if position.gtids is not None:
-        return KnownGtids(position.gtids, whole=True)
+        return KnownGtids(position.gtids, complete=True)
     if not has_gtids(connection, server):
-        return KnownGtids(None, whole=False)
+        return KnownGtids(None, complete=False)
     try:
         found = before(endpoint, position, first_server_id, mariadb=server.flavor == "mariadb")
     except GtidModeError:  # raised by the file of the position; the next file's head has the set
-        return KnownGtids(None, whole=False)
-    return KnownGtids(found.gtids, whole=found.count > 0 and not found.anonymous)
+        return KnownGtids(None, complete=False)
+    return KnownGtids(found.gtids, complete=found.count > 0 and not found.anonymous)
 
 
 def position_after(
@@ -66,7 +66,7 @@ def position_after(
     """The position that an epoch commits, with its GTID set if known. gtids: those before `known`."""
     if end.order <= known.order:
         return replace(known, gtids=gtids.committed)
-    return replace(end, gtids=gtids.behind(reports, mariadb=mariadb).committed, born=reports[-1].births.get(end.file))
+    return replace(end, gtids=gtids.after(reports, mariadb=mariadb).committed, born=reports[-1].births.get(end.file))
 
 
 def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[RangeReport]) -> None:

@@ -26,7 +26,7 @@ _MEANINGS = {
     "metrics": "Metrics cannot be scraped until it works again.",
     "journal": "Events are kept in memory until the file can be written.",
 }
-_ELSE = "What it shows or passes on lacks events until it works again."
+_DEFAULT_MEANING = "It misses events until it works again."
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Helpers:
         self._lock = threading.Lock()
         self._failing: dict[str, Failure] = {}
         self._last_s: dict[str, float] = {}
-        self._began_s: dict[str, float] = {}
+        self._failing_since_s: dict[str, float] = {}
 
     def failed(self, helper: str, error: BaseException) -> None:
         """Record a helper's error. `Disk` handles a full disk."""
@@ -63,7 +63,7 @@ class Helpers:
             if known is not None:
                 known.errors += 1
                 return
-            self._began_s[helper] = self._last_s[helper]
+            self._failing_since_s[helper] = self._last_s[helper]
             self._failing[helper] = Failure(helper, type(error).__name__, named.message, clock.utc_text())
         self._journal.write("error", **named.as_dict(), attempt=1, helper=helper)
 
@@ -76,7 +76,7 @@ class Helpers:
             now_s = clock.monotonic_s()
             if helper not in self._failing or now_s - self._last_s[helper] < CALM_S:
                 return
-            errors, duration_s = self._failing.pop(helper).errors, now_s - self._began_s[helper]
+            errors, duration_s = self._failing.pop(helper).errors, now_s - self._failing_since_s[helper]
         self._journal.write("helper.recovered", helper=helper, errors=errors, duration_s=round(duration_s, 3))
 
     def as_list(self) -> list[dict[str, Any]]:
@@ -89,6 +89,6 @@ def _named(helper: str, error: BaseException) -> HelperError:
     what = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
     return HelperError(
         f"The helper {helper!r} met an error: {what}",
-        detail=f"The pipeline continues. {_MEANINGS.get(helper, _ELSE)}",
+        detail=f"The pipeline continues. {_MEANINGS.get(helper, _DEFAULT_MEANING)}",
         hint="Tidemark retries. If this persists, fix the cause named above, or report it with `tidemark bundle SPEC`.",
     )

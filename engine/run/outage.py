@@ -22,9 +22,9 @@ EPOCHS, MONITOR = "epochs", "monitor"
 """The reporting threads."""
 REFUSED_S = 300.0
 """A login refused for longer than this is not a temporary condition."""
-_LEAST_S = 300.0
+_MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
-_FIRST_S, _LONGEST_S = 1.0, 30.0
+_FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
 _ATTEMPTS = 10
 """Of an epoch that fails although the source answers."""
 
@@ -44,13 +44,13 @@ class Outage:
 class OutageTracker:
     """Tracks the outages of one run's source. Thread-safe.
 
-    show: called on each change, with the fields of an `Outage`, or None when the source is back. let_go: called on a stop while the
-    source is away, to abort waits for its answer.
+    show: called on each change, with the fields of an `Outage`, or None when the source is back. abort_waits: called on a stop
+    while the source is away, to abort waits for its answer.
     """
 
     def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
         self._journal, self._show = journal, show
-        self.let_go: Callable[[], None] | None = None
+        self.abort_waits: Callable[[], None] | None = None
         self._lock = threading.RLock()
         self._tries: dict[str, int] = {}
         self._since_s, self._refused_s = 0.0, 0.0
@@ -74,8 +74,8 @@ class OutageTracker:
             self._release()
 
     def _release(self) -> None:
-        if self._stopping and self.now and self.let_go is not None:
-            self.let_go()
+        if self._stopping and self.now and self.abort_waits is not None:
+            self.abort_waits()
 
     def failed(self, by: str, error: TidemarkError) -> float:
         """Record a failed try. Returns the seconds to wait before the next one.
@@ -94,20 +94,20 @@ class OutageTracker:
             until_s = self._until_s()
             if until_s is not None and now_s >= until_s and by == EPOCHS:
                 raise _given_up(error, now_s - self._since_s)
-            pause_s: float = min(_FIRST_S * 2 ** min(attempt - 1, 10), _LONGEST_S)
+            pause_s: float = min(_FIRST_S * 2 ** min(attempt - 1, 10), _MAX_PAUSE_S)
             if until_s is not None:
                 pause_s = min(pause_s, max(until_s - now_s, 0.1))
             if by == EPOCHS or EPOCHS not in self._tries:
-                self._say(attempt, pause_s, error, None if until_s is None else until_s - now_s)
+                self._report(attempt, pause_s, error, None if until_s is None else until_s - now_s)
         self._release()
         return pause_s
 
     def _until_s(self) -> float | None:
         if self._refused_s:
             return self._refused_s + REFUSED_S
-        return None if self._purged_s is None else max(self._purged_s, self._since_s + _LEAST_S)
+        return None if self._purged_s is None else max(self._purged_s, self._since_s + _MIN_WAIT_S)
 
-    def _say(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
+    def _report(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
         now = clock.utc_now()
         gives_up = None if left_s is None else clock.utc_text(now + timedelta(seconds=left_s))
         next_try = clock.utc_text(now + timedelta(seconds=pause_s))
@@ -128,7 +128,7 @@ class OutageTracker:
         self._failures += 1
         if self._failures >= _ATTEMPTS:
             raise error
-        retry_s: float = min(_FIRST_S * 2 ** (self._failures - 1), _LONGEST_S)
+        retry_s: float = min(_FIRST_S * 2 ** (self._failures - 1), _MAX_PAUSE_S)
         self._journal.write("error", **error.as_dict(), attempt=self._failures, retry_in_s=retry_s)
         return retry_s
 

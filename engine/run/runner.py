@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Listener = Callable[[dict[str, Any]], None]
 UNTIL = ("snapshot", "caught-up")
-_MOST_CHANGES = 10
-_CHANGE_S = 1.0
+_MAX_FAILOVERS = 10
+_FAILOVER_PAUSE_S = 1.0
 
 
 def run_pipeline(
@@ -91,7 +91,7 @@ def run_pipeline(
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
-        _Run(spec, directory, journal, until).whole()
+        _Run(spec, directory, journal, until).execute()
 
 
 def _link_spec(spec_file: Path, directory: Directory) -> None:
@@ -125,7 +125,7 @@ class _Run:
             parsers=parsers(directory.journals),
             in_turn=IN_TURN,
             throttle_changed=partial(setattr, pace, "settings"),
-            retry_parked=parking.ask,
+            retry_parked=parking.request_retry,
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)
@@ -133,7 +133,7 @@ class _Run:
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
 
-    def whole(self) -> None:
+    def execute(self) -> None:
         """Run, and write the outcome to the journal whatever happens."""
         error: BaseException | None = None
         self._journal.write(
@@ -174,29 +174,29 @@ class _Run:
         with ExitStack() as stack:
             exporter = self._exporter(stack)
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
-            session_to_come = starter.submit(self._start_spark)
-            stack.callback(self._stop_spark, session_to_come)
+            session_future = starter.submit(self._start_spark)
+            stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
             preflight = self._preflight(endpoint, ledger.state)
             preflight.require()
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source = self._room("ledger", partial(self._begin, ledger, endpoint, preflight))
+            source = self._retry_disk_full("ledger", partial(self._begin, ledger, endpoint, preflight))
             # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
             state = _committed(ledger)
-            publisher = self._room("destination", partial(self._publisher, ledger, state))
+            publisher = self._retry_disk_full("destination", partial(self._publisher, ledger, state))
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
-            session = self._sessions.use(session_to_come.result())
+            session = self._sessions.use(session_future.result())
             connected = {**vars(preflight.server), "watermark_class": source.watermarks}
             self._journal.write("run.connected", source=_server(connected), spark=session.describe())
             self._control.event("started")
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
-            self._last_changes(ledger)
+            self._finish_removals(ledger)
             self._possession.release()
             if self._until is not None and not reached:
                 raise TidemarkError(
@@ -210,14 +210,14 @@ class _Run:
                 self._gate.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
-    def _room(self, name: str, step: Callable[[], T]) -> T:
+    def _retry_disk_full(self, name: str, step: Callable[[], T]) -> T:
         """The result of a startup step; waits while a disk is full, until a stop."""
         return self._control.disk.through(name, step, lambda: self._control.stopping)
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
         """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
         interval_s, guard = self._spec.sink.merge_interval_s, self._possession.guard
-        through = partial(self._room, "destination")
+        through = partial(self._retry_disk_full, "destination")
         publisher = Publisher(self._spec.sink.path, ledger, self._journal, interval_s, guard, through)
         publisher.open_tables(state)
         delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
@@ -236,15 +236,15 @@ class _Run:
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """Run epochs, across failovers. Returns True once the goal is reached, False after a stop."""
-        changes = 0
+        failovers = 0
         while True:
             try:
                 return self._epochs(source, session, ledger, publisher)
             except SourceChangedError as error:
-                changes += 1
-                if changes > _MOST_CHANGES:
+                failovers += 1
+                if failovers > _MAX_FAILOVERS:
                     raise
-                self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
+                self._journal.write("error", **error.as_dict(), attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S)
             except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
                 with closing(open_connection(source.endpoint)) as connection:
                     self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
@@ -252,18 +252,18 @@ class _Run:
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
             except SparkLostError as error:  # running reads start again
-                session = self._sessions.again(error)
+                session = self._sessions.replace_lost(error)
                 if session is None:
                     return False
                 continue
             except SourceAwayError:  # before the first epoch
                 pass
             # Uncommitted reads start again: their positions belong to the other server.
-            self._control.wait(_CHANGE_S)
-            changed = self._changed(ledger, publisher)
-            if changed is None:
+            self._control.wait(_FAILOVER_PAUSE_S)
+            reconnected = self._reconnected(ledger, publisher)
+            if reconnected is None:
                 return False
-            source = changed
+            source = reconnected
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """`Coordinator.run` with one server and one session, with a lag monitor."""
@@ -276,14 +276,14 @@ class _Run:
         ):
             return coordinator.run(self._until)
 
-    def _changed(self, ledger: Ledger, publisher: Publisher) -> Source | None:
+    def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:
         """The source at the server that answers now; None after a stop.
 
         Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away too long.
         """
         while not self._control.stopping:
             try:
-                source = self._reopened(ledger, publisher)
+                source = self._reopen_source(ledger, publisher)
             except (TransientError, LoginRefusedError) as error:  # a promoted server may not be ready yet
                 self._control.wait(self._away.failed(EPOCHS, error))
             else:
@@ -291,7 +291,7 @@ class _Run:
                 return source
         return None
 
-    def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
+    def _reopen_source(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = self._preflight(endpoint, ledger.state)
         preflight.require()
@@ -302,7 +302,7 @@ class _Run:
             publisher.submit(ledger.epoch(ledger.state.epoch))
         return source
 
-    def _last_changes(self, ledger: Ledger) -> None:
+    def _finish_removals(self, ledger: Ledger) -> None:
         """Delete removed tables and answer their command, after all reads and publications."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
         for change in self._control.accepted(MembershipCommand)[:1]:
@@ -320,7 +320,7 @@ class _Run:
 
     def _stop_spark(self, first: "Future[Any]") -> None:
         """End the current session, or the first one, which may still be starting."""
-        if self._sessions.begun:
+        if self._sessions.was_started:
             self._sessions.stop()
         elif not first.cancel() and first.exception() is None:
             first.result().stop()
@@ -374,7 +374,7 @@ class _Run:
         if not asked:
             raise lost
         record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
-        self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
+        self._commit_resnapshots(ledger, record, f"asked for, as the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, {})
 
@@ -389,7 +389,7 @@ class _Run:
         record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
         record["lineage"] = self._journal.run
         record["next_seq"] = max(next_seq, ledger.state.next_seq)
-        self._commit_copies(ledger, record, "asked for, as the ledger was older than the destination")
+        self._commit_resnapshots(ledger, record, "asked for, as the ledger was older than the destination")
         self._control.look()
         for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
@@ -401,13 +401,13 @@ class _Run:
         self._control.look()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
-        healed = sorted(wanted.intersection(names, ledger.state.tables))
-        if not healed:
+        names_asked = sorted(wanted.intersection(names, ledger.state.tables))
+        if not names_asked:
             return
-        record = resnapshot_tables(self._spec, ledger.state, connection, healed, self._journal.run)
-        self._commit_copies(ledger, record, "asked for, as the destination was not what the ledger has published")
+        record = resnapshot_tables(self._spec, ledger.state, connection, names_asked, self._journal.run)
+        self._commit_resnapshots(ledger, record, "asked for, as the destination was not what the ledger has published")
         for redump in asked:
-            if redump.tables and set(healed).issuperset(redump.tables):
+            if redump.tables and set(names_asked).issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
@@ -424,12 +424,12 @@ class _Run:
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
-        self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
+        self._commit_resnapshots(ledger, record, "asked for, as the spec publishes something else of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
-    def _commit_copies(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
+    def _commit_resnapshots(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
         """Commit an epoch that resnapshots tables, and journal it."""
         ledger.commit(record)
         for name, change in record["tables"].items():

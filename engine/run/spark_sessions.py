@@ -37,7 +37,7 @@ class SparkSessions:
         self._control.activity.spark_ui = session.ui
         return session
 
-    def again(self, error: SparkLostError) -> "Session | None":
+    def replace_lost(self, error: SparkLostError) -> "Session | None":
         """A new session in place of the lost one; None after a stop.
 
         Raises start errors that a retry cannot fix, and the last error after an hour.
@@ -77,7 +77,7 @@ class SparkSessions:
             self._control.wait(left_s)
 
     @property
-    def begun(self) -> bool:
+    def was_started(self) -> bool:
         """Whether a session was ever started."""
         return self._started_s > 0
 

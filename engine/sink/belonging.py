@@ -64,13 +64,13 @@ class Comparison:
                 f"together from one backup (tidemark restore), or snapshot everything again: {_ALL} (the mirrors are "
                 "right then; the change logs lack what happened between the old and the new start).",
             )
-        left = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
-        if left:
-            named = "; ".join(f"{name}: {why}" for name, why in list(left.items())[:_NAMED])
-            more = f"; and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
-            tables = " ".join(f"--table {name}" for name in left)
+        faulty = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
+        if faulty:
+            named = "; ".join(f"{name}: {why}" for name, why in list(faulty.items())[:_NAMED])
+            more = f"; and {len(faulty) - _NAMED} more" if len(faulty) > _NAMED else ""
+            tables = " ".join(f"--table {name}" for name in faulty)
             raise MismatchError(
-                f"The destination is not what the ledger has published, for {len(left)} tables: {named}{more}.",
+                f"The destination is not what the ledger has published, for {len(faulty)} tables: {named}{more}.",
                 detail="It was restored from an older copy, replaced or damaged. What is missing would never be applied again. "
                 "Nothing was written.",
                 hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables again: "
@@ -108,10 +108,10 @@ def compare(
     if ahead:
         name, look = next(iter(ahead.items()))
         return Comparison(f"{name} has epoch {max(look.applied.values())}, the ledger ends at {state.epoch}")
-    strangers = {name for name, look in looks.items() if look.terms - known}
-    if newest is not None and not known_term(newest, state.terms) and strangers:
+    unknown_writers = {name for name, look in looks.items() if look.terms - known}
+    if newest is not None and not known_term(newest, state.terms) and unknown_writers:
         return Comparison(
-            f"run {newest.run} on {newest.host} has written to {min(strangers)}, which the ledger does not know of"
+            f"run {newest.run} on {newest.host} has written to {min(unknown_writers)}, which the ledger does not know of"
         )
     faults = {name: why for name, look in looks.items() if (why := _fault(root, state.tables[name], look, name, kept))}
     return Comparison(tables=faults)
@@ -124,11 +124,13 @@ def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[
     if not behind:
         return ""
     kind, epoch = next(iter(behind.items()))
-    has = min(look.applied.get(kind, -1) for kind in behind)
+    applied_through = min(look.applied.get(kind, -1) for kind in behind)
     older = f"it has {kind} through epoch {look.applied.get(kind, -1)}, the ledger knows of {epoch}"
-    if not _contiguous(kept, has, max(behind.values())):
+    if not _contiguous(kept, applied_through, max(behind.values())):
         return older
-    parts = [record["tables"][name] for record in kept if record["epoch"] > has and name in record["tables"]]
+    parts = [
+        record["tables"][name] for record in kept if record["epoch"] > applied_through and name in record["tables"]
+    ]
     tables = DeltaTables.folders(root, published_as(table_from_dict(table.table), table.projection))
     try:
         for part in parts:

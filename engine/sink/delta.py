@@ -105,7 +105,7 @@ class DeltaTables(OwnedTables):
             delta, schema = self._columns(delta, replaced=copies and kind == "replace")
             files = MirrorFiles(self.mirror, schema, self.table, files_of(delta, self.mirror))
             prepared_files.append(files)
-            count = _carry_out(
+            count = _apply_steps(
                 files, self._steps(steps), clear=copies and kind == "replace", copies=copies, merges=merges
             )
             changed = schema != schema_of(delta)
@@ -138,12 +138,12 @@ class DeltaTables(OwnedTables):
         return Applied(self.table.full_name, kind, number, count, taken, round(time.monotonic() - began, 6))
 
     def _transactions(self, steps: Sequence[Step], chunks: int | None, merge: int | None) -> dict[str, int]:
-        found = {} if chunks is None else {self._app("chunks"): chunks}
+        transactions = {} if chunks is None else {self._app("chunks"): chunks}
         if merge is not None:
-            found[self._app("merge")] = merge
+            transactions[self._app("merge")] = merge
             if sequences := [file.high["_tm_seq"] for step in steps for file in step.changes if "_tm_seq" in file.high]:
-                found[self._app(SEQ)] = max(sequences)
-        return found
+                transactions[self._app(SEQ)] = max(sequences)
+        return transactions
 
     def _steps(self, steps: Sequence[Step]) -> list[tuple[Sequence[DataFile], list[Path]]]:
         return [(step.chunks, [self.changes / file.name for file in step.changes]) for step in steps]
@@ -162,17 +162,17 @@ class DeltaTables(OwnedTables):
         """Raises TableStoppedError when the change log with the columns of `before` cannot evolve to those of `after`."""
         if not self._logs[self.changes].there:
             return  # it will be created
-        held = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
-        check_evolution(after.full_name, held, log_schema(arrow_schema(after)))
+        current = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
+        check_evolution(after.full_name, current, log_schema(arrow_schema(after)))
 
     def evolve(self, table: Table) -> None:
         """Set the table's columns: add missing ones to the change log, and widen its types."""
         self.table = table
         log = self._logs[self.changes]
         wanted = log_schema(arrow_schema(table))
-        held = schema_of(self._load(self.changes))
-        both = united(held, wanted)  # never narrower: an older epoch may be applied again
-        if any(both.field(name).type != held.field(name).type for name in held.names):
+        current = schema_of(self._load(self.changes))
+        both = united(current, wanted)  # never narrower: an older epoch may be applied again
+        if any(both.field(name).type != current.field(name).type for name in current.names):
             self._widen(log, both)
         else:
             self._add_columns(log, both)
@@ -194,7 +194,7 @@ class DeltaTables(OwnedTables):
         self._commit(log.folder, actions)
 
 
-def _carry_out(
+def _apply_steps(
     files: MirrorFiles,
     steps: Sequence[tuple[Sequence[DataFile], list[Path]]],
     *,

@@ -177,10 +177,10 @@ class DeltaLog:
         DestinationError for a torn commit that later ones rest on. accepting: give up its actions instead; a checkpoint of what
         readers see without them replaces it.
         """
-        end, amid = self.torn()
-        if amid and not accepting:
+        end, earlier = self.torn()
+        if earlier and not accepting:
             raise DestinationError(
-                f"The Delta commit {amid[0].name} in {self.path} is empty or torn, and later commits rest on it.",
+                f"The Delta commit {earlier[0].name} in {self.path} is empty or torn, and later commits rest on it.",
                 detail="Readers take it for a commit without actions, so rows are missing or duplicated; nothing was written.",
                 hint="Restore that file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
             )
@@ -188,9 +188,9 @@ class DeltaLog:
             path.rename(path.with_name(f".torn-{path.name}-{uuid.uuid4().hex[:8]}"))
         if end:
             sync_folder(self.path)
-        if amid:
+        if earlier:
             self.checkpoint()
-        return [path.name for path in (*end, *amid)]
+        return [path.name for path in (*end, *earlier)]
 
 
 def create(folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str]) -> None:
@@ -310,9 +310,9 @@ def _checkpointed(folder: Path, name: str) -> int | None:
 def _check_protocol(delta: DeltaTable, folder: Path) -> None:
     protocol = delta.protocol()
     readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
-    strange = (readers - {*_READABLE, "deletionVectors"}) | (writers - {*_WRITABLE, "deletionVectors"})
-    if strange or protocol.min_writer_version not in _WRITER_VERSIONS:
-        raise _unsupported(folder, ", ".join(sorted(strange)) or f"writer version {protocol.min_writer_version}")
+    unknown = (readers - {*_READABLE, "deletionVectors"}) | (writers - {*_WRITABLE, "deletionVectors"})
+    if unknown or protocol.min_writer_version not in _WRITER_VERSIONS:
+        raise _unsupported(folder, ", ".join(sorted(unknown)) or f"writer version {protocol.min_writer_version}")
 
 
 def _unsupported(folder: Path, what: str) -> DestinationError:

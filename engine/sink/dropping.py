@@ -11,16 +11,16 @@ def drop(folder: Path) -> bool:
 
     The folder is renamed first, so that a half-deleted folder never appears under its own name.
     """
-    going = folder.with_name(".dropped-" + hashlib.sha256(folder.name.encode()).hexdigest()[:16])
-    _delete(going)  # left by an earlier attempt
-    there = folder.is_dir() and not folder.is_symlink()
-    if there:
-        folder.rename(going)
-        _delete(going)
+    renamed = folder.with_name(".dropped-" + hashlib.sha256(folder.name.encode()).hexdigest()[:16])
+    _delete(renamed)  # left by an earlier attempt
+    existed = folder.is_dir() and not folder.is_symlink()
+    if existed:
+        folder.rename(renamed)
+        _delete(renamed)
     plain = folder.parent / unquote(folder.name)  # `layout.make_readable` made a link of it
     if plain.is_symlink() and not plain.exists():
         plain.unlink()
-    return there
+    return existed
 
 
 def _delete(folder: Path) -> None:

@@ -52,7 +52,7 @@ class Fence:
 
     def __init__(self, root: Path, ledger: str) -> None:
         self._folder = root / "_tidemark" / ledger
-        self._own: Term | None = None
+        self._term: Term | None = None
 
     def newest(self) -> Term | None:
         """The newest term; None if there is none, as in destinations of an earlier version."""
@@ -69,11 +69,11 @@ class Fence:
         try:
             os.link(temporary, self._path(term.number))
         except FileExistsError:
-            raise _overtaken(term, self.newest()) from None
+            raise _taken_over(term, self.newest()) from None
         finally:
             temporary.unlink()
         sync_folder(self._folder)
-        self._own = term
+        self._term = term
         self.check()
         for path in sorted(self._folder.glob("term-*.json"))[:-_KEPT]:
             path.unlink(missing_ok=True)
@@ -83,15 +83,15 @@ class Fence:
 
         Checks two files instead of listing the folder: terms count up by one, and old ones are removed in order.
         """
-        assert self._own is not None
-        if self._path(self._own.number + 1).exists() or not self._path(self._own.number).exists():
-            raise _overtaken(self._own, self.newest())
-        return self._own.number
+        assert self._term is not None
+        if self._path(self._term.number + 1).exists() or not self._path(self._term.number).exists():
+            raise _taken_over(self._term, self.newest())
+        return self._term.number
 
     def release(self) -> None:
         """Mark this runner as ended in order."""
-        if self._own is not None and self._path(self._own.number).exists():
-            write_atomically(self._path(self._own.number), _text(replace(self._own, ended=True)))
+        if self._term is not None and self._path(self._term.number).exists():
+            write_atomically(self._path(self._term.number), _text(replace(self._term, ended=True)))
 
     def _path(self, number: int) -> Path:
         return self._folder / f"term-{number:08d}.json"
@@ -118,7 +118,7 @@ def _text(term: Term) -> str:
     return json.dumps({"format": FORMAT, **asdict(term)}, indent=1)
 
 
-def _overtaken(own: Term, newest: Term | None) -> PipelineHeldError:
+def _taken_over(own: Term, newest: Term | None) -> PipelineHeldError:
     other = f"run {newest.run} on {newest.host} (pid {newest.pid})" if newest else "another runner"
     return PipelineHeldError(
         f"The pipeline was taken over by {other}; this run had term {own.number}.",

@@ -19,10 +19,10 @@ def lost_names(delta: DeltaTable, folder: Path) -> list[str]:
     """The version's files that are missing, sorted. Lists the folder once, whatever the number of files."""
     named = {unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()}
     try:
-        there = set(os.listdir(folder))  # noqa: PTH208 - names alone, of perhaps many thousand files
+        existing = set(os.listdir(folder))  # noqa: PTH208 - names alone, of perhaps many thousand files
     except FileNotFoundError:
-        there = set()
-    return sorted(name for name in named - there if not (folder / name).exists())
+        existing = set()
+    return sorted(name for name in named - existing if not (folder / name).exists())
 
 
 class Recent:

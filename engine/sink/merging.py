@@ -42,7 +42,7 @@ BATCH_ROWS = 64 << 10
 SMALL_BYTES = 8 << 20
 """Smaller touched files are rewritten together with others."""
 TARGET_BYTES = 64 << 20
-_FEWEST_ROWS, _MOST_ROWS = 10_000, 2_000_000
+_MIN_ROWS, _MAX_ROWS = 10_000, 2_000_000
 _SORTED_ROWS = 500_000
 _WRITERS = min(os.cpu_count() or 1, 4)
 _ROW_BYTES = 100
@@ -117,9 +117,9 @@ class MirrorFiles:
         small = [name for name in touched if self.files[name].bytes < SMALL_BYTES]
         most = self._file_rows()
         with ThreadPoolExecutor(_WRITERS) as pool:
-            large = [pool.submit(self._write, self._others(n, touched[n]), most) for n in touched if n not in small]
+            large = [pool.submit(self._write, self._other_rows(n, touched[n]), most) for n in touched if n not in small]
             try:
-                rows = chain.from_iterable(self._others(name, touched[name]) for name in small)
+                rows = chain.from_iterable(self._other_rows(name, touched[name]) for name in small)
                 written = self._write(self._ordered(chain(rows, self._images(paths, newest))), most)
             finally:
                 parts = [job.result() for job in large]  # each job records its files even if another fails
@@ -158,7 +158,7 @@ class MirrorFiles:
         with _opened(self.folder / name) as file:
             return comparable(conformed(file.read(columns=list(columns)), wanted))
 
-    def _others(self, name: str, mask: Mask) -> Iterator[pa.Table]:
+    def _other_rows(self, name: str, mask: Mask) -> Iterator[pa.Table]:
         """The rows of a file that remain."""
         begin = 0
         with _opened(self.folder / name) as file:
@@ -186,15 +186,15 @@ class MirrorFiles:
 
     def _ordered(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """The rows ordered by key, a bounded number at a time."""
-        held, rows = list[pa.Table](), 0
+        collected, rows = list[pa.Table](), 0
         for part in parts:
-            held.append(part)
+            collected.append(part)
             rows += part.num_rows
             if rows >= _SORTED_ROWS:
-                yield self._sorted(held)
-                held, rows = [], 0
-        if held:
-            yield self._sorted(held)
+                yield self._sorted(collected)
+                collected, rows = [], 0
+        if collected:
+            yield self._sorted(collected)
 
     def _sorted(self, parts: Sequence[pa.Table]) -> pa.Table:
         return pa.concat_tables(parts).sort_by([(name, "ascending") for name in self.table.key])
@@ -205,9 +205,9 @@ class MirrorFiles:
         try:
             for part in parts:
                 for begin in range(0, part.num_rows, BATCH_ROWS):
-                    some = part.slice(begin, BATCH_ROWS)
-                    writer.write(some)
-                    rows += some.num_rows
+                    batch = part.slice(begin, BATCH_ROWS)
+                    writer.write(batch)
+                    rows += batch.num_rows
                     if rows >= most:
                         done += self._closed(writer)
                         writer, rows = self._writer(), 0
@@ -228,8 +228,8 @@ class MirrorFiles:
         """The rows in a file of `TARGET_BYTES`, estimated from the existing files."""
         known = [file for file in self.files.values() if file.rows > 0]
         rows, size = sum(file.rows for file in known), sum(file.bytes for file in known)
-        each = size / rows if rows > _FEWEST_ROWS else _ROW_BYTES
-        return int(min(max(TARGET_BYTES / each, _FEWEST_ROWS), _MOST_ROWS))
+        each = size / rows if rows > _MIN_ROWS else _ROW_BYTES
+        return int(min(max(TARGET_BYTES / each, _MIN_ROWS), _MAX_ROWS))
 
 
 def newest_images(paths: Sequence[Path], table: Table) -> Newest:
@@ -237,20 +237,20 @@ def newest_images(paths: Sequence[Path], table: Table) -> Newest:
     schema = mirror_schema(table)
     wanted = pa.schema([*(schema.field(name) for name in table.key), pa.field("_tm_kind", pa.string())])
     extra = [pa.field("\0file", pa.int64()), pa.field("\0row", pa.int64())]
-    held, waiting, rows = pa.schema([*wanted, *extra]).empty_table(), list[pa.Table](), 0
+    collected, waiting, rows = pa.schema([*wanted, *extra]).empty_table(), list[pa.Table](), 0
     for number, path in enumerate(paths):
         with _opened(path) as file:
             part = conformed(file.read(columns=wanted.names), wanted)
         where = np.full(part.num_rows, number), np.arange(part.num_rows)
         waiting.append(part.append_column(extra[0], pa.array(where[0])).append_column(extra[1], pa.array(where[1])))
         rows += part.num_rows
-        if rows > max(held.num_rows, BATCH_ROWS):
-            held, waiting, rows = _reduced([held, *waiting], table), [], 0
-    held = _reduced([held, *waiting], table)
-    exists = held.filter(pc.invert(pc.is_in(held["_tm_kind"], pa.array(GONE))))
+        if rows > max(collected.num_rows, BATCH_ROWS):
+            collected, waiting, rows = _reduced([collected, *waiting], table), [], 0
+    collected = _reduced([collected, *waiting], table)
+    exists = collected.filter(pc.invert(pc.is_in(collected["_tm_kind"], pa.array(GONE))))
     files, numbers = exists["\0file"].to_numpy(), exists["\0row"].to_numpy()
     chosen = tuple(np.sort(numbers[files == number]) for number in range(len(paths)))
-    return Newest(comparable(held.select(table.key)), chosen)
+    return Newest(comparable(collected.select(table.key)), chosen)
 
 
 def _reduced(parts: Sequence[pa.Table], table: Table) -> pa.Table:

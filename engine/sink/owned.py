@@ -82,7 +82,7 @@ class OwnedTables:
                 with suppress(StaleVersionError):  # another writer was first: the owner is checked below
                     create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
                     continue
-            if not self._ours(folder):
+            if not self._is_ours(folder):
                 raise SpecError(
                     f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
                     detail="Adding to it would mix the rows of two pipelines; nothing was written.",
@@ -100,7 +100,7 @@ class OwnedTables:
         logs = [(folder, self._logs[folder]) for folder, _ in self._folders()]
         return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
 
-    def _ours(self, folder: Path) -> bool:
+    def _is_ours(self, folder: Path) -> bool:
         return self._owner.ledger in (self._load(folder).metadata().description or "")
 
     @staticmethod
@@ -121,7 +121,7 @@ class OwnedTables:
             end, amid = log.torn()
             if amid:
                 return f"the commit {amid[0].name} of {folder} is empty or torn, and later ones rest on it"
-            if not end and not self._ours(folder):
+            if not end and not self._is_ours(folder):
                 return f"{folder} belongs to another ledger"
         return ""
 
@@ -129,7 +129,7 @@ class OwnedTables:
     def there(self) -> bool:
         """Whether all its tables exist and belong to the ledger."""
         folders = [folder for folder, _ in self._folders()]
-        return all(self._logs[folder].there and self._ours(folder) for folder in folders)
+        return all(self._logs[folder].there and self._is_ours(folder) for folder in folders)
 
     def check_free(self) -> None:
         """Raises SpecError when one exists already, whoever owns it, so that the table cannot join.
@@ -137,7 +137,7 @@ class OwnedTables:
         Tables of this ledger without writes are fine: a runner created them, and was killed before it committed the join.
         """
         for folder, log in self._logs.items():
-            if log.there and not (self._ours(folder) and log.version == 0):
+            if log.there and not (self._is_ours(folder) and log.version == 0):
                 raise SpecError(
                     f"The destination {folder} exists already.",
                     detail="Its rows would be mixed with those of the table; nothing was written.",
@@ -153,7 +153,7 @@ class OwnedTables:
         """Delete those that exist and belong to the ledger; also completes an interrupted deletion."""
         self._guard()
         for folder, log in self._logs.items():
-            if not folder.exists() or (log.there and self._ours(folder)):
+            if not folder.exists() or (log.there and self._is_ours(folder)):
                 drop(folder)
                 log.version = -1
 
@@ -190,20 +190,20 @@ class OwnedTables:
 
         The mirror's files are not checked: the resnapshot replaces all of them.
         """
-        gone: list[str] = []
+        missing: list[str] = []
         self._recent[self.mirror].take()
 
         def actions() -> Actions | None:
             delta = self._load(self.changes)
-            gone[:] = lost_names(delta, self.changes)
+            missing[:] = lost_names(delta, self.changes)
             return (
-                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in gone])
-                if gone
+                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in missing])
+                if missing
                 else None
             )
 
         self._commit(self.changes, actions)
-        return gone
+        return missing
 
     def applied(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
@@ -325,10 +325,10 @@ class OwnedTables:
         )
 
     def _check_term(self, log: DeltaLog, term: int) -> None:
-        theirs = log.transactions.get(self._app(TERM), 0)
-        if term and theirs > term:
+        other_term = log.transactions.get(self._app(TERM), 0)
+        if term and other_term > term:
             raise PipelineHeldError(
-                f"A runner with term {theirs} has written to {log.folder}; this one has term {term}.",
+                f"A runner with term {other_term} has written to {log.folder}; this one has term {term}.",
                 detail="That runner holds the pipeline now; this one wrote nothing more.",
                 hint="Run one runner per pipeline. `status` shows where the other one is.",
             )

@@ -106,10 +106,10 @@ class Publisher:
     def unpublished(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
         tables = self._state.tables
-        going = {
+        errors = {
             name: target.error for name, target in self._targets.items() if name in tables and not tables[name].stopped
         }
-        return {name: error for name, error in going.items() if error is not None}
+        return {name: error for name, error in errors.items() if error is not None}
 
     def failures(self) -> dict[str, TidemarkError]:
         """The tables whose destination failed since the last call, with the errors."""
@@ -124,7 +124,7 @@ class Publisher:
         target.error, target.lacking = known, [*target.lacking, *lacking]
         self._failures[name] = known
 
-    def _tried(self, action: Step) -> None:
+    def _retry(self, action: Step) -> None:
         """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
         for attempt in range(_TRIES):
             try:
@@ -208,8 +208,8 @@ class Publisher:
             for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
         ]
         names = {file["name"] for files in lists for file in files}
-        well = [target for target in self._targets.values() if target.error is None]
-        return names.union(*(target.delta.file_names() for target in well))
+        healthy = [target for target in self._targets.values() if target.error is None]
+        return names.union(*(target.delta.file_names() for target in healthy))
 
     @property
     def failed(self) -> set[str]:
@@ -224,7 +224,9 @@ class Publisher:
         """The committed files of a table's change log that its mirror may lack, in order."""
         target, kept = self._targets.get(table), list(self._ledger.kept_epochs())
         merged = target.applied["merge"] if target else -1
-        later = (part for record, part in zip(kept, self._of_account(kept), strict=True) if record["epoch"] > merged)
+        later = (
+            part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
+        )
         changes = (part.get(table, {}).get("changes", {}) for part in later)
         return [file["name"] for part in changes for file in part.get("files", [])]
 
@@ -232,7 +234,7 @@ class Publisher:
         """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
         kept = list(self._ledger.kept_epochs())
         records = list(kept)
-        for n, part in enumerate(self._of_account(kept)):
+        for n, part in enumerate(self._parts_of_targets(kept)):
             records[n] = {**kept[n], "tables": part}
         for record in reversed(records):
             for name, change in record["tables"].items():
@@ -248,7 +250,7 @@ class Publisher:
         self._thread.start()
         return len(records)
 
-    def _of_account(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
+    def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
         """The records' parts of tables that have a destination, from its creation on; an earlier destination is gone."""
         begun = {
             name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
@@ -265,10 +267,10 @@ class Publisher:
         self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
         self._put(record)
 
-    def _put(self, what: EpochRecord | _Marker) -> None:
+    def _put(self, item: EpochRecord | _Marker) -> None:
         while True:
             try:
-                self._queue.put(what, timeout=0.5)
+                self._queue.put(item, timeout=0.5)
             except queue.Full:
                 self.check()
             else:
@@ -307,7 +309,7 @@ class Publisher:
                 except queue.Empty:
                     pass
                 else:
-                    records, marker = self._more(record)
+                    records, marker = self._take_queued(record)
                     self._append(records)
                     if marker is not None:
                         self._merge_all()
@@ -322,7 +324,7 @@ class Publisher:
     def _waiting(self) -> bool:
         return any(target.waiting and target.error is None for target in self._targets.values())
 
-    def _more(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
+    def _take_queued(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
         """Take the queued epochs from this one on, up to a marker: one commit for many epochs costs no more than for one."""
         records: list[EpochRecord] = []
         while not isinstance(first, _Marker):
@@ -337,24 +339,24 @@ class Publisher:
         """Add the files of epochs, table by table."""
         for name in dict.fromkeys(name for record in records for name in record["tables"]):
             parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
-            for some in self._together(name, parts):
-                self._append_table(name, some)
+            for group in self._commit_groups(name, parts):
+                self._append_table(name, group)
         if records:
             self._applied = records[-1]["epoch"]
 
-    def _together(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
+    def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Group parts into commits: each ends at a part that ends a copy, or in which the table joins, leaves or is altered."""
-        some: list[Part] = []
+        group: list[Part] = []
         for part in parts:
-            some.append(part)
+            group.append(part)
             target = self._targets.get(name)
             # If rows move between chunks, all earlier changes are merged before a chunk is added.
             ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
             if ends or _switches(part[1]) or (target is not None and target.moving):
-                yield some
-                some = []
-        if some:
-            yield some
+                yield group
+                group = []
+        if group:
+            yield group
 
     def _append_table(self, name: str, parts: list[Part]) -> None:
         epoch, last = parts[-1]
@@ -372,36 +374,36 @@ class Publisher:
             self._targets.pop(name, None)
             self._leaving.discard(name)
         for switch in _switches(last):
-            self._switch(name, epoch, switch, again="resnapshot" in last)
+            self._switch(name, epoch, switch, resnapshot="resnapshot" in last)
 
     def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
         """Apply the parts of some epochs to a table."""
         if target.error is not None:
             target.lacking += parts
             return
-        self._or_fail(name, target, lambda: target.apply(parts), parts)
+        self._run_step(name, target, lambda: target.apply(parts), parts)
         if any("stopped" in part for _, part in parts):
             target.resnapshot = None  # the mirror stays as it is until the next resnapshot
 
-    def _switch(self, name: str, epoch: int, switch: Switch, *, again: bool) -> None:
-        """Switch a table to new columns after this epoch. again: by a resnapshot, which repairs a failed destination."""
+    def _switch(self, name: str, epoch: int, switch: Switch, *, resnapshot: bool) -> None:
+        """Switch a table to new columns after this epoch. resnapshot: by a resnapshot, which repairs a failed destination."""
         table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
         if name not in self._targets:  # it was refused or removed before
             self._open(table, plan, expected=False)
         target, emptied = self._targets[name], bool(switch.get("since"))
         if target.resnapshot is None:
-            self._merge_or_fail(name, target)
-        if target.error is not None and again:
-            self._heal(name, target)
+            self._merge(name, target)
+        if target.error is not None and resnapshot:
+            self._repair_for_resnapshot(name, target)
         target.moving = moving(table, plan.key(table))
-        if again:
-            self._or_fail(name, target, lambda: self._drop_lost(name, target))
-            self._or_fail(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
+        if resnapshot:
+            self._run_step(name, target, lambda: self._drop_lost(name, target))
+            self._run_step(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
             if not emptied:
                 target.resnapshot = Resnapshot(epoch)
         else:
-            self._or_fail(name, target, lambda: target.alter(table))
+            self._run_step(name, target, lambda: target.alter(table))
         if target.error is not None:
             target.delta.table = table
 
@@ -409,7 +411,7 @@ class Publisher:
         if gone := target.delta.drop_lost():
             self._has_gap(name, f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}")
 
-    def _heal(self, name: str, target: Target) -> None:
+    def _repair_for_resnapshot(self, name: str, target: Target) -> None:
         """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist."""
         lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
         try:
@@ -429,8 +431,8 @@ class Publisher:
             except PipelineHeldError:
                 raise
             except Exception as error:  # noqa: BLE001 - its files are missing
-                said = error.message if isinstance(error, TidemarkError) else str(error)
-                self._has_gap(name, f"its changes of epoch {part[0]}: {said}")
+                reason = error.message if isinstance(error, TidemarkError) else str(error)
+                self._has_gap(name, f"its changes of epoch {part[0]}: {reason}")
 
     def _has_gap(self, name: str, what: str) -> None:
         self._journal.write(
@@ -445,22 +447,22 @@ class Publisher:
 
     def _merge_all(self) -> None:
         for name, target in self._targets.items():
-            self._merge_or_fail(name, target)
+            self._merge(name, target)
         self._last_merge = clock.monotonic_s()
-        well = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
-        self._facts = (self._applied, well)
+        healthy = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
+        self._facts = (self._applied, healthy)
         self._prune()
 
-    def _merge_or_fail(self, name: str, target: Target) -> None:
-        self._or_fail(name, target, target.delta.check_recent)
-        self._or_fail(name, target, target.merge)
+    def _merge(self, name: str, target: Target) -> None:
+        self._run_step(name, target, target.delta.check_recent)
+        self._run_step(name, target, target.merge)
 
-    def _or_fail(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
+    def _run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
         """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
         if target.error is not None:
             return
         try:
-            self._tried(step)
+            self._retry(step)
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - see the module's docstring

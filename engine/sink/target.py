@@ -51,8 +51,8 @@ class Target:
     def needed(self) -> set[int]:
         """The epochs that the ledger must keep for it."""
         epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
-        held = self.resnapshot
-        return epochs | ({held.epoch, *(epoch for epoch, _ in held.parts)} if held else set())
+        resnapshot = self.resnapshot
+        return epochs | ({resnapshot.epoch, *(epoch for epoch, _ in resnapshot.parts)} if resnapshot else set())
 
     def apply(self, parts: Sequence[Part]) -> None:
         """Apply the parts of some epochs. The last part may end a copy or remove the table."""
@@ -64,7 +64,7 @@ class Target:
             known = {epoch for epoch, _ in self.resnapshot.parts}
             self.resnapshot.parts += [part for part in parts if part[0] not in known]
             if "copied" in last:
-                self._complete_again(self.resnapshot, epoch)
+                self._complete_resnapshot(self.resnapshot, epoch)
         if "removed" in last and not last["removed"]["drop"]:
             self.merge()
 
@@ -77,9 +77,9 @@ class Target:
                     end = n
                     break
                 rows += file.rows
-            taken = self.waiting[:end]
-            through = taken[-1][0]
-            self.written(self.delta.merge(through, [file for _, file in taken]))
+            merged = self.waiting[:end]
+            through = merged[-1][0]
+            self.written(self.delta.merge(through, [file for _, file in merged]))
             self.applied["merge"], self.waiting = through, self.waiting[end:]
 
     def append(self, kind: str, files: Sequence[Numbered]) -> None:
@@ -127,7 +127,7 @@ class Target:
         self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
         self.waiting = []
 
-    def _complete_again(self, resnapshot: Resnapshot, epoch: int) -> None:
+    def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
         """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
         if self.applied["chunks"] < epoch:
             parts = [[part] for part in resnapshot.parts] if self.moving else [resnapshot.parts]
@@ -153,6 +153,6 @@ def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered
 
 
 def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:
-    for some in parts:
-        chunks, changes = files_of_parts(some)
+    for group in parts:
+        chunks, changes = files_of_parts(group)
         yield Step([file for _, file in chunks], [file for _, file in changes])

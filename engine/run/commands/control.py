@@ -99,7 +99,7 @@ class Control:
         self._files: dict[str, Path] = {}  # files of open pause, resume and stop commands
         self._resumed: set[str] = set()
         self._listening: set[str] = set()  # journal listeners that failed
-        self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
 
     def start(self) -> None:
         """Start to poll the inbox and write the heartbeat; SIGTERM and SIGINT become a stop."""
@@ -238,14 +238,14 @@ class Control:
         self.state = after(self.state, "end")
         self._show()
 
-    def _attend(self) -> None:
+    def _loop(self) -> None:
         last = 0.0
         while not self._closing.wait(_INBOX_S):
             self._guarded("inbox", self._take)
             if clock.monotonic_s() - last >= HEARTBEAT_S:
                 last = clock.monotonic_s()
                 self._show()
-            self._hear_journal()
+            self._report_journal_failures()
 
     def _guarded(self, helper: str, step: Callable[[], None]) -> None:
         try:
@@ -264,7 +264,7 @@ class Control:
         """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
         self._guarded("runner.json", self._beat)
 
-    def _hear_journal(self) -> None:
+    def _report_journal_failures(self) -> None:
         """Report the journal's failures: it cannot report them itself, as its writers may hold any lock."""
         self._journal.flush()
         failures = dict(self._journal.failures)
@@ -306,12 +306,12 @@ class Control:
             self._accept(command, parser)
         elif command.verb == "throttle" or (command.verb in ("pause", "resume") and command.arguments):
             self._set(command)
-        elif why := self._not_ours(command):
+        elif why := self._not_for_this_run(command):
             self._refuse(command, why)
         elif command.identity not in self._files:
             self._change(command)
 
-    def _not_ours(self, command: Command) -> str:
+    def _not_for_this_run(self, command: Command) -> str:
         """Why a stop, pause or resume is not for this run; "" if it is. No clock decides.
 
         A command names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
@@ -396,13 +396,13 @@ class Control:
         if verb in self._in_turn and any(known.verb in self._in_turn for known in self._accepted):
             return  # parse it after the other one is answered
         try:
-            asked = parser(command, self.committed())
+            parsed = parser(command, self.committed())
         except SpecError as error:
             self._refuse(command, f"{error.message} {error.hint}".strip())
             return
-        self._journal.write("command.accepted", **command.fields, what=asked.describe())
+        self._journal.write("command.accepted", **command.fields, what=parsed.describe())
         self._open.append((identity, verb, clock.monotonic_s()))
-        self._accepted.append(asked)
+        self._accepted.append(parsed)
 
     def _refuse(self, command: Command, message: str) -> None:
         self._inbox.put_away(command.path, "refused", command.identity)

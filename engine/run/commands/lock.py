@@ -57,21 +57,21 @@ def held(directory: Directory, *, standby: bool = False, report: Callable[[str],
         if standby:
             with _standing_by(directory):
                 _await(directory, file, report)
-        elif (why := _kept_by(directory, file)) is not None:
+        elif (why := _holder(directory, file)) is not None:
             raise _held(directory, why)
         yield
 
 
 def _await(directory: Directory, file: IO[str], report: Callable[[str], None] | None) -> None:
     last = None
-    while (why := _kept_by(directory, file)) is not None:
+    while (why := _holder(directory, file)) is not None:
         if report is not None and why != last:
             report(why)
         last = why
         clock.sleep(_LOOK_S)
 
 
-def _kept_by(directory: Directory, file: IO[str]) -> str | None:
+def _holder(directory: Directory, file: IO[str]) -> str | None:
     """Who holds the pipeline, as text; None if this call took the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,14 +79,14 @@ def _kept_by(directory: Directory, file: IO[str]) -> str | None:
         if error.errno in _TAKEN:
             return "another process on this machine holds its lock"
         # This file system has no locks: the lease and the term decide.
-    why = _leased(directory)
+    why = _lease_holder(directory)
     if why is not None:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
     return why
 
 
-def _leased(directory: Directory) -> str | None:
+def _lease_holder(directory: Directory) -> str | None:
     """The runner with a live heartbeat, as text; None if there is none. Takes up to `LEASE_S`."""
     first = _runner(directory)
     if first is None or first.get("state") == "ended" or _dead(first):

@@ -69,7 +69,7 @@ class Alerts:
         """standing: alerts that an earlier run left active."""
         self._settings = settings
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
-        self._turning: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
+        self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
         self._announced_s: dict[Name, float] = {}  # announced in this run
         self._now_s = 0.0
@@ -83,31 +83,34 @@ class Alerts:
     def hear(self, line: Line, now_s: float | None = None) -> list[Notice]:
         """The notices to announce now. now_s: monotonic seconds; without them the line's timestamp counts."""
         self._now_s = clock.parse_utc(line["ts"]).timestamp() if now_s is None else now_s
-        heard = _HEARD.get(line["event"])
-        return list(heard(self, line)) if heard else []
+        handler = _HANDLERS.get(line["event"])
+        return list(handler(self, line)) if handler else []
 
-    def _lagged(self, line: Line) -> Iterator[Notice]:
-        yield from (*self._measured(line), *self._ran(line["ts"]), *self._repeated(line["ts"]))
+    def _lag(self, line: Line) -> Iterator[Notice]:
+        yield from (*self._measured(line), *self._clear_run_failed(line["ts"]), *self._repeat(line["ts"]))
 
     def _unparked(self, line: Line) -> Iterator[Notice]:
         if not line["parked"]:
             yield from self._clear(("chunk_parked", line["table"]), f"No chunk of {line['table']} is parked.", None)
 
-    def _moved(self, line: Line) -> Iterator[Notice]:
+    def _run_state(self, line: Line) -> Iterator[Notice]:
         running = line["state"] == "running"
         self._running_since_s = self._now_s if running else None
         if running:
-            yield from (*self._helped("A later run is running."), *self._roomy("A later run is running."))
+            yield from (
+                *self._clear_helper_failed("A later run is running."),
+                *self._clear_disk_full("A later run is running."),
+            )
 
     def _freed(self, line: Line) -> Iterator[Notice]:
         self._disk_full = False
-        yield from self._roomy("There is room on the disk again.")
+        yield from self._clear_disk_full("There is room on the disk again.")
 
     def _recovered(self, line: Line) -> Iterator[Notice]:
         self._helpers.discard(line["helper"])
-        yield from self._helped("Everything beside the pipeline works again.")
+        yield from self._clear_helper_failed("All helper threads work again.")
 
-    def _erred(self, line: Line) -> Iterator[Notice]:
+    def _error(self, line: Line) -> Iterator[Notice]:
         """Handle a full disk or a failed helper; other errors have their own events."""
         if line["error"] not in ("DiskFullError", "HelperError"):
             return
@@ -120,11 +123,11 @@ class Alerts:
             message = f"{line['message']} {line['detail'] or ''}".strip()
             yield self._raise(Alert(*name, None, None, message, line["hint"] or "", line["ts"], line["ts"]))
 
-    def _helped(self, message: str) -> Iterator[Notice]:
+    def _clear_helper_failed(self, message: str) -> Iterator[Notice]:
         if not self._helpers:
             yield from self._clear(("helper_failed", None), message, None)
 
-    def _roomy(self, message: str) -> Iterator[Notice]:
+    def _clear_disk_full(self, message: str) -> Iterator[Notice]:
         if not self._disk_full:
             yield from self._clear(("disk_full", None), message, None)
 
@@ -132,40 +135,40 @@ class Alerts:
         at, limits = line["ts"], self._settings
         lag_s, size, runway_s = line["lag_s"], line["lag_bytes"], line["runway_s"]
         hint = "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
-        for kind, value, limit, text in (
+        for kind, value, limit, form in (
             ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
             ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
         ):
             if value is None:
                 continue  # unknown: keep the current state
             over = limit is not None and value > limit
-            more = f", more than {text.format(limit)}" if over else ""
-            said = f"The pipeline is {text.format(value)} behind its source{more}."
-            yield from self._level(kind, value, limit, at, over=over, said=(said, hint))
+            more = f", more than {form.format(limit)}" if over else ""
+            message = f"The pipeline is {form.format(value)} behind its source{more}."
+            yield from self._level(kind, value, limit, at, over=over, text=(message, hint))
         held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
-        said = f"The source {held} the binlog at the committed position."
+        message = f"The source {held} the binlog at the committed position."
         hint = (
             "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
             "pipeline catch up; once it is purged only `redump --all` helps."
         )
         short = runway_s is not None and runway_s < limits.runway_s
-        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, said=(said, hint))
+        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, hint))
 
     def _level(
-        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, said: tuple[str, str]
+        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, text: tuple[str, str]
     ) -> Iterator[Notice]:
         """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
         name = (kind, None)
         if over == (name in self.standing):
-            self._turning.pop(name, None)
+            self._crossed.pop(name, None)
             return
-        since, since_s = self._turning.setdefault(name, (at, self._now_s))
+        since, since_s = self._crossed.setdefault(name, (at, self._now_s))
         if self._now_s - since_s < self._settings.for_s:
             return
         if over:
-            yield self._raise(Alert(kind, None, value, limit, *said, since, at))
+            yield self._raise(Alert(kind, None, value, limit, *text, since, at))
         else:
-            yield from self._clear(name, said[0], value)
+            yield from self._clear(name, text[0], value)
 
     def _table(self, line: Line) -> Iterator[Notice]:
         name = ("table_stopped", line["table"])
@@ -193,7 +196,7 @@ class Alerts:
             yield from self._clear(("source_away", None), "The source can be reached again.", None)
         elif line["event"] == "source.away":
             yield from self._away(line)
-            yield from self._repeated(line["ts"])
+            yield from self._repeat(line["ts"])
 
     def _away(self, line: Line) -> Iterator[Notice]:
         name, seconds = ("source_away", None), _seconds(line["since"], line["ts"])
@@ -215,18 +218,18 @@ class Alerts:
             message = f"The run failed: {error['message']}"
             yield self._raise(Alert(*name, line["exit_code"], None, message, error["hint"], since, at, repeat))
         else:
-            yield from self._repeated(at, [name])
+            yield from self._repeat(at, [name])
 
-    def _ran(self, at: str) -> Iterator[Notice]:
+    def _clear_run_failed(self, at: str) -> Iterator[Notice]:
         if self._running_since_s is not None and self._now_s - self._running_since_s >= self._settings.for_s:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
-    def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
+    def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
         """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
-            if name not in self._turning and self._silent_s(alert, at) >= self._settings.repeat_s:
+            if name not in self._crossed and self._silent_s(alert, at) >= self._settings.repeat_s:
                 yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
 
     def _silent_s(self, alert: Alert, at: str) -> float:
@@ -237,25 +240,25 @@ class Alerts:
 
     def _raise(self, alert: Alert) -> Notice:
         self.standing[alert.name], self._announced_s[alert.name] = alert, self._now_s
-        self._turning.pop(alert.name, None)
+        self._crossed.pop(alert.name, None)
         return "alert.raised", alert
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
-        self._turning.pop(name, None)
+        self._crossed.pop(name, None)
         self._announced_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
             yield "alert.cleared", replace(alert, message=message, hint="", value=value)
 
 
-_HEARD: dict[str, Callable[[Alerts, Line], Iterable[Notice]]] = {
-    "source.lag": Alerts._lagged,  # noqa: SLF001 - the table of the class above
+_HANDLERS: dict[str, Callable[[Alerts, Line], Iterable[Notice]]] = {
+    "source.lag": Alerts._lag,  # noqa: SLF001 - the table of the class above
     "table.state": Alerts._table,  # noqa: SLF001
     "chunk.parked": Alerts._parked,  # noqa: SLF001
     "chunk.unparked": Alerts._unparked,  # noqa: SLF001
-    "error": Alerts._erred,  # noqa: SLF001
+    "error": Alerts._error,  # noqa: SLF001
     "disk.freed": Alerts._freed,  # noqa: SLF001
     "helper.recovered": Alerts._recovered,  # noqa: SLF001
-    "run.state": Alerts._moved,  # noqa: SLF001
+    "run.state": Alerts._run_state,  # noqa: SLF001
     "run.connected": Alerts._source,  # noqa: SLF001
     "source.away": Alerts._source,  # noqa: SLF001
     "source.back": Alerts._source,  # noqa: SLF001

@@ -55,8 +55,8 @@ class Seen:
 
     def hear(self, line: Line) -> None:
         """Count a line of the journal."""
-        if (heard := _HEARD.get(line["event"])) is not None:
-            heard(self, line)
+        if (handler := _HANDLERS.get(line["event"])) is not None:
+            handler(self, line)
 
     def connected(self, line: Line) -> None:
         self.slots, source = line["spark"]["slots"], line["source"]
@@ -123,7 +123,7 @@ class Seen:
         self.alerts.discard((line["kind"], line["table"] or ""))
 
 
-_HEARD: dict[str, Callable[[Seen, Line], None]] = {
+_HANDLERS: dict[str, Callable[[Seen, Line], None]] = {
     "run.connected": Seen.connected,
     "run.state": Seen.moved,
     "source.lag": Seen.measured,

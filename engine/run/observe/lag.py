@@ -118,7 +118,7 @@ class LagMonitor:
             binlog_files(connection),
             server_time_s(connection),
         )
-        rate = self._growth.see(now_s, end, files)
+        rate = self._growth.observe(now_s, end, files)
         closed_s = self._closed_s(committed.position, files)
         runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
         measured = lag(committed, end, files, now_s, runway)

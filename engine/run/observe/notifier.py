@@ -44,16 +44,16 @@ class Notifier:
         with self._lock:
             notices = self._alerts.hear(line, clock.monotonic_s())
             for notice in notices:
-                self._tell(notice)
+                self._announce(notice)
             if notices:
-                self._keep()
+                self._save()
 
     def close(self) -> None:
         """Wait up to `PATIENCE_S` for undelivered alerts."""
         if self._webhook is not None:
             self._webhook.close(PATIENCE_S)
 
-    def _tell(self, notice: Notice) -> None:
+    def _announce(self, notice: Notice) -> None:
         event, alert = notice
         line = self._journal.write(event, **alert.fields())
         message = {
@@ -69,7 +69,7 @@ class Notifier:
         if self._webhook is not None:
             self._webhook.post(message)
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         with suppress(OSError):  # a full disk: the alert is announced anyway
             if standing := self._alerts.as_list():
                 write_atomically(self._directory.alerts, list_text("alerts", standing))

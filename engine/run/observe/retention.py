@@ -11,29 +11,29 @@ from collections import deque
 from engine.source.positions import Position, Retention, bytes_between, file_number
 
 WINDOW_S = 600.0
-_LEAST_S = 10.0
+_MIN_SPAN_S = 10.0
 
 
 class Growth:
     """The growth rate of the binlog over the last minutes."""
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
         self._end: Position | None = None
         self._total = 0
 
-    def see(self, now_s: float, end: Position, files: dict[str, int]) -> float | None:
+    def observe(self, now_s: float, end: Position, files: dict[str, int]) -> float | None:
         """Add an observation. Returns bytes per second; None until the rate is known."""
         if self._end is not None and end.order < self._end.order:  # another server: start over
-            self._seen.clear()
+            self._samples.clear()
         elif self._end is not None:
             self._total += bytes_between(files, self._end, end)
         self._end = end
-        self._seen.append((now_s, self._total))
-        while self._seen[-1][0] - self._seen[0][0] > WINDOW_S:
-            self._seen.popleft()
-        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
-        return (last - first) / (last_s - first_s) if last_s - first_s >= _LEAST_S else None
+        self._samples.append((now_s, self._total))
+        while self._samples[-1][0] - self._samples[0][0] > WINDOW_S:
+            self._samples.popleft()
+        (first_s, first), (last_s, last) = self._samples[0], self._samples[-1]
+        return (last - first) / (last_s - first_s) if last_s - first_s >= _MIN_SPAN_S else None
 
 
 def following(position: Position, files: dict[str, int]) -> str | None:

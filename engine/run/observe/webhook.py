@@ -25,7 +25,7 @@ from urllib.request import (
 from engine import __version__
 from engine.run.helpers import Helpers
 
-MOST_WAITING = 256
+MAX_WAITING = 256
 _TIMEOUT_S = 10.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S, _CLOSING_RETRY_S = 1.0, 60.0, 0.5
 _WORTH_ANOTHER_TRY = (408, 425, 429)
@@ -48,8 +48,8 @@ class Webhook:
         first_retry_s: float = _FIRST_RETRY_S,
     ) -> None:
         self._url, self._failed, self._helpers, self._first_retry_s = url, failed, helpers, first_retry_s
-        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MOST_WAITING)
-        self._something, self._closing, self._gone = threading.Event(), threading.Event(), threading.Event()
+        self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MAX_WAITING)
+        self._wake, self._closing, self._abandoned = threading.Event(), threading.Event(), threading.Event()
         self._down = False
         self._opener = _opener()
         self._thread = threading.Thread(target=self._work, name="webhook", daemon=True)
@@ -58,24 +58,24 @@ class Webhook:
     def post(self, message: Mapping[str, Any]) -> None:
         """Queue a message; returns at once."""
         self._waiting.append(message)
-        self._something.set()
+        self._wake.set()
 
     def close(self, patience_s: float) -> None:
         """Wait up to `patience_s` for the delivery of all messages; the rest is lost."""
         self._closing.set()
-        self._something.set()
+        self._wake.set()
         self._thread.join(patience_s)
-        self._gone.set()
+        self._abandoned.set()
 
     def _work(self) -> None:
-        while not self._gone.is_set():
+        while not self._abandoned.is_set():
             try:
                 message = self._waiting.popleft()
             except IndexError:
                 if self._closing.is_set():
                     return
-                self._something.wait()
-                self._something.clear()
+                self._wake.wait()
+                self._wake.clear()
                 continue
             try:
                 self._deliver(json.dumps(message, ensure_ascii=False).encode())
@@ -87,18 +87,18 @@ class Webhook:
     def _deliver(self, body: bytes) -> None:
         """Try until the message is accepted or rejected, or the run ends."""
         retry_s = self._first_retry_s
-        while not self._gone.is_set():
-            problem, again = self._post(body)
+        while not self._abandoned.is_set():
+            problem, retry = self._post(body)
             if not problem:
                 self._down = False
                 return
-            if not self._down and not self._gone.is_set():
+            if not self._down and not self._abandoned.is_set():
                 self._down = True
-                self._failed(problem, retry_s if again else None)
-            if not again:
+                self._failed(problem, retry_s if retry else None)
+            if not retry:
                 return
             if self._closing.is_set():  # an ending run waits only briefly
-                self._gone.wait(min(retry_s, _CLOSING_RETRY_S))
+                self._abandoned.wait(min(retry_s, _CLOSING_RETRY_S))
             else:
                 self._closing.wait(retry_s)
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)

@@ -23,7 +23,7 @@ from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
 
-_TOLD_KEYS = 1000
+_REPORTED_KEYS = 1000
 
 
 @dataclass
@@ -31,23 +31,25 @@ class _Work:
     """A running command."""
 
     redump: Redump
-    again: set[str]
-    fresh: set[str]
-    """`again` holds the tables still to resnapshot, `fresh` those with parts still to read."""
+    to_resnapshot: set[str]
+    to_read: set[str]
+    """`to_resnapshot` holds tables still to resnapshot, `to_read` those with parts still to read."""
     rows: int = 0
     ghosts: int = 0
     missing: list[list[str]] = field(default_factory=list)
 
     def result(self) -> Description:
         """The result in the journal's `command.done`."""
-        named = {"missing": self.missing[:_TOLD_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
+        named = (
+            {"missing": self.missing[:_REPORTED_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
+        )
         return {"rows": self.rows, "ghosts": self.ghosts, **named}
 
 
 class RedumpExecutor:
     """The redumps of one runner.
 
-    copying: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
+    make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
     snapshot. unmerged: the change log files that a mirror may not have yet.
     """
 
@@ -56,13 +58,13 @@ class RedumpExecutor:
         snapshot: Snapshot,
         control: Control,
         journal: Journal,
-        copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
+        make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
         unmerged: Callable[[str], list[str]],
     ) -> None:
         self._snapshot, self._control, self._journal = snapshot, control, journal
-        self._copying, self._check, self._has_copy, self._unmerged = copying, check, has_copy, unmerged
+        self._make_copy, self._check, self._has_copy, self._unmerged = make_copy, check, has_copy, unmerged
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
         self._logs: dict[str, list[str]] = {}
@@ -73,12 +75,12 @@ class RedumpExecutor:
         """Whether redumped chunks wait for their commit."""
         return bool(self._read)
 
-    def waits(self, tables: Mapping[str, TableState]) -> bool:
+    def blocked(self, tables: Mapping[str, TableState]) -> bool:
         """Whether all commands are blocked on tables that are still being copied."""
         begun = all(redump.identity in self._works for redump in self._control.accepted(Redump))
         works = self._works.values()
-        can_go_on = any(work.again or any(tables[name].copied for name in work.fresh) for work in works)
-        return begun and not self._read and not can_go_on
+        can_continue = any(work.to_resnapshot or any(tables[name].copied for name in work.to_read) for work in works)
+        return begun and not self._read and not can_continue
 
     def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
         """Start the redumps that can start. Returns the tables to resnapshot instead."""
@@ -92,7 +94,7 @@ class RedumpExecutor:
                 self._end(work, error)
             else:
                 self._end_if_done(work)
-        return {name for work in self._works.values() for name in work.again}
+        return {name for work in self._works.values() for name in work.to_resnapshot}
 
     def _split(
         self, redump: Redump, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]
@@ -101,31 +103,31 @@ class RedumpExecutor:
         if names - set(tables):
             return _Work(redump, names, set())  # `_start` raises the reason
         ways = {name: decide(redump, tables[name], *captured[name]).way for name in names}
-        again = {name for name, way in ways.items() if way == RESNAPSHOTTED}
-        return _Work(redump, again, {name for name, way in ways.items() if way in (BESIDE, REFUSED)})
+        to_resnapshot = {name for name, way in ways.items() if way == RESNAPSHOTTED}
+        return _Work(redump, to_resnapshot, {name for name, way in ways.items() if way in (BESIDE, REFUSED)})
 
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
-        for name in sorted((work.again | work.fresh) - set(tables)):
+        for name in sorted((work.to_resnapshot | work.to_read) - set(tables)):
             if work.redump.tables:
                 raise _refused(name, "it was removed", f"Add it: tidemark add-table SPEC --table {name}")
-            work.again.discard(name)
-            work.fresh.discard(name)
-        for name in sorted(work.again | work.fresh - set(self._active)):
+            work.to_resnapshot.discard(name)
+            work.to_read.discard(name)
+        for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
             decision = decide(work.redump, tables[name], *captured[name])  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)
             if decision.way == RESNAPSHOTTED:
-                work.fresh.discard(name)
-                work.again.add(name)
-        for name in sorted(work.fresh - set(self._active)):
+                work.to_read.discard(name)
+                work.to_resnapshot.add(name)
+        for name in sorted(work.to_read - set(self._active)):
             if not tables[name].copied or not self._has_copy(name):
                 continue  # wait until it is copied, and the mirror's old rows are replaced
             self._check(name, work.redump)
             self._active[name], self._logs[name] = work.redump.identity, self._unmerged(name)
             coverage = _coverage(work.redump, captured[name][1])
-            self._snapshot.add(self._copying(name, coverage, work.redump.identity, work.redump.keys))
+            self._snapshot.add(self._make_copy(name, coverage, work.redump.identity, work.redump.keys))
 
-    def logged(self, record: EpochRecord) -> None:
+    def note_changes(self, record: EpochRecord) -> None:
         """Record a committed epoch: the mirrors that parts are compared with may lack its changes."""
         for name in self._active:
             changes = record["tables"].get(name, {}).get("changes", {})
@@ -154,13 +156,13 @@ class RedumpExecutor:
                 (folder(finished.table) / file.name).unlink(missing_ok=True)
             assert finished.redump is not None
             work, report = self._works[finished.redump], written[finished.identity]
-            self._tell(work, finished, report)
+            self._report(work, finished, report)
             if self._snapshot.redumped(finished.table, finished.report.chunk):
                 del self._active[finished.table]
-                work.fresh.discard(finished.table)
+                work.to_read.discard(finished.table)
                 self._end_if_done(work)
 
-    def _tell(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
+    def _report(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
         rows, _, _, ghosts = report.changes.kinds
         work.rows, work.ghosts = work.rows + rows, work.ghosts + ghosts
         work.missing += report.missing
@@ -177,11 +179,11 @@ class RedumpExecutor:
             reader=str(finished.report.reader),
         )
 
-    def begun(self, names: Iterable[str]) -> None:
+    def resnapshot_begun(self, names: Iterable[str]) -> None:
         """Record that a committed epoch resnapshots these tables."""
         for work in list(self._works.values()):
-            if work.again.intersection(names):
-                work.again.difference_update(names)
+            if work.to_resnapshot.intersection(names):
+                work.to_resnapshot.difference_update(names)
                 self._end_if_done(work)
 
     def drop(self, table: str) -> None:
@@ -198,7 +200,7 @@ class RedumpExecutor:
             self._end(self._works[identity], error)
 
     def _end_if_done(self, work: _Work) -> None:
-        if not work.again and not work.fresh:
+        if not work.to_resnapshot and not work.to_read:
             del self._works[work.redump.identity]
             self._control.carried_out(work.redump, work.result())
 

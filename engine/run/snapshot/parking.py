@@ -49,31 +49,31 @@ class Parking:
     def __init__(self, directory: Directory, journal: Journal) -> None:
         self._directory, self._journal = directory, journal
         self._chunks: dict[tuple[str, int], Parked] = {}
-        self._asked: list[frozenset[str] | None] = []
+        self._retry_requests: list[frozenset[str] | None] = []
         with suppress(ValueError, OSError, TypeError, KeyError):  # without the file, they are read like any other chunk
             self._chunks = {(p.table, p.chunk): p for p in (Parked(**record) for record in read_parked(directory))}
 
-    def left(self, tables: Mapping[str, TableState]) -> list[Parked]:
+    def pending(self, tables: Mapping[str, TableState]) -> list[Parked]:
         """Parked chunks that are still pending, of tables that are captured and not stopped."""
         pending = {name: table.coverage.pending for name, table in tables.items() if not table.stopped}
         parked = self._chunks.values()
         return [p for p in parked if (now := pending.get(p.table, {}).get(p.chunk)) and now.as_list() == p.limits]
 
-    def keep_of(self, tables: Container[str]) -> None:
+    def keep_only(self, tables: Container[str]) -> None:
         """Unpark the chunks of all other tables."""
         for name, number in list(self._chunks):
             if name not in tables:
-                self.free(name, number, "the table is no longer captured")
+                self.unpark(name, number, "the table is no longer captured")
 
     def of(self, table: str) -> dict[int, Parked]:
         """A table's parked chunks, by number."""
         return {number: parked for (name, number), parked in self._chunks.items() if name == table}
 
-    def known(self, table: str, pending: Mapping[int, Range]) -> dict[int, Parked]:
+    def reconcile(self, table: str, pending: Mapping[int, Range]) -> dict[int, Parked]:
         """A table's parked chunks; unparks those that are no longer pending with the same range."""
         for number, parked in self.of(table).items():
             if number not in pending or pending[number].as_list() != parked.limits:
-                self.free(table, number, "the table is split again")
+                self.unpark(table, number, "the table is split again")
         return self.of(table)
 
     def park(self, table: str, chunk: int, limits: Range, error: TidemarkError, attempts: int) -> None:
@@ -83,29 +83,29 @@ class Parking:
         ends = {"lower": text(limits.lower), "upper": text(limits.upper)}
         facts = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "attempts": attempts}
         self._chunks[table, chunk] = Parked(table, chunk, limits.as_list(), since=since, **ends, **facts)  # type: ignore[arg-type]
-        self._keep()
+        self._save()
         self._journal.write(
             "chunk.parked", table=table, chunk=chunk, since=since, parked=len(self.of(table)), **ends, **facts
         )
 
-    def free(self, table: str, chunk: int, reason: str) -> None:
+    def unpark(self, table: str, chunk: int, reason: str) -> None:
         """Unpark a chunk that was read or no longer exists."""
         if self._chunks.pop((table, chunk), None) is not None:
-            self._keep()
+            self._save()
             self._journal.write("chunk.unparked", table=table, chunk=chunk, reason=reason, parked=len(self.of(table)))
 
-    def ask(self, tables: Iterable[str] | None) -> None:
+    def request_retry(self, tables: Iterable[str] | None) -> None:
         """Request a retry of the parked chunks of these tables (None: all). Thread-safe."""
-        self._asked.append(None if tables is None else frozenset(tables))
+        self._retry_requests.append(None if tables is None else frozenset(tables))
 
-    def asked(self, tables: Iterable[str]) -> list[str]:
+    def take_retries(self, tables: Iterable[str]) -> list[str]:
         """Those of the tables with a retry requested since the last call."""
-        asked, self._asked = self._asked, []
+        asked, self._retry_requests = self._retry_requests, []
         return [name for name in tables if any(names is None or name in names for names in asked)]
 
     def require_none(self, tables: Mapping[str, TableState]) -> None:
         """Raises ChunksParkedError when the tables have parked chunks."""
-        chunks = self.left(tables)
+        chunks = self.pending(tables)
         if not chunks:
             return
         more = f" and {len(chunks) - _NAMED} more" if len(chunks) > _NAMED else ""
@@ -116,7 +116,7 @@ class Parking:
             hint=f"{chunks[0].hint} Each run tries them again; so does: tidemark resume SPEC --table {chunks[0].table}",
         )
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         with suppress(OSError):  # a full disk: the journal has them, and the next run reads them like others
             if self._chunks:
                 kept = [asdict(parked) for parked in self._chunks.values()]

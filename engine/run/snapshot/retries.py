@@ -47,10 +47,10 @@ class Batch:
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
     failed: dict[str, TidemarkError] = field(default_factory=dict)
 
-    def stop(self, copying: TableCopy, error: TidemarkError) -> None:
+    def stop(self, copy: TableCopy, error: TidemarkError) -> None:
         """Stop a table's copy or its redump."""
-        (self.failed if copying.redump else self.stopped)[copying.table.full_name] = error
-        copying.drop()
+        (self.failed if copy.redump else self.stopped)[copy.table.full_name] = error
+        copy.drop()
 
 
 class ChunkRetries:
@@ -58,88 +58,88 @@ class ChunkRetries:
 
     def __init__(self, journal: Journal, parking: Parking, attempts: int, disk: Disk) -> None:
         self._journal, self._parking, self._attempts, self._disk = journal, parking, attempts, disk
-        self.log_read_s = 0.0
+        self.binlog_read_s = 0.0
         self._refused_s = math.inf  # when the source first refused the login
 
-    def add(self, copying: TableCopy) -> None:
+    def add(self, copy: TableCopy) -> None:
         """Register a table copy that starts or continues: its parked chunks are retried once."""
-        if copying.redump:
+        if copy.redump:
             return
-        for number, parked in self._parking.known(copying.table.full_name, copying.coverage.pending).items():
-            copying.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
+        for number, parked in self._parking.reconcile(copy.table.full_name, copy.coverage.pending).items():
+            copy.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
 
     def resume(self, tables: dict[str, TableCopy]) -> None:
         """Retry the parked chunks of the tables with a requested retry."""
-        for name in self._parking.asked(tables):
+        for name in self._parking.take_retries(tables):
             if not tables[name].dropped and not tables[name].redump:
-                tables[name].try_again()
+                tables[name].unpark_all()
 
-    def read(self, copying: TableCopy, number: int) -> None:
+    def read(self, copy: TableCopy, number: int) -> None:
         """Record that a chunk was read."""
         self._refused_s = math.inf
         self._disk.worked("chunks")
-        if copying.trials.pop(number, None) is not None and not copying.redump:
-            self._parking.free(copying.table.full_name, number, "it was read")
+        if copy.trials.pop(number, None) is not None and not copy.redump:
+            self._parking.unpark(copy.table.full_name, number, "it was read")
 
     def reported(
-        self, copying: TableCopy, failure: FailureReport, unread: list[int], group: int, batch: Batch
+        self, copy: TableCopy, failure: FailureReport, unread: list[int], group: int, batch: Batch
     ) -> set[int]:
         """Handle a reader that failed at one chunk. unread: chunks of the table. Returns those not to put back now."""
         error = failure.error
         if isinstance(error, DiskFullError):
-            self._no_room(copying, unread, group, error)
+            self._disk_full(copy, unread, group, error)
         elif isinstance(error, TableStoppedError):
-            self._tell(copying, unread, group, error, None, copying.failures)
-            batch.stop(copying, error)
-        elif failure.own and not copying.redump:
-            return self._own(copying, failure.chunk, group, error)
+            self._report(copy, unread, group, error, None, copy.failures)
+            batch.stop(copy, error)
+        elif failure.own and not copy.redump:
+            return self._chunk_at_fault(copy, failure.chunk, group, error)
         else:
             away = not failure.own and not isinstance(error, SchemaChangedError)
-            self.retry(copying, unread, group, error, batch, away=away)
+            self.retry(copy, unread, group, error, batch, away=away)
         return set()
 
     def lost(
-        self, copying: TableCopy, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
+        self, copy: TableCopy, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
     ) -> set[int]:
         """Handle a lost worker with a group of `among` chunks. chunks: those of the table. Returns those not to put back now."""
         if isinstance(error, DiskFullError):
-            self._no_room(copying, chunks, group, error)
+            self._disk_full(copy, chunks, group, error)
             return set()
-        if copying.redump:
-            self.retry(copying, chunks, group, error, batch)
+        if copy.redump:
+            self.retry(copy, chunks, group, error, batch)
             return set()
         if among == 1:
-            return self._own(copying, chunks[0], group, error)
-        self._tell(copying, chunks, group, error, _pause_s(1), 1)
+            return self._chunk_at_fault(copy, chunks[0], group, error)
+        self._report(copy, chunks, group, error, _pause_s(1), 1)
         for number in chunks:
-            copying.trials.setdefault(number, Trial()).among = max(1, min(len(chunks), among // 2))
-            copying.rest(number, clock.monotonic_s() + _pause_s(1))
+            copy.trials.setdefault(number, Trial()).among = max(1, min(len(chunks), among // 2))
+            copy.postpone(number, clock.monotonic_s() + _pause_s(1))
         return set(chunks)
 
-    def _no_room(self, copying: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
+    def _disk_full(self, copy: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
         """Wait for room on the disk; the chunks are put back."""
         self._disk.met("chunks", error)
-        self._tell(copying, chunks, group, error, RETRY_S, 1)
+        self._report(copy, chunks, group, error, RETRY_S, 1)
 
-    def _own(self, copying: TableCopy, number: int, group: int, error: TidemarkError) -> set[int]:
+    def _chunk_at_fault(self, copy: TableCopy, number: int, group: int, error: TidemarkError) -> set[int]:
         """Handle a failure of the chunk itself."""
-        trial = copying.trials.setdefault(number, Trial())
+        trial = copy.trials.setdefault(number, Trial())
         trial.failures += 1
         if trial.failures < self._attempts:
             pause_s = _pause_s(trial.failures)
-            self._tell(copying, [number], group, error, pause_s, trial.failures)
-            copying.rest(number, clock.monotonic_s() + pause_s)
+            self._report(copy, [number], group, error, pause_s, trial.failures)
+            copy.postpone(number, clock.monotonic_s() + pause_s)
         else:
-            self._tell(copying, [number], group, error, None, trial.failures)
-            limits, known = copying.coverage.pending[number], trial.known
-            copying.park(number)
-            copying.parked_in_row += not known
-            self._parking.park(copying.table.full_name, number, limits, error, trial.failures)
+            self._report(copy, [number], group, error, None, trial.failures)
+            limits, known = copy.coverage.pending[number], trial.known
+            copy.park(number)
+            copy.parked_in_a_row += not known
+            self._parking.park(copy.table.full_name, number, limits, error, trial.failures)
         return {number}
 
     def retry(
         self,
-        copying: TableCopy,
+        copy: TableCopy,
         chunks: list[int],
         group: int,
         error: TidemarkError,
@@ -153,52 +153,52 @@ class ChunkRetries:
         whose schema change never shows up in the binlog stops alone.
         """
         # Groups that fail together, after a lost connection, count as one failure.
-        copying.failures += clock.monotonic_s() >= copying.retry_at
-        retry_s = _pause_s(copying.failures)
+        copy.failures += clock.monotonic_s() >= copy.retry_at
+        retry_s = _pause_s(copy.failures)
         if not isinstance(error, SchemaChangedError):
-            copying.changed_s = math.inf
-        elif copying.changed_s == math.inf:
-            copying.changed_s = clock.monotonic_s()
+            copy.changed_s = math.inf
+        elif copy.changed_s == math.inf:
+            copy.changed_s = clock.monotonic_s()
         # The binlog will show the schema change, however far behind the pipeline is.
-        awaited = isinstance(error, SchemaChangedError) and self.log_read_s <= copying.changed_s
+        awaited = isinstance(error, SchemaChangedError) and self.binlog_read_s <= copy.changed_s
         counts = not (awaited or isinstance(error, SourceAwayError) or away)
-        retried = isinstance(error, TransientError) and not (counts and copying.failures >= ATTEMPTS)
+        retried = isinstance(error, TransientError) and not (counts and copy.failures >= ATTEMPTS)
         retried = retried or (isinstance(error, LoginRefusedError) and self._refused())
-        self._tell(copying, chunks, group, error, retry_s if retried else None, copying.failures)
+        self._report(copy, chunks, group, error, retry_s if retried else None, copy.failures)
         if isinstance(error, SchemaChangedError) and not retried:
             stopped = TableStoppedError(
                 error.message,
                 detail="The binlog was read to its end since, without a schema change of the table. Its published data is right.",
-                hint=f"Resnapshot it: tidemark redump SPEC --table {copying.table.full_name}",
+                hint=f"Resnapshot it: tidemark redump SPEC --table {copy.table.full_name}",
             )
-            batch.stop(copying, stopped)
-        elif copying.redump and isinstance(error, TransientError) and not retried:
-            batch.stop(copying, error)
+            batch.stop(copy, stopped)
+        elif copy.redump and isinstance(error, TransientError) and not retried:
+            batch.stop(copy, error)
         elif not retried:
             raise error
-        copying.retry_at = clock.monotonic_s() + retry_s
+        copy.retry_at = clock.monotonic_s() + retry_s
 
     def _refused(self) -> bool:
         """Whether a refused login is still worth a retry."""
         self._refused_s = min(self._refused_s, clock.monotonic_s())
         return clock.monotonic_s() - self._refused_s < REFUSED_S
 
-    def _tell(
+    def _report(
         self,
-        copying: TableCopy,
+        copy: TableCopy,
         chunks: list[int],
         group: int,
         error: TidemarkError,
         retry_in_s: float | None,
         attempt: int,
     ) -> None:
-        copying.on("failed", chunks)
-        if copying.redump:
+        copy.on("failed", chunks)
+        if copy.redump:
             self._journal.write("error", **error.as_dict(), attempt=attempt, retry_in_s=retry_in_s)
             return
         self._journal.write(
             "chunk.failed",
-            table=copying.table.full_name,
+            table=copy.table.full_name,
             chunks=chunks,
             group=group,
             error=type(error).__name__,

@@ -81,12 +81,12 @@ class Snapshot:
         """The number of groups read at once; may change at any time."""
         return self._gate.pace.settings.readers or self._usual_readers()
 
-    def add(self, copying: TableCopy) -> None:
+    def add(self, copy: TableCopy) -> None:
         """Start or continue copying a table."""
-        self._tables[copying.table.full_name] = copying
-        self._retries.add(copying)
+        self._tables[copy.table.full_name] = copy
+        self._retries.add(copy)
         # An earlier run may have been killed after a commit, before it journaled the chunks.
-        self._report_cut(copying, list(copying.waiting))
+        self._report_chunks(copy, list(copy.waiting))
 
     def drop(self, table: str) -> None:
         """Stop splitting and reading a table; running reads of it are ignored."""
@@ -100,42 +100,42 @@ class Snapshot:
 
     def redumped(self, table: str, chunk: int) -> bool:
         """Record that a redumped chunk is committed. Returns whether it was the last one of its command."""
-        copying = self._tables[table]
-        copying.committed(copying.coverage.finish([chunk]))
-        if copying.coverage.copied:
+        copy = self._tables[table]
+        copy.committed(copy.coverage.finish([chunk]))
+        if copy.coverage.copied:
             del self._tables[table]
-        return copying.coverage.copied
+        return copy.coverage.copied
 
     def lost(self, finished: Finished) -> None:
         """Read a finished chunk again, because its files are gone."""
-        copying = self._tables.get(finished.table)
-        if copying is not None and not copying.dropped:
-            copying.lost(finished.report.chunk)
+        copy = self._tables.get(finished.table)
+        if copy is not None and not copy.dropped:
+            copy.lost(finished.report.chunk)
 
     def coverage(self, table: str) -> Coverage | None:
         """How far a table that is being copied is split; None for other tables."""
-        copying = self._tables.get(table)
-        return copying.coverage if copying and not copying.dropped and not copying.redump else None
+        copy = self._tables.get(table)
+        return copy.coverage if copy and not copy.dropped and not copy.redump else None
 
-    def cut_since(self) -> dict[str, list[Chunk]]:
+    def new_chunks(self) -> dict[str, list[Chunk]]:
         """The chunks that were split off or shortened since the last commit, by table."""
         copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.redump}
-        return {name: list(copying.uncommitted.values()) for name, copying in copies.items()}
+        return {name: list(copy.uncommitted.values()) for name, copy in copies.items()}
 
     def committed(self, table: str, coverage: Coverage) -> None:
         """Record that an epoch was committed, with all chunks split off before."""
-        copying = self._tables.get(table)
-        if copying is not None and not copying.redump:
-            copying.committed(coverage)
+        copy = self._tables.get(table)
+        if copy is not None and not copy.redump:
+            copy.committed(coverage)
 
-    def log_read(self, asked_s: float) -> None:
+    def binlog_read(self, asked_s: float) -> None:
         """Record that the binlog was read to its end as of that time (`clock.monotonic_s`), so earlier schema changes are known."""
-        self._retries.log_read_s = asked_s
+        self._retries.binlog_read_s = asked_s
 
     @property
     def idle(self) -> bool:
         """Whether no chunk waits or is being read; parked chunks do not count."""
-        return not self._jobs and not any(copying.to_do for copying in self._tables.values())
+        return not self._jobs and not any(copy.has_work for copy in self._tables.values())
 
     @property
     def under_way(self) -> bool:
@@ -147,18 +147,18 @@ class Snapshot:
         prototype: a group without requests. hold: the reason why no group may start now, or "".
         """
         self._retries.resume(self._tables)
-        for name, copying in self._tables.items():
-            copying.wake()
+        for name, copy in self._tables.items():
+            copy.queue_due()
             if self._gate.is_paused(name):
                 continue
-            if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
-                most = 1 if copying.fresh else AHEAD - len(copying.waiting)
-                self._splitter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
+            if copy.ready and copy.coverage.uncut and len(copy.waiting) < AHEAD // 2:
+                most = 1 if copy.unsplit else AHEAD - len(copy.waiting)
+                self._splitter.start(copy.table, copy.plan, copy.coverage.uncut[0], most)
         while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
             paused = self._gate.is_paused
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
-            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.turn)
-            stopped = any(paused(copying.table.full_name) for copying in wanted)
+            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.priority)
+            stopped = any(paused(copy.table.full_name) for copy in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
             held = (hold() if ready else still) or ("the disk is full" if self._gate.disk.holds() else "")
@@ -169,27 +169,27 @@ class Snapshot:
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
         """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
-        small = [c for c in ready if c.worth_s <= GROUP_S and not c.coverage.uncut and not c.trials]
+        small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.uncut and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
         budget_s = GROUP_S * self._gate.pace.share(ROWS_PER_S)
-        for copying in tables:
-            chunks = copying.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
-            budget_s -= len(chunks) * copying.each_s
-            chosen[copying.table.full_name] = [chunk.number for chunk in chunks]
-            requests += [self._request(copying, chunk) for chunk in chunks]
+        for copy in tables:
+            chunks = copy.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
+            budget_s -= len(chunks) * copy.chunk_s
+            chosen[copy.table.full_name] = [chunk.number for chunk in chunks]
+            requests += [self._request(copy, chunk) for chunk in chunks]
             if budget_s <= 0:
                 break
         self._groups += 1
-        for copying in tables:
-            name = copying.table.full_name
-            if name in chosen and not copying.redump:
+        for copy in tables:
+            name = copy.table.full_name
+            if name in chosen and not copy.redump:
                 self._journal.write("chunk.assigned", table=name, chunks=chosen[name], group=self._groups)
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         about = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
         self._jobs[self._pool.submit(self._run, group, about)] = _Group(
-            self._groups, chosen, {copying.table.full_name: copying for copying in tables}, clock.utc_text()
+            self._groups, chosen, {copy.table.full_name: copy for copy in tables}, clock.utc_text()
         )
         self._show_reading()
 
@@ -202,18 +202,18 @@ class Snapshot:
                     oldest.setdefault(name, {"chunks": numbers, "since": group.since})
         self._activity.reading = oldest
 
-    def _request(self, copying: TableCopy, chunk: Chunk) -> ChunkRequest:
+    def _request(self, copy: TableCopy, chunk: Chunk) -> ChunkRequest:
         return ChunkRequest(
-            copying.table,
+            copy.table,
             chunk.number,
-            copying.key,
+            copy.key,
             chunk.limits,
-            copying.plan.chunk_rows,
-            copying.folder,
+            copy.plan.chunk_rows,
+            copy.folder,
             self._max_memory,
-            copying.projection,
-            copying.redump is not None,
-            copying.named(chunk.number),
+            copy.projection,
+            copy.redump is not None,
+            copy.keys_of(chunk.number),
         )
 
     def collect(self) -> Batch:
@@ -223,7 +223,7 @@ class Snapshot:
         """
         batch = Batch()
         for name, cut in self._splitter.done().items():
-            self._take_cut(self._tables[name], cut, batch)
+            self._take_split(self._tables[name], cut, batch)
         for job in [job for job in self._jobs if job.done()]:
             group = self._jobs.pop(job)
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
@@ -246,64 +246,64 @@ class Snapshot:
         except TransientError as error:
             among = sum(map(len, group.chunks.values()))
             for name, numbers in group.chunks.items():
-                copying = group.copies[name]
-                if not copying.dropped:
-                    left[name] -= self._retries.lost(copying, numbers, among, group.number, error, batch)
+                copy = group.copies[name]
+                if not copy.dropped:
+                    left[name] -= self._retries.lost(copy, numbers, among, group.number, error, batch)
             return []
 
-    def _take_cut(self, copying: TableCopy, job: Future[Cut], batch: Batch) -> None:
-        if copying.dropped:
+    def _take_split(self, copy: TableCopy, job: Future[Cut], batch: Batch) -> None:
+        if copy.dropped:
             return
         try:
-            chunks = copying.take(job.result())
+            chunks = copy.take(job.result())
         except TableStoppedError as error:
-            batch.stop(copying, error)
+            batch.stop(copy, error)
         except TransientError as error:
-            self._retries.retry(copying, [], 0, error, batch)
+            self._retries.retry(copy, [], 0, error, batch)
         else:
-            copying.failures = 0
-            self._report_cut(copying, chunks)
+            copy.failures = 0
+            self._report_chunks(copy, chunks)
 
-    def _report_cut(self, copying: TableCopy, chunks: list[Chunk]) -> None:
-        if copying.redump:
+    def _report_chunks(self, copy: TableCopy, chunks: list[Chunk]) -> None:
+        if copy.redump:
             return
         news = [
             [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
             for chunk in chunks
-            if not copying.listed(chunk)
+            if not copy.listed(chunk)
         ]
-        complete = not copying.coverage.uncut
-        if news or (complete and not copying.reported_complete):
-            copying.reported_complete = complete
-            self._journal.write("chunk.planned", table=copying.table.full_name, chunks=news, complete=complete)
+        complete = not copy.coverage.uncut
+        if news or (complete and not copy.reported_complete):
+            copy.reported_complete = complete
+            self._journal.write("chunk.planned", table=copy.table.full_name, chunks=news, complete=complete)
 
     def _take_report(
         self,
-        copying: TableCopy,
+        copy: TableCopy,
         report: ChunkReport | FailureReport,
         group: _Group,
         batch: Batch,
         left: dict[str, set[int]],
     ) -> None:
-        if copying.dropped:
+        if copy.dropped:
             return
         if isinstance(report, FailureReport):
             unread = sorted(left[report.table])
-            left[report.table] -= self._retries.reported(copying, report, unread, group.number, batch)
+            left[report.table] -= self._retries.reported(copy, report, unread, group.number, batch)
             return
         left[report.table].discard(report.chunk)
-        if report.limits != copying.coverage.pending[report.chunk]:
-            self._report_cut(copying, copying.shorten(report.chunk, report.limits))
-        copying.read_one(report)
-        self._retries.read(copying, report.chunk)
+        if report.limits != copy.coverage.pending[report.chunk]:
+            self._report_chunks(copy, copy.shorten(report.chunk, report.limits))
+        copy.chunk_read(report)
+        self._retries.read(copy, report.chunk)
         self._gate.pace.spend(report.rows, sum(file.bytes for file in report.files), clock.monotonic_s())
-        if not copying.redump:
+        if not copy.redump:
             self._journal.write("chunk.finished", **_event(report, group.number))
-        batch.finished.append(Finished(report, copying.redump, copying.named(report.chunk)))
+        batch.finished.append(Finished(report, copy.redump, copy.keys_of(report.chunk)))
 
-    def let_go(self) -> None:
+    def abort_waits(self) -> None:
         """Abort waits for the source's answer; called from another thread."""
-        self._splitter.let_go()
+        self._splitter.abort_waits()
 
     def close(self) -> None:
         """Wait for running jobs. Their unread reports are lost and their files never published."""

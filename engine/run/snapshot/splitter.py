@@ -33,7 +33,7 @@ class ChunkSplitter:
     def start(self, table: Table, plan: Plan, piece: Uncut, most: int) -> None:
         """Start to split up to `most` chunks off a range, unless this table is being split already."""
         if table.full_name not in self._jobs:
-            self._jobs[table.full_name] = self._thread.submit(self._cut, table, plan, piece, most)
+            self._jobs[table.full_name] = self._thread.submit(self._split, table, plan, piece, most)
 
     def done(self) -> dict[str, Future[Cut]]:
         """The results since the last call, by table; `result` raises the split's error."""
@@ -45,7 +45,7 @@ class ChunkSplitter:
         """Ignore the running split of a table."""
         self._jobs.pop(table, None)
 
-    def let_go(self) -> None:
+    def abort_waits(self) -> None:
         """Abort waits for the source's answer; called from another thread."""
         if (connection := self._connection) is not None:
             break_off(connection)
@@ -55,7 +55,7 @@ class ChunkSplitter:
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._drop()
 
-    def _cut(self, table: Table, plan: Plan, piece: Uncut, most: int) -> Cut:
+    def _split(self, table: Table, plan: Plan, piece: Uncut, most: int) -> Cut:
         try:
             if self._connection is None:
                 self._connection = open_connection(self._endpoint)

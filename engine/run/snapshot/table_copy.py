@@ -81,7 +81,7 @@ class TableCopy:
     """The chunks that wait for their next try, with its time (`clock.monotonic_s`)."""
     parked: set[int] = field(default_factory=set)
     """The chunks that are not retried."""
-    parked_in_row: int = 0
+    parked_in_a_row: int = 0
     under_way: int = 0
     failures: int = 0
     """Failures in a row of the table as a whole."""
@@ -118,44 +118,44 @@ class TableCopy:
     @property
     def stuck(self) -> bool:
         """Whether too many chunks in a row were parked, so that no more are tried."""
-        return self.parked_in_row >= PARKED_IN_ROW
+        return self.parked_in_a_row >= PARKED_IN_ROW
 
     @property
-    def to_do(self) -> bool:
+    def has_work(self) -> bool:
         """Whether it has chunks to read or to split off."""
         return not self.dropped and not self.stuck and bool(self.waiting or self.resting or self.coverage.uncut)
 
     @property
-    def fresh(self) -> bool:
+    def unsplit(self) -> bool:
         """Whether nothing of it is split yet, so that its first chunk is needed at once."""
         return not self.coverage.done and not self.coverage.pending
 
     @property
-    def each_s(self) -> float:
+    def chunk_s(self) -> float:
         """Seconds per chunk: measured, or estimated from its rows."""
         if self.read:
             return max(self.seconds / self.read, 1e-3)
         return _CHUNK_S + min(self.plan.chunk_rows, max(self.plan.approx_rows, 1)) / ROWS_PER_S
 
     @property
-    def worth_s(self) -> float:
+    def waiting_s(self) -> float:
         """Estimated seconds for all waiting chunks."""
-        return len(self.waiting) * self.each_s
+        return len(self.waiting) * self.chunk_s
 
-    def named(self, number: int) -> tuple[Bound, ...]:
+    def keys_of(self, number: int) -> tuple[Bound, ...]:
         """The keys of chunk `number`."""
         return self.keys[number * KEYS_A_CHUNK : (number + 1) * KEYS_A_CHUNK]
 
     def next_chunks(self, budget_s: float, readers: int, *, share: bool) -> list[Chunk]:
         """Take the next chunks, worth `budget_s`. share: leave chunks for other readers, so that groups shrink towards the end."""
         fair = max(1, len(self.waiting) // (2 * readers)) if share else len(self.waiting)
-        count = self._together(min(max(1, round(budget_s / self.each_s)), fair))
+        count = self._group_limit(min(max(1, round(budget_s / self.chunk_s)), fair))
         chunks = [self.waiting.popleft() for _ in range(count)]
         self.under_way += count
         self.on("assigned", [chunk.number for chunk in chunks])
         return chunks
 
-    def _together(self, count: int) -> int:
+    def _group_limit(self, count: int) -> int:
         """How many of the next chunks may share a group; chunks that failed share it with few others."""
         for before, chunk in enumerate(self.waiting):
             if before >= count:
@@ -164,11 +164,11 @@ class TableCopy:
                 count = min(count, max(trial.among, before))
         return count
 
-    def rest(self, number: int, until_s: float) -> None:
+    def postpone(self, number: int, until_s: float) -> None:
         """Do not retry a failed chunk before that time."""
         self.resting[number] = until_s
 
-    def wake(self) -> None:
+    def queue_due(self) -> None:
         """Queue the chunks whose wait is over, first in line."""
         now_s = clock.monotonic_s()
         due = sorted((n for n, until_s in self.resting.items() if until_s <= now_s), reverse=True)
@@ -181,18 +181,18 @@ class TableCopy:
         self.on("parked", [number])
         self.parked.add(number)
 
-    def try_again(self) -> None:
+    def unpark_all(self) -> None:
         """Queue the parked chunks like any others."""
         self.on("tried again", self.parked)
         self.waiting.extend(Chunk(number, self.coverage.pending[number]) for number in sorted(self.parked))
         for number in self.parked:
             self.trials[number] = Trial(known=True)
-        self.parked, self.parked_in_row = set(), 0
+        self.parked, self.parked_in_a_row = set(), 0
 
-    def turn(self) -> tuple[int, int, float]:
+    def priority(self) -> tuple[int, int, float]:
         """The sort key for the next table: priority, then the fewest chunks in flight, then the most work left."""
         left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
-        return self.rank, self.under_way, -left * self.each_s
+        return self.rank, self.under_way, -left * self.chunk_s
 
     def take(self, cut: Cut) -> list[Chunk]:
         """Add split-off chunks; returns them."""
@@ -226,12 +226,12 @@ class TableCopy:
         self.on("lost", [number])
         self.waiting.appendleft(Chunk(number, self.coverage.pending[number]))
 
-    def read_one(self, report: ChunkReport) -> None:
+    def chunk_read(self, report: ChunkReport) -> None:
         """Record a finished chunk and its reading time."""
         self.on("finished", [report.chunk])
         self.seconds += sum(report.timings.values())
         self.read += 1
-        self.failures = self.parked_in_row = 0
+        self.failures = self.parked_in_a_row = 0
 
     def committed(self, coverage: Coverage) -> None:
         """Record a committed epoch: all split-off chunks are in the ledger; finished ones are no longer pending."""

@@ -120,9 +120,9 @@ def _start(spec: Spec, connection: Connection, endpoint: Endpoint, server: Serve
         if mode == "timestamp":
             return _since(binlog, argument, server_time_s(connection))
         if mode == "position":
-            return _given(binlog, argument, files)
+            return _at_position(binlog, argument, files)
         if mode == "gtid":
-            return _behind(binlog, argument, connection, server)
+            return _after_gtids(binlog, argument, connection, server)
     except NoPlaceError as error:
         hint = "Choose a later place, or let the tables be copied: source.startup = initial."
         raise _no_start(spec.source.startup, f"{error.verdict}: {error.seen}", hint) from error
@@ -136,12 +136,12 @@ def _since(binlog: Binlog, argument: str, now_s: float) -> Position:
     return binlog.since(round(since.timestamp() * 1_000_000))
 
 
-def _given(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
+def _at_position(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
     position = Position(*startup_position(argument))
     hint = "SHOW BINLOG EVENTS IN '…' lists the places; a transaction begins with a GTID event (Gtid, Anonymous_Gtid)."
     if position.file not in files:
-        seen = f"the server has {binlog.files[0]} to {binlog.files[-1]}"
-        raise _no_start(f"position:{argument}", f"there is no such file; {seen}", "Choose one of them.")
+        available = f"the server has {binlog.files[0]} to {binlog.files[-1]}"
+        raise _no_start(f"position:{argument}", f"there is no such file; {available}", "Choose one of them.")
     size = files[position.file]
     if position.offset > size:
         raise _no_start(f"position:{argument}", f"the file has {size} bytes", "Choose an offset in it.")
@@ -150,7 +150,7 @@ def _given(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
     return position
 
 
-def _behind(binlog: Binlog, argument: str, connection: Connection, server: Server) -> Position:
+def _after_gtids(binlog: Binlog, argument: str, connection: Connection, server: Server) -> Position:
     try:
         gtids = parse_gtids(argument, mariadb=binlog.mariadb)
     except ValueError as error:

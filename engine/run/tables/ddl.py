@@ -51,9 +51,9 @@ def actions_of(statement: str) -> Actions | None:
             added.append(action.name)
         elif isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
             dropped += [column.name for column in action.args["tables"]]
-        elif isinstance(action, exp.ModifyColumn) and _modified_openly(action):
+        elif isinstance(action, exp.ModifyColumn) and _visible_change(action):
             changed.append(action.this.name)
-        elif not _beside_the_rows(action):
+        elif not _harmless_action(action):
             return None
     if not all(_harmless_option(option) for option in parsed.args.get("options") or ()):
         return None
@@ -77,7 +77,7 @@ def _added_as_null(column: exp.ColumnDef) -> bool:
     return column.kind is not None and not column.kind.sql("mysql").upper().startswith(("TIMESTAMP", "SERIAL"))
 
 
-def _modified_openly(action: exp.ModifyColumn) -> bool:
+def _visible_change(action: exp.ModifyColumn) -> bool:
     """Whether the column keeps its name, and the catalogue shows every change of it; it does not for a generated column."""
     return action.args.get("rename_from") is None and all(
         isinstance(constraint.args["kind"], (*_HARMLESS_CONSTRAINTS, exp.NotNullColumnConstraint))
@@ -92,7 +92,7 @@ def _harmless_option(option: exp.Expr) -> bool:
     return isinstance(option, _HARMLESS_OPTIONS)
 
 
-def _beside_the_rows(action: exp.Expr) -> bool:
+def _harmless_action(action: exp.Expr) -> bool:
     """Whether the action concerns indexes, foreign keys or defaults only; the catalogue shows a new row identity."""
     if isinstance(action, exp.Drop):
         return bool(action.args.get("kind") == "INDEX")

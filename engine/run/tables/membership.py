@@ -41,7 +41,7 @@ from engine.source.connect import Connection, describe
 from engine.source.positions import current, position_from_dict
 from engine.source.preflight import refused
 
-_LOOK_S = 2.0
+_CATALOGUE_LAG_S = 2.0
 """The binlog has a statement a moment before the catalogue has its table."""
 Name = tuple[str, str]
 
@@ -51,17 +51,17 @@ class MembershipChanges:
 
     def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
         self._spec, self._publisher, self._control, self._reading = spec, publisher, control, reading
-        self._looked = spec.source.new_tables != "add"
-        self._look_until_s = 0.0
+        self._searched = spec.source.new_tables != "add"
+        self._search_until_s = 0.0
 
     @property
     def waiting(self) -> bool:
         """Whether a membership change may be pending."""
-        return not self._looked or bool(self._control.accepted(MembershipCommand))
+        return not self._searched or bool(self._control.accepted(MembershipCommand))
 
     def defined(self) -> None:
         """Record that the binlog has a statement that may have created a table."""
-        self._look_until_s = clock.monotonic_s() + _LOOK_S
+        self._search_until_s = clock.monotonic_s() + _CATALOGUE_LAG_S
 
     def next(self, connection: Connection, state: State) -> dict[str, TableChange]:
         """The next epoch's records of tables that join or leave; empty if nothing changes now.
@@ -69,18 +69,26 @@ class MembershipChanges:
         Answers the commands. state: committed before the catalogue is read.
         """
         change = next(iter(self._control.accepted(MembershipCommand)), None)
-        if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
+        if (
+            change is not None
+            and change.done(state)
+            and all(map(self._publisher.released, _removed_names(change, state)))
+        ):
             self._control.carried_out(change, {})  # the kept data is final now
             change = None
         if gone := list(self._dropped(state)):
             return {name: {"dropped": True} for name in gone}
-        if change is not None and not change.begun(state) and all(map(self._publisher.released, _left(change, state))):
+        if (
+            change is not None
+            and not change.begun(state)
+            and all(map(self._publisher.released, _removed_names(change, state)))
+        ):
             try:
                 check_command(change, state)
-                return self._added(connection, state, change) if change.adds else _removed(change)
+                return self._add(connection, state, change) if change.adds else _removed(change)
             except (SpecError, TableStoppedError, PreflightError) as error:
                 self._control.refused(change, error)
-        return self._found(connection, state)
+        return self._find_new(connection, state)
 
     def _dropped(self, state: State) -> Iterator[str]:
         for name in to_drop(state):
@@ -88,29 +96,29 @@ class MembershipChanges:
                 destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
                 yield name
 
-    def _added(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
+    def _add(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
         if any(name in to_drop(state) for name in change.tables):
             return {}
         names = _named(change.tables, list_tables(connection))
-        records, errors = self._joined(connection, state, names, change.identity)
+        records, errors = self._join(connection, state, names, change.identity)
         for error in errors.values():
             raise error
         return records
 
-    def _found(self, connection: Connection, state: State) -> dict[str, TableChange]:
+    def _find_new(self, connection: Connection, state: State) -> dict[str, TableChange]:
         """Records of the tables that match the globs and are not in the ledger."""
-        if self._spec.source.new_tables != "add" or (self._looked and clock.monotonic_s() > self._look_until_s):
+        if self._spec.source.new_tables != "add" or (self._searched and clock.monotonic_s() > self._search_until_s):
             return {}
         chosen = members_of(state).chosen(self._spec.source.tables, list_tables(connection))
         names = {f"{database}.{table}": (database, table) for database, table in chosen}
         new = [name for full, name in names.items() if not state.known(full)]
-        records, errors = self._joined(connection, state, new, None) if new else ({}, {})
-        self._looked = True
+        records, errors = self._join(connection, state, new, None) if new else ({}, {})
+        self._searched = True
         return records | {
             table.full_name: unfit_record(table, error) for table, error in errors.items() if table.columns
         }
 
-    def _joined(
+    def _join(
         self, connection: Connection, state: State, names: Sequence[Name], by: str | None
     ) -> tuple[dict[str, TableChange], dict[Table, TidemarkError]]:
         """Records of the tables that join, with new folders created in the destination, and the errors of those that cannot.
@@ -123,16 +131,16 @@ class MembershipChanges:
         begun: list[DeltaTables] = []
         for table in read_tables(connection, names, null_dates=null_dates):
             try:
-                record, fresh = self._record(connection, state, table, by)
-                if fresh is not None and not (by and errors):
-                    begun.append(fresh)
-                    fresh.begin()
+                record, created = self._record(connection, state, table, by)
+                if created is not None and not (by and errors):
+                    begun.append(created)
+                    created.begin()
                 records[table.full_name] = record
             except (SpecError, TableStoppedError, PreflightError) as error:
                 errors[table] = error
         if by and errors:
-            for fresh in begun:
-                fresh.drop()
+            for created in begun:
+                created.drop()
         return records, errors
 
     def _record(
@@ -164,9 +172,9 @@ class MembershipChanges:
                     "since": since,
                 }
             }, None
-        fresh = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
-        fresh.check_free()
-        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, fresh
+        created = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
+        created.check_free()
+        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
 
 
 def to_drop(state: State) -> list[str]:
@@ -191,7 +199,7 @@ def destination(spec: Spec, state: State, table: TableState, guard: Guard = ungu
     return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
 
 
-def _left(change: MembershipCommand, state: State) -> list[str]:
+def _removed_names(change: MembershipCommand, state: State) -> list[str]:
     return [name for name in change.tables if name in state.removed]
 
 
@@ -199,9 +207,9 @@ def _removed(change: MembershipCommand) -> dict[str, TableChange]:
     return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
 
 
-def _named(wanted: Sequence[str], there: Sequence[Name]) -> list[Name]:
+def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:
     """The tables with these full names. Raises SpecError for a name that matches none, or two."""
-    names = [f"{database}.{table}" for database, table in there]
+    names = [f"{database}.{table}" for database, table in existing]
     for name in wanted:
         if names.count(name) > 1:
             raise SpecError(f"Two tables have the full name {name} (the dots in it can be split in two ways).")
@@ -212,7 +220,7 @@ def _named(wanted: Sequence[str], there: Sequence[Name]) -> list[Name]:
                 detail="Views and sequences are not captured.",
                 hint=f"The nearest is {near[0]}." if near else "Check its name and the user's grants.",
             )
-    return [there[names.index(name)] for name in wanted]
+    return [existing[names.index(name)] for name in wanted]
 
 
 def _no_key(table: Table) -> SpecError:

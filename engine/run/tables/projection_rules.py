@@ -22,11 +22,11 @@ from engine.settings import ProjectionRules, Spec, mask_salt
 from engine.source.preflight import refused
 
 
-def projection_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projection:
-    """The projection of a table. cut_by: the columns of its chunk key. Raises SpecError if it is invalid."""
+def projection_of(spec: Spec, table: Table, key_columns: Collection[str] = ()) -> Projection:
+    """The projection of a table. key_columns: the columns of its chunk key. Raises SpecError if it is invalid."""
     rules = spec.projection_rules(table.database, table.name)
     kept, masks = _kept(rules, table), _masks(rules, table)
-    for name in dict.fromkeys([*table.key, *cut_by]):
+    for name in dict.fromkeys([*table.key, *key_columns]):
         if name in masks or (kept is not None and name not in kept):
             raise _identifies(table, name, masked=name in masks)
     for name in masks:
@@ -87,17 +87,17 @@ def _digest(spec: Spec, rules: ProjectionRules) -> str:
 def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
     """Raises SpecError for rules that match no captured table, and for columns that no matching table has."""
     for glob, rules in spec.tables.items():
-        theirs = [table for table in tables if matches(glob, table.database, table.name)]
-        if not theirs:
+        matching = [table for table in tables if matches(glob, table.database, table.name)]
+        if not matching:
             raise SpecError(
                 f"tables names {glob!r}, which no captured table matches{nearest(glob, [t.full_name for t in tables])}.",
                 detail="Nothing was started.",
                 hint="Correct it, or remove that section.",
             )
-        known = list(dict.fromkeys(column.name for table in theirs for column in table.columns))
+        known = list(dict.fromkeys(column.name for table in matching for column in table.columns))
         for field in ("columns", "exclude", "mask"):
             for name in getattr(rules, field) or ():
-                if not any(column_named(table, name) for table in theirs):
+                if not any(column_named(table, name) for table in matching):
                     raise SpecError(
                         f"tables.{glob}: {field} names column {name!r}, which is not there{nearest(name, known)}.",
                         detail="Nothing was started.",
@@ -124,14 +124,14 @@ def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = (
         projection_of(spec, table, key.names if key else ())
 
 
-def check_altered(spec: Spec, before: Table, after: Table, cut_by: Collection[str]) -> None:
+def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collection[str]) -> None:
     """Raises TableStoppedError when an altered table lost or replaced a column that its projection needs."""
     rules = spec.projection_rules(before.database, before.name)
     named = [c.name for name in (*(rules.columns or ()), *(rules.mask or ())) if (c := column_named(before, name))]
     gone = [name for name in named if column_named(after, name) is None]
     message = f"{after.full_name}: column {gone[0]!r}, which the spec publishes or masks, is gone." if gone else ""
     try:
-        projection_of(spec, after, cut_by)
+        projection_of(spec, after, key_columns)
     except SpecError as error:
         message = message or error.message
     if message:

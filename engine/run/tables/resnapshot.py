@@ -24,16 +24,16 @@ def resnapshot_all(
     """The epoch that restarts the pipeline. Tables that cannot be resnapshotted stop in it."""
     # Before the catalogue is read, so that a schema change in between lies after the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
-    tables = _copied_again(spec, state, connection, state.tables)
+    tables = _resnapshots(spec, state, connection, state.tables)
     return following(state, run, tables, identity=server.identity, to=position.as_dict())
 
 
 def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> EpochRecord:
     """An epoch that reads nothing and resnapshots tables, for example with a new projection."""
-    return following(state, run, _copied_again(spec, state, connection, names))
+    return following(state, run, _resnapshots(spec, state, connection, names))
 
 
-def _copied_again(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
+def _resnapshots(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
     def fits(before: Table, after: Table) -> None:
         if state.tables[before.full_name].begun:  # else it has no folder in the destination yet
             DeltaTables(spec.sink.path, state.owner, before).check(before, after)

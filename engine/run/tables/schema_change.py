@@ -92,13 +92,13 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
     """The verdict on a table. statement: None for a resnapshot whatever happened."""
     before = altered.table
     try:
-        after = _as_it_is(connection, spec, before)
+        after = _current_table(connection, spec, before)
         projection = projection_record(spec, after)
         altered.fits(published_as(before, altered.projection), published_as(after, projection))
         if statement is not None and not altered.stopped and _evolves(altered, after, statement) and altered.settled():
             found = Verdict("evolved", "every row keeps its values", after, altered.plan)
         else:
-            found = _again(connection, spec, after, statement)
+            found = _resnapshot(connection, spec, after, statement)
             if not spec.source.copies:
                 found = replace(found, since=_since(connection, altered, statement))
         check_altered(spec, before, after, found.plan.chunk_key)
@@ -123,7 +123,7 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
     return altered.at
 
 
-def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
+def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
     """The table in the catalogue. Raises TableStoppedError when it cannot be captured."""
     if (before.database, before.name) not in list_tables(connection):
         raise TableGoneError(
@@ -147,7 +147,7 @@ def _evolves(altered: Altered, after: Table, statement: str) -> bool:
     return readable and keyed and keeps_rows(bare, after, statement, held=list(altered.held))
 
 
-def _again(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
+def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
     reason = "asked for" if statement is None else "its rows may have other values"
     if not after.key:
         raise TableStoppedError(
