@@ -109,7 +109,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
-    st.caption(" ".join(part for part in (cutting.follow(plan), note(states, window)) if part))
+    st.caption(" ".join(part for part in (cutting.more_note(plan), note(states, window)) if part))
 
 
 @autorefresh()

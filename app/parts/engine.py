@@ -14,16 +14,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def ask(
-    verb: str, spec: Path, words: Sequence[str] = (), *, given: str = "", timeout_s: float = 120.0
+    verb: str, spec: Path, words: Sequence[str] = (), *, stdin: str = "", timeout_s: float = 120.0
 ) -> dict[str, Any]:
     """The answer of `tidemark VERB SPEC … --json`. Raises TidemarkError if the command fails.
 
-    given: its standard input.
+    stdin: its standard input.
     """
     command = [sys.executable, "-m", "engine", verb, str(spec), *words, "--json"]
     try:
         done = subprocess.run(
-            command, input=given, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False
+            command, input=stdin, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False
         )
     except subprocess.TimeoutExpired:
         raise TidemarkError(

@@ -47,13 +47,13 @@ def _add(where: Directory, has: list[str]) -> None:
         key = f"survey of {name} {spec.source.model_dump_json()}"
         if reread:
             jobs.forget(key)
-        seen = jobs.result(key, "Reading the catalog", lambda: source_queries.surveyed(spec))
+        survey = jobs.result(key, "Reading the catalog", lambda: source_queries.surveyed(spec))
     except TidemarkError as problem:
         messages.error(problem)
         return
-    if seen is None:
+    if survey is None:
         return
-    offered = membership_form.offered(seen.tables, has)
+    offered = membership_form.offered(survey.tables, has)
     if not offered:
         st.markdown(f":gray[The pipeline captures every table that {words.escape(spec.source.user)} may read.]")
         return
@@ -65,7 +65,7 @@ def _add(where: Directory, has: list[str]) -> None:
         placeholder=f"{words.plural(len(offered), 'table')} not captured yet",
         help=f"The server's estimates, read {jobs.ended(key)}",
     )
-    for table, badge in membership_form.faults([offered[one] for one in chosen], seen.risks):
+    for table, badge in membership_form.faults([offered[one] for one in chosen], survey.risks):
         text = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
         st.markdown(f":{badge.tone}[{picking.ICONS[badge.tone]}] {words.escape(text)}")
     st.text_input("Reason", key=f"add-why-{name}-{click}", placeholder="Shown in the events and the history")
@@ -97,7 +97,7 @@ def _remove(where: Directory, has: list[str]) -> None:
     drop, sure = then == membership_form.DROP, True
     if drop:
         st.markdown(
-            ":red[:material/delete_forever: This deletes their rows and history from the lake. The source is not touched.]"
+            ":red[:material/delete_forever: This deletes their rows and history from the destination. The source is not touched.]"
         )
         typed = st.text_input(
             f"Type {name} to confirm", key=f"remove-sure-{name}-{click}", help="This cannot be undone"

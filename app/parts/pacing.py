@@ -22,10 +22,10 @@ def pace(where: Directory) -> Pace:
     except TidemarkError:
         spec = {}
     try:
-        kept = json.loads(where.controls.read_text(encoding="utf-8"))
+        overrides = json.loads(where.controls.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        kept = {}
-    return limits.pace_of(spec, kept)
+        overrides = {}
+    return limits.pace_of(spec, overrides)
 
 
 def throttle(where: Directory) -> settings.Throttle:

@@ -84,12 +84,12 @@ def greet(spec: Spec) -> Greeting:
         server = describe(connection)
         (who,) = query(connection, "SELECT CURRENT_USER() AS account, @@hostname AS host")
         cipher = [row["Value"] for row in query(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")]
-        (seen,) = query(
+        (counts,) = query(
             connection,
             "SELECT COUNT(*) AS n, COUNT(DISTINCT TABLE_SCHEMA) AS d FROM information_schema.TABLES WHERE TABLE_TYPE = "
             "'BASE TABLE' AND TABLE_SCHEMA NOT IN ('mysql', 'information_schema', 'performance_schema', 'sys')",
         )
-        return Greeting(server, who["account"], (cipher or [""])[0], who["host"], int(seen["d"]), int(seen["n"]))
+        return Greeting(server, who["account"], (cipher or [""])[0], who["host"], int(counts["d"]), int(counts["n"]))
 
 
 def preflight(spec: Spec, *, chosen: bool) -> Preflight:
@@ -122,12 +122,12 @@ def plan(spec: Spec, planned: Planned) -> Planned:
             planned.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
         missing = [t for t in planned.tables if rules_key(t, spec.snapshot) not in planned.plans]
         stopped: dict[str, TidemarkError] = {}
-        made = {p.table: p for p in plan_tables(connection, missing, spec.snapshot, stopped=stopped)}  # type: ignore[arg-type]
+        plans = {p.table: p for p in plan_tables(connection, missing, spec.snapshot, stopped=stopped)}  # type: ignore[arg-type]
         for table in missing:
             name = table.full_name
-            planned.plans[rules_key(table, spec.snapshot)] = made.get(name) or stopped[name]
-        if planned.speed is None and made:
-            pairs = [(t, made[t.full_name]) for t in missing if t.full_name in made]
+            planned.plans[rules_key(table, spec.snapshot)] = plans.get(name) or stopped[name]
+        if planned.speed is None and plans:
+            pairs = [(t, plans[t.full_name]) for t in missing if t.full_name in plans]
             planned.speed = bytes_per_s(connection, [t for t, _ in pairs], [p for _, p in pairs])
     return planned
 

@@ -31,7 +31,7 @@ def make(where: Directory, *, with_values: bool) -> None:
         messages.error(problem)
 
 
-def shown(where: Directory) -> None:
+def draw_bundle(where: Directory) -> None:
     """The parts of the bundle, and the content of each."""
     found = st.session_state.get(_MADE)
     if found is None or found[0] != where.root.name:
@@ -82,7 +82,7 @@ def page() -> None:
         with_values = st.toggle("Keep chunk bounds and keys, which are values of rows", key="values")
     if made:
         make(where, with_values=with_values)
-    shown(where)
+    draw_bundle(where)
 
 
 page()

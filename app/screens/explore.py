@@ -29,14 +29,14 @@ def ask(where: Directory, known: list["Table"], sql: str) -> None:
     from engine.explore.queries import answer
 
     try:
-        with st.spinner("Reading the lake", show_time=True):
+        with st.spinner("Reading the destination", show_time=True):
             st.session_state[_ANSWER] = where.root.name, sql, answer(settings.load(where.spec).sink.path, known, sql)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
 
 
-def shown(where: Directory) -> None:
+def draw_answer(where: Directory) -> None:
     """The answer, and buttons to download it."""
     found: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
     if found is None or found[0] != where.root.name:
@@ -217,7 +217,7 @@ def page() -> None:
         by_time(where, known, published)
     else:
         by_sql(where, known, table)
-    shown(where)
+    draw_answer(where)
 
 
 page()

@@ -62,7 +62,7 @@ def page() -> None:
     messages.freshness(clock.utc_now(), extra=words.plural(len(rows), "run"))
     chosen_lines = [lines[n] for n in chosen_rows["selection"]["rows"]][: compare.MOST]
     if chosen_lines:
-        _compared(chosen_lines)
+        _comparison(chosen_lines)
     elif len(rows) > 1:
         st.caption(f"Select up to {compare.MOST} runs in the first column to compare them.")
 
@@ -73,7 +73,7 @@ def _spec_of(line: PastRun) -> str | None:
     return None if text is None else json.dumps(clean(json.loads(text)))
 
 
-def _compared(lines: list[PastRun]) -> None:
+def _comparison(lines: list[PastRun]) -> None:
     """The comparison of the selected runs."""
     reads = {line.run: home.ask(chunk_queries.reads, line.pipeline, line.run, limit=20_000) for line in lines}
     st.subheader("Compared", anchor=False)

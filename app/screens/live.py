@@ -50,8 +50,8 @@ def status(where: Directory) -> None:
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     run = home.ask(runs.latest_run, name)
     live, progress = runner.alive and runner.state == "running", home.ask(table_queries.progress, name)
-    going = copying(progress, live=live)
-    reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if going else []
+    is_copying = copying(progress, live=live)
+    reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if is_copying else []
     totals, throttle = home.ask(series.epoch_totals, name), pacing.throttle(where)
     copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle)
     st.code(
@@ -84,7 +84,7 @@ def body(where: Directory) -> None:
     name = where.root.name
     sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
     tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
-    shown = {
+    draw = {
         "Overview": lambda: sections.overview(name),
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
@@ -98,7 +98,7 @@ def body(where: Directory) -> None:
     for title, tab in tabs.items():
         if tab.open:
             with tab:
-                shown[title]()
+                draw[title]()
 
 
 def page() -> None:

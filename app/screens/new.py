@@ -28,9 +28,9 @@ def page() -> None:
     """The step and the draft in the URL."""
     identity = st.query_params.get("draft")
     if identity is None:
-        kept = drafts.kept()
-        if kept:
-            _resume(kept)
+        saved = drafts.saved_drafts()
+        if saved:
+            _resume(saved)
             return
         identity = st.session_state.setdefault("fresh draft", drafts.new_id())
     try:
@@ -61,7 +61,9 @@ def _title(draft: Draft, step: str) -> None:
         name = f" :gray[{words.escape(draft.name)}]" if draft.name else ""
         st.title(f"New pipeline{name}", anchor=False, width="content")
         with st.container(horizontal=True, width="content", vertical_alignment="center"):
-            if drafts.kept() and st.button("All drafts", icon=":material/drafts:", key="drafts", type="tertiary"):
+            if drafts.saved_drafts() and st.button(
+                "All drafts", icon=":material/drafts:", key="drafts", type="tertiary"
+            ):
                 st.session_state.pop("fresh draft", None)
                 st.switch_page(places.NEW, query_params={})
             label, icon, to = (
@@ -73,14 +75,14 @@ def _title(draft: Draft, step: str) -> None:
                 frame.go(draft, to)
 
 
-def _resume(kept: list[Draft]) -> None:
+def _resume(saved: list[Draft]) -> None:
     """The list of drafts."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.title("New pipeline", anchor=False, width="content")
         if st.button("Start a new draft", type="primary", icon=":material/add:", key="begin"):
             st.switch_page(places.NEW, query_params={"draft": drafts.new_id(), "step": STEPS[0]})
     st.markdown("**Drafts** :gray[not launched yet; continue where you stopped]")
-    for draft in kept:
+    for draft in saved:
         with st.container(border=True, key=f"draft-{draft.id}"):
             name, where, step, age, buttons = st.columns([2, 3, 2, 2, 2.2], vertical_alignment="center")
             name.markdown(f"**{words.escape(draft.name or 'unnamed')}**")
@@ -103,7 +105,7 @@ def _resume(kept: list[Draft]) -> None:
                         args=(draft.id,),
                     )
                     focus.first(f"discard-{draft.id}")
-    messages.freshness(clock.utc_now(), extra=words.plural(len(kept), "draft"))
+    messages.freshness(clock.utc_now(), extra=words.plural(len(saved), "draft"))
 
 
 page()

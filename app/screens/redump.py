@@ -78,7 +78,7 @@ def dry_run(where: Directory, request: Request) -> dict[str, Any] | None:
         try:
             with st.spinner("Counting the affected rows"):
                 document = json.dumps(redump_form.document(request))
-                known = request, engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], given=document)
+                known = request, engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], stdin=document)
         except TidemarkError as problem:
             messages.error(problem)
             return None

@@ -9,7 +9,7 @@ from engine.source.preflight import Check, Preflight
 _NAMED = 12
 
 
-def shown(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
+def by_outcome(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
     """Failed, warned and passed checks; a check that several tables share appears once."""
     failed, warned, passed = ([c for c in checks if c.outcome == outcome] for outcome in ("fail", "warn", "ok"))
     return _together(failed), _together(warned), _together(passed)

@@ -4,14 +4,14 @@ from app.view import words
 from engine.history.table_queries import Plan, Progress
 
 
-def cut(plan: Plan) -> str:
+def planned_chunks(plan: Plan) -> str:
     """`40 chunks`, `12 of about 400 chunks planned`, `12 chunks planned, more follow`."""
     if plan.complete:
         return _chunks(plan)
     return f"{_chunks(plan)} planned" + ("" if plan.expected_chunks > plan.chunks else ", more follow")
 
 
-def follow(plan: Plan | None) -> str:
+def more_note(plan: Plan | None) -> str:
     """A note for the chunk map while it does not have all chunks; else empty."""
     return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
 
@@ -22,7 +22,7 @@ def _chunks(plan: Plan) -> str:
     return words.plural(plan.chunks, "chunk")
 
 
-def read(table: Progress) -> str:
+def chunks_read(table: Progress) -> str:
     """`12 of 40`, `12 of about 400`, or `—` without a plan."""
     if not table.planned:
         return words.NOTHING

@@ -144,7 +144,7 @@ _GROUPS = {"command": _command, "group": _chunks, "cut": _cut, "redump": _redump
 def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
     kind = _KIND_OF.get(event.event, "Run")
     text, tone = _sentence(event.event, body)
-    if event.mended:
+    if event.resolved:
         since = "retried since" if event.event == "error" else "read since, or planned again"
         text, tone = f"{failure(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")

@@ -1,4 +1,4 @@
-"""Delta tables of a lake, read by Arrow."""
+"""Reads Delta tables with Arrow."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,9 +11,9 @@ if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a se
 
 
 def rows_of(delta: DeltaTable, folder: Path) -> "Dataset":
-    """The rows of a version of the table in a folder, by Arrow's own file system.
+    """The rows of a table's version, read through Arrow's own file system.
 
-    deltalake's own is in Python: Arrow's threads call it even while the process ends, and an interpreter that is going down takes
-    them away. The process aborts ("terminate called without an active exception") or never ends: 22 of 60 that counted rows.
+    deltalake's file system is in Python: Arrow's threads call it even while the process exits, when the interpreter is shutting
+    down. The process then aborts ("terminate called without an active exception") or hangs: 22 of 60 that counted rows.
     """
     return delta.to_pyarrow_dataset(filesystem=SubTreeFileSystem(str(folder), LocalFileSystem()))

@@ -1,4 +1,4 @@
-"""The rows that a mirror holds, read back."""
+"""Reads the rows of a mirror."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ from engine.destination.delta_rows import rows_of
 
 
 class Mirror:
-    """A mirror as it is now: one version of it, whatever is committed meanwhile."""
+    """One version of a mirror, whatever is committed meanwhile."""
 
     def __init__(self, folder: Path) -> None:
         self._delta = DeltaTable(str(folder))
@@ -28,18 +28,18 @@ class Mirror:
         return None
 
     def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
-        """The rows that fulfil the condition, some at a time; columns that the mirror lacks are left out."""
+        """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
         there = [name for name in columns if name in self._rows.schema.names]
         for batch in self._rows.to_batches(columns=there, filter=condition):
             yield pa.Table.from_batches([batch])
 
     def size(self) -> tuple[int, int]:
-        """How many rows it has, and how many bytes its files are."""
+        """Its number of rows and the bytes of its files."""
         files = pa.table(self._delta.get_add_actions(flatten=True))
         counted = "num_records" in files.column_names and not files["num_records"].null_count
         rows = pc.sum(files["num_records"]).as_py() if counted else self._rows.count_rows()
         return int(rows or 0), int(pc.sum(files["size_bytes"]).as_py() or 0)
 
     def count(self, condition: pc.Expression) -> int:
-        """How many rows fulfil the condition."""
+        """The number of rows that match the condition."""
         return int(self._rows.count_rows(filter=condition))

@@ -1,14 +1,13 @@
-"""Chunks: their states over all runs, and everything about one of them.
+"""Chunks: their states over all runs, and the details of one chunk.
 
-What counts is what was committed. An epoch commits the chunks that were reported before it in its run and whose high
-watermark it reaches (docs/correctness.md), so a chunk is `published` exactly when its run has a later epoch at or behind that
-watermark; or when a later run says that it found it committed, or follows the table, for that needs all of its chunks (a
-runner that was killed between the ledger and the journal leaves no line of its last epoch). `finished` and `reading` are
-true only of the newest run, because an uncommitted file of an earlier one is thrown away. Only what came after the newest
-plan counts, and only for the same range: what an older plan read does not fill a new one.
+Only committed chunks count. An epoch commits the chunks that its run reported before it and whose high watermark it reaches
+(docs/correctness.md). So a chunk is `published` if its run has a later epoch at or after that watermark. It is also published if a
+later run found it committed, or streams the table, which needs all chunks: a runner that is killed between ledger and journal does
+not journal its last epoch. `finished` and `reading` apply to the newest run only, because uncommitted files of earlier runs are
+discarded.
 
-The chunks of a table are those of its newest `table.planned` and of every `chunk.planned` after it, in whatever run. A chunk
-that was planned again has the bounds that came last; what was read by the earlier ones does not fill it.
+A table's chunks are those of its newest `table.planned` and of every later `chunk.planned`, in any run. A chunk that was planned
+again has its newest bounds. Reads before the newest plan, or of another range, do not count.
 """
 
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from datetime import datetime
 from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 STATES = ("waiting", "reading", "failed", "parked", "finished", "published")
-"""The states of a chunk, least done first."""
+"""The states of a chunk, in order of progress."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class ChunkState:
 
 @dataclass(frozen=True)
 class Chunk:
-    """All that is known of a chunk. Everything behind `state` is None until a reader reported it."""
+    """The details of a chunk. Everything after `state` is None until a reader has reported it."""
 
     table: str
     chunk: int
@@ -63,13 +62,13 @@ class Chunk:
     group: str | None
     epoch: int | None
     error: str | None
-    """The last failure, when the chunk has failed since it was last finished."""
+    """The last failure, if it came after the last successful read."""
     retry_in_s: float | None
 
 
 @dataclass(frozen=True)
 class Read:
-    """One chunk as a reader spent its time on it."""
+    """How a reader spent its time on one chunk."""
 
     reader: str
     host: str | None
@@ -83,7 +82,7 @@ class Read:
     attempt: int | None
     """Spark's attempts count from 0."""
     bytes: int
-    """Those of its file."""
+    """Bytes of its file."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class Window:
     low: str
     high: str
     gap_bytes: int | None
-    """None when the window lies in several binlog files, whose lengths the journal does not know."""
+    """None if the window spans several binlog files, whose lengths the journal does not have."""
     changes: int
 
 
@@ -103,23 +102,23 @@ PLAN = """
 WITH latest AS (
     SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
     QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
-followed AS (
+streamed AS (
     SELECT tbl, max(ts) AS ts FROM event
     WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
 whole AS (
     SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM cut WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
-    SELECT l.*, coalesce(followed.ts >= l.ts, FALSE)
+    SELECT l.*, coalesce(streamed.ts >= l.ts, FALSE)
                 OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete
-    FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN followed ON followed.tbl = l.tbl),
+    FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN streamed ON streamed.tbl = l.tbl),
 plan AS (
     SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (
         SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({'lower': c.lower, 'upper': c.upper}, (c.ts, c.seq)) AS bounds
         FROM planned_chunk c JOIN latest l ON c.pipeline = $pipeline AND c.tbl = l.tbl AND (c.ts, c.seq) >= (l.ts, l.seq)
         GROUP BY ALL))
 """
-"""Common table expressions: `extent`, a row a table with its newest plan and whether all of it is cut (a table that is followed
-was copied whole); `plan`, a row a chunk with its newest bounds."""
+"""Common table expressions: `extent`, a row per table with its newest plan and whether the table is completely split (a table that
+streams was copied completely); `plan`, a row per chunk with its newest bounds."""
 
 PROGRESS = (
     PLAN
@@ -143,29 +142,29 @@ known AS (
     SELECT tbl, chunk, max(ts) AS ts FROM (
         SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
         WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
-put_by AS (
+parked_at AS (
     SELECT tbl, (body->>'$.chunk')::BIGINT AS chunk, max((ts, seq)) AS at FROM event
     WHERE pipeline = $pipeline AND event = 'chunk.parked' AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table)
     GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
-           CASE WHEN done.last.committed OR followed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
+           CASE WHEN done.last.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
                 WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
-                WHEN put_by.at >= coalesce(taken.at, put_by.at) THEN 'parked'
+                WHEN parked_at.at >= coalesce(taken.at, parked_at.at) THEN 'parked'
                 WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
                 WHEN taken.at IS NOT NULL THEN 'reading'
                 ELSE 'waiting' END AS state
     FROM plan
     LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.last.ts >= plan.planned_at
         AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
-    LEFT JOIN followed ON followed.tbl = plan.tbl AND followed.ts >= plan.planned_at
+    LEFT JOIN streamed ON streamed.tbl = plan.tbl AND streamed.ts >= plan.planned_at
     LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
     LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
     LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk
-    LEFT JOIN put_by ON put_by.tbl = plan.tbl AND put_by.chunk = plan.chunk)
+    LEFT JOIN parked_at ON parked_at.tbl = plan.tbl AND parked_at.chunk = plan.chunk)
 """
 )
-"""`PLAN` and more, which end in `progress`: a row a chunk with its state."""
+"""`PLAN` and more, ending with `progress`: a row per chunk with its state."""
 
 _STATES = PROGRESS + "SELECT chunk, state, d.rows, coalesce(b.attempt, d.attempt) FROM progress ORDER BY chunk"
 
@@ -200,19 +199,19 @@ ORDER BY gap_bytes DESC NULLS FIRST, coalesce(backfill_changes, 0) DESC, tbl, ch
 
 
 def chunk_states(cursor: Cursor, pipeline: str, table: str) -> list[ChunkState]:
-    """A tile for each chunk of the table that is known now, by number."""
+    """A tile for each known chunk of the table, by number."""
     return fetch(cursor, ChunkState, _STATES, {"pipeline": pipeline, "table": table})
 
 
 def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> Chunk | None:
-    """All that is known of one chunk; None when the plan has no such chunk."""
+    """The details of one chunk; None if the plan has no such chunk."""
     return fetch_one(cursor, Chunk, _CHUNK, {"pipeline": pipeline, "table": table, "chunk": number})
 
 
 def reads(
     cursor: Cursor, pipeline: str, run: str | None = None, limit: int = 2000, since: datetime | None = None
 ) -> list[Read]:
-    """The newest reads, in the order of their start; `since`: those that ended then or later."""
+    """The newest reads, ordered by start. since: only those that ended then or later."""
     asked = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
     found = fetch(cursor, Read, _READS, asked)
     return sorted(found, key=lambda read: read.started)
@@ -221,5 +220,5 @@ def reads(
 def windows(
     cursor: Cursor, pipeline: str, *, run: str | None = None, table: str | None = None, limit: int = 40
 ) -> list[Window]:
-    """Watermark windows, widest first, those over several files before all others."""
+    """Watermark windows, widest first; those that span several files come before all others."""
     return fetch(cursor, Window, _WINDOWS, {"pipeline": pipeline, "run": run, "table": table, "limit": limit})

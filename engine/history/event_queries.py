@@ -1,4 +1,4 @@
-"""The journal as a log: events, newest first, and what became of a command."""
+"""The journal as a log: events, newest first, and the answers to commands."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -17,14 +17,14 @@ class Event:
     event: str
     table: str | None
     body: str
-    mended: bool = False
-    """Of chunks that failed or are parked: all of them were read since, or their table was planned again. Of another error that is
-    tried again: the time of that has passed, so a newer line says how it went on."""
+    resolved: bool = False
+    """Whether a failure is over. For failed or parked chunks: all were read since, or their table was planned again. For other
+    errors: the time of the retry has passed, so a newer line says how it went."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the runner said about a command: `event` is command.accepted, command.refused or command.done."""
+    """The runner's answer to a command: `event` is command.accepted, command.refused or command.done."""
 
     ts: datetime
     id: str
@@ -47,13 +47,14 @@ reached AS (SELECT tbl, chunk, max((ts, seq)) AS at FROM finished WHERE pipeline
 replanned AS (SELECT tbl, max((ts, seq)) AS at FROM planned WHERE pipeline = $pipeline GROUP BY ALL),
 faults AS (
     SELECT bad.run, bad.seq,
-           bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE) OR coalesce(replanned.at > (bad.ts, bad.seq), FALSE)) AS mended
+           bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE)
+                    OR coalesce(replanned.at > (bad.ts, bad.seq), FALSE)) AS resolved
     FROM bad SEMI JOIN chosen ON chosen.run = bad.run AND chosen.seq = bad.seq
     LEFT JOIN reached ON reached.tbl = bad.tbl AND reached.chunk = bad.chunk
     LEFT JOIN replanned ON replanned.tbl = bad.tbl
     GROUP BY bad.run, bad.seq)
 SELECT ts, run, seq, event, tbl, body,
-       coalesce(mended, event = 'error' AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)
+       coalesce(resolved, event = 'error' AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)
                         < (SELECT max(ts) FROM lag WHERE pipeline = $pipeline), FALSE)
 FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC

@@ -1,20 +1,20 @@
-"""The tables of the index. All of it can be rebuilt from the journals, so a new version simply starts again.
+"""The tables of the index. Everything can be rebuilt from the journals, so a new version simply starts over.
 
-Rows are only ever appended (`journal` apart): DuckDB's updates conflict between threads, and history does not change.
-Times are naive UTC. Every table but `journal` begins with the same four columns, and (pipeline, run, seq) leads back to the
-journal line. `run` ids are unique within a pipeline only, hence the pipeline in every key.
+Rows are only appended, except in `journal`: DuckDB's updates conflict between threads, and history does not change. Times are naive
+UTC. Every table except `journal` begins with the same four columns, and (pipeline, run, seq) identifies the journal line. `run` ids
+are unique within a pipeline only, so every key includes the pipeline.
 """
 
 import pyarrow as pa
 
 VERSION = 4
-"""Raise it whenever a table below changes."""
+"""Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
 _CHUNK = [("tbl", pa.string()), ("chunk", pa.int64())]
 
 TABLES: dict[str, pa.Schema] = {
-    # Every line but the two-second `source.lag`, as it was written.
+    # Every line except `source.lag`, which comes every two seconds, as it was written.
     "event": pa.schema([*_KEY, ("event", pa.string()), ("tbl", pa.string()), ("body", pa.string())]),
     "planned": pa.schema(
         [
@@ -27,14 +27,14 @@ TABLES: dict[str, pa.Schema] = {
             ("factor", pa.float64()),
             ("strategy", pa.string()),
             ("reason", pa.string()),
-            ("chunks", pa.int64()),  # how many were listed: 0 when they are cut while the copy runs
+            ("chunks", pa.int64()),  # the number listed: 0 if the table is split while it is copied
             ("chunk_rows", pa.int64()),
             ("estimated_chunks", pa.int64()),
         ]
     ),
-    # Of table.planned and of chunk.planned: a number may come again, with new bounds.
+    # From table.planned and chunk.planned: a number may recur with new bounds.
     "planned_chunk": pa.schema([*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string())]),
-    # What each chunk.planned said of its table: 1 when nothing was left to be cut, else 0. The newest counts.
+    # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
     "cut": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
     "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
@@ -57,7 +57,7 @@ TABLES: dict[str, pa.Schema] = {
             ("upper", pa.string()),
             ("low", pa.string()),
             ("high", pa.string()),
-            ("high_at", pa.int64()),  # `rows.place_of` the high watermark
+            ("high_at", pa.int64()),  # `place_of` the high watermark (`journal_rows`)
             ("gap_bytes", pa.int64()),
             ("rows", pa.int64()),
             ("backfill_changes", pa.int64()),
@@ -108,7 +108,7 @@ TABLES: dict[str, pa.Schema] = {
 }
 
 UNIQUE = ("event", "lag")
-"""The tables that hold one row a line, and refuse a second."""
+"""The tables with one row per line, which reject a second one."""
 
 _JOURNAL = """
 CREATE TABLE IF NOT EXISTS journal (
@@ -120,7 +120,7 @@ _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp
 
 
 def create_statements() -> list[str]:
-    """SQL that creates whatever table is missing. One `event` line a (pipeline, run, seq)."""
+    """SQL that creates the missing tables. `event` has one row per (pipeline, run, seq)."""
     statements = [_JOURNAL, f"CREATE TABLE IF NOT EXISTS version_{VERSION} (version INTEGER)"]
     for name, schema in TABLES.items():
         columns = ", ".join(f'"{field.name}" {_TYPES[str(field.type)]}' for field in schema)

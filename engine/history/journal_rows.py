@@ -1,7 +1,7 @@
-"""A journal line as rows of the index's tables. Pure.
+"""Converts a journal line to rows of the index's tables. Pure.
 
-A field with an unexpected type becomes NULL here, never an error: the index must survive a journal written by an older or
-a newer engine. The line as it was written stays in `event`.
+A field with an unexpected type becomes NULL, never an error: the index must cope with journals of older and newer engines. `event`
+keeps the line as it was written.
 """
 
 import json
@@ -13,13 +13,13 @@ from engine.history.journal_slices import Line, naive_utc
 
 Row = dict[str, Any]
 Placed = tuple[str, Row]
-"""A table's name and a row for it."""
+"""A table's name and a row of it."""
 _OFFSETS = 1 << 42
-"""More bytes than a binlog file can hold."""
+"""More bytes than a binlog file can have."""
 
 
 def rows_of(pipeline: str, line: Line) -> Iterator[Placed]:
-    """Everything the index keeps of one line."""
+    """All rows of one line."""
     key: Row = {"pipeline": pipeline, "run": line.run, "seq": line.seq, "ts": line.ts}
     if line.event != "source.lag":
         table = _text(line.body.get("table"))

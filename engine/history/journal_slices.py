@@ -1,8 +1,7 @@
-"""New complete lines of a journal file.
+"""Reads the new complete lines of a journal file.
 
-A journal is appended to while it is read, so the last line may be half there: it is left for the next time. A line that
-is not a journal line is counted and skipped, never fatal: a full disk can tear one, and one torn line must not hide the
-rest of a run.
+A journal grows while it is read, so its last line may be incomplete: the next read takes it. A malformed line is counted and
+skipped, never fatal: a full disk can tear one, and that must not hide the rest of a run.
 """
 
 import json
@@ -14,12 +13,12 @@ from typing import Any
 from engine import clock
 
 BLOCK_BYTES = 8 << 20
-"""How much of a file is taken at once; bounds the memory and the length of one transaction."""
+"""The most bytes read at once; bounds the memory and the length of a transaction."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One event of a journal. `ts` is naive UTC, as DuckDB keeps it; `body` holds every field."""
+    """One event of a journal. `ts` is naive UTC, as DuckDB keeps it; `body` has all fields."""
 
     run: str
     seq: int
@@ -31,21 +30,21 @@ class Line:
 
 @dataclass(frozen=True)
 class Slice:
-    """What was new in a file."""
+    """The new lines of a file."""
 
     lines: tuple[Line, ...]
     offset: int
-    """The byte at which the next slice begins."""
+    """The byte where the next slice begins."""
     malformed: int
     malformed_text: str | None
     more: bool
-    """Whether the file has more."""
+    """Whether the file has more lines."""
 
 
 def read_slice(path: Path, offset: int, after_seq: int, limit: int = BLOCK_BYTES) -> Slice:
-    """The complete lines of `path` from byte `offset` whose `seq` is above `after_seq`.
+    """The complete lines of `path` from byte `offset` on whose `seq` is above `after_seq`.
 
-    A line longer than `limit` is read whole. Raises OSError when the file cannot be read.
+    A line longer than `limit` is read completely. Raises OSError when the file cannot be read.
     """
     with path.open("rb") as file:
         file.seek(offset)
@@ -68,7 +67,7 @@ def read_slice(path: Path, offset: int, after_seq: int, limit: int = BLOCK_BYTES
 
 
 def parse_line(raw: bytes) -> Line | None:
-    """One journal line, or None when it is not one."""
+    """Parse a journal line; None if it is malformed."""
     try:
         text = raw.decode("utf-8")
         body = json.loads(text)
@@ -78,5 +77,5 @@ def parse_line(raw: bytes) -> Line | None:
 
 
 def naive_utc(text: str) -> datetime:
-    """A journal's time text as a naive UTC datetime."""
+    """A timestamp of the journal as a naive UTC datetime."""
     return clock.parse_utc(text).astimezone(UTC).replace(tzinfo=None)

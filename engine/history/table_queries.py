@@ -1,7 +1,7 @@
 """Tables: plan, state and progress.
 
-Chunks of a table may be cut while it is copied. Then `chunks` are those known now, `estimated_chunks` is what the server's
-statistics said there would be, and `complete` says that no more will be cut, but for splits.
+A table may be split while it is copied. Then `chunks` are those known now, `estimated_chunks` is the estimate from the server's
+statistics, and `complete` says that no more chunks follow, except for chunks that are split again.
 """
 
 from dataclasses import dataclass
@@ -29,19 +29,19 @@ class Plan:
     estimated_chunks: int | None
     complete: bool
     last_chunk: int | None
-    """The highest number of a chunk; numbers below it may not be cut yet."""
+    """The highest chunk number; chunks with lower numbers may not exist yet."""
 
     @property
     def expected_chunks(self) -> int:
-        """How many chunks it will be, as far as one can tell."""
+        """The expected number of chunks."""
         return expected(self.chunks, self.estimated_chunks, complete=self.complete)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a table is by its newest plan.
+    """How far a table is, by its newest plan.
 
-    A table without a plan, or one that was removed, has no chunks and is `complete`: none will come.
+    A table without a plan, or a removed one, has no chunks and is `complete`: none will follow.
     """
 
     table: str
@@ -66,12 +66,12 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """Chunks whose rows are read."""
+        """The number of chunks that are read."""
         return self.finished + self.published
 
     @property
     def expected_chunks(self) -> int:
-        """How many chunks it will be, as far as one can tell."""
+        """The expected number of chunks."""
         return expected(self.chunks, self.estimated_chunks, complete=self.complete)
 
     @property
@@ -81,12 +81,12 @@ class Progress:
 
     @property
     def copied(self) -> bool:
-        """Whether nothing is left to read, known or yet to be cut."""
+        """Whether no chunk remains to be read or split off."""
         return self.complete and self.done == self.chunks
 
 
 def expected(known: int, estimated: int | None, *, complete: bool) -> int:
-    """The known chunks when all are cut, else the estimate, as long as it is not below them."""
+    """The known chunks if the table is completely split; otherwise the estimate, but never fewer than are known."""
     return known if complete else max(known, estimated or 0)
 
 
@@ -139,12 +139,12 @@ def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]
 
 
 def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
-    """How far each table is, by name."""
+    """The progress of each table, by name."""
     return fetch(cursor, Progress, _PROGRESS, {"pipeline": pipeline, "table": None})
 
 
 def copied_at(cursor: Cursor, pipeline: str, table: str) -> datetime | None:
-    """Since when the table's last copy is complete; None while it is being copied, or is not captured."""
+    """When the table's last copy was completed; None while it is being copied, or if it is not captured."""
     found = cursor.execute(_COPIED, {"pipeline": pipeline, "table": table}).fetchone()
     at: datetime | None = aware(found[0]) if found else None
     return at

@@ -1,11 +1,11 @@
-"""The loop of epochs (docs/correctness.md).
+"""The epoch loop (docs/correctness.md).
 
-Each epoch, in this order: freeze the set of chunks reported so far; take the source's position P'; read the range of
-the log from min(P, A of the frozen chunks) to P'; commit chunks and changes in one ledger file; hand it to the publisher.
-The order is the proof: a frozen chunk's high watermark lies before P', so that the range ends behind it; a chunk that is
-not frozen takes part in a later epoch, whose range starts at or before its high watermark.
+Each epoch freezes the set of finished chunks, takes the source's position P', and reads the binlog from min(P, A of the frozen
+chunks) to P'. It commits chunks and changes in one ledger file and submits that to the publisher.
+The order is the proof. A frozen chunk's high watermark lies before P', so the range ends after it. A chunk that is not frozen
+joins a later epoch, whose range starts at or before its high watermark.
 
-Chunks are read by jobs of their own all the while: the log never waits for the snapshot, nor the snapshot for the log.
+Separate Spark jobs read the chunks: the binlog never waits for the snapshot, nor the snapshot for the binlog.
 """
 
 import math
@@ -29,7 +29,7 @@ from engine.plan.coverage import Coverage, cut_as_dict
 from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
-from engine.run.epoch import committed, completed, cut, seen, table_records, up_to_alteration
+from engine.run.epoch import committed, completed, epoch_facts, split_range, table_records, up_to_alteration
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.observe.lag import Committed
@@ -59,7 +59,7 @@ _TICK_S = 0.02
 
 
 class Coordinator:
-    """Runs epochs until a stop is asked for, or until `until` ("snapshot", "caught-up") is reached."""
+    """Runs epochs until an operator stops the run or it reaches `until` ("snapshot", "caught-up")."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Coordinator:
         journal: Journal,
         away: OutageTracker,
     ) -> None:
-        assert ledger.state is not None  # epoch 0 is committed before there is a coordinator
+        assert ledger.state is not None  # the runner commits epoch 0 first
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._gate, self._away = gate, away
@@ -106,7 +106,7 @@ class Coordinator:
             self._snapshot,
             control,
             journal,
-            self._copying,
+            self._table_copy,
             self._check_ranges,
             publisher.has_copy,
             publisher.unmerged,
@@ -117,17 +117,17 @@ class Coordinator:
         self._reader = EpochReader(
             source.endpoint, first_server_id, self._mariadb, session, self._captured, self._snapshot, self._redumps
         )
-        gate.parking.keep_of(ledger.state.tables)
+        gate.parking.keep_only(ledger.state.tables)
         for name, table in ledger.state.tables.items():
-            self._take(name, table)
+            self._capture(name, table)
 
-    def _take(self, name: str, table: TableState) -> None:
-        """A table as the ledger has it is captured from here on."""
+    def _capture(self, name: str, table: TableState) -> None:
+        """Capture a table from its committed state."""
         self._captured.take(name, table)
         if not table.stopped and not table.copied:
-            self._snapshot.add(self._copying(name, table.coverage))
+            self._snapshot.add(self._table_copy(name, table.coverage))
 
-    def _copying(
+    def _table_copy(
         self, name: str, coverage: Coverage, redump: str | None = None, keys: tuple[Bound, ...] = ()
     ) -> TableCopy:
         table, plan = self._captured.tables[name], self._captured.plans[name]
@@ -145,22 +145,22 @@ class Coordinator:
         return position_from_dict(self.state.position)
 
     def committed(self) -> Committed:
-        """For the monitor."""
+        """The committed position and the time of its last event, for the lag monitor."""
         return Committed(self.position, self._last_ts)
 
     def run(self, until: str | None) -> bool:
-        """Run epochs until the goal is reached (True) or a stop was asked for (False); what was read is then committed.
+        """Run epochs. Returns True once the goal is reached, False after a stop; all finished chunks are then committed.
 
-        What is parked does not keep a run from its goal: who runs it looks at `Gate.parking`.
+        Parked chunks do not keep a run from its goal: the caller checks `Gate.parking`.
         """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
         self._progress.resumed(self.state)
         self._progress.show(self.state)
-        self._control.look()  # a goal is not reached while a command waits
+        self._control.look()  # the goal is not reached while commands wait
         pace, helpers = self._gate.pace, self._control.helpers
         self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
-        self._away.let_go = self._let_go
+        self._away.abort_waits = self._abort_waits
         try:
             while not self._reached(until, target):
                 if self._control.stopping:
@@ -173,14 +173,14 @@ class Coordinator:
                 self._epoch()
             return True
         finally:
-            self._away.let_go = None
+            self._away.abort_waits = None
             self._health.close()
             self._snapshot.close()
             self._connection.close()
 
     def _reached(self, until: str | None, target: Position) -> bool:
-        """Whether the goal is reached, and all of it is published: the next epoch deals with a failure there."""
-        asked = self._control.pending or self._membership.waiting or self._delivery.waiting
+        """Whether the goal is reached and everything is published; the next epoch handles a failed publication."""
+        asked = self._control.pending or self._membership.waiting or self._delivery.resnapshot_pending
         copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
         behind = until == "caught-up" and self.position.order < target.order
         if until is None or behind or not (copied or self._only_parked()):
@@ -189,33 +189,33 @@ class Coordinator:
         return not self._publisher.unpublished()
 
     def _only_parked(self) -> bool:
-        """Whether parked chunks are all that is left, and all that commands wait for."""
+        """Whether only parked chunks remain, and no command waits for anything else."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
-        left = self._gate.parking.left(self.state.tables)
-        return bool(left) and not busy and self._redumps.waits(self.state.tables)
+        left = self._gate.parking.pending(self.state.tables)
+        return bool(left) and not busy and self._redumps.blocked(self.state.tables)
 
     def _prototype(self) -> ChunkGroup:
         first = self._spec.first_server_id()
         settle_s = self._spec.source.settle_s
         return ChunkGroup(self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, ())
 
-    def _let_go(self) -> None:
-        """A stop waits for no answer of a source that is away; another thread asks for it."""
+    def _abort_waits(self) -> None:
+        """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
         break_off(self._connection)
-        self._snapshot.let_go()
+        self._snapshot.abort_waits()
         self._session.interrupt()
 
     def _pause(self) -> None:
-        self._away.back(EPOCHS)  # there are none now
+        self._away.back(EPOCHS)  # no epochs run during a pause
         self._gather()
         if not self._snapshot.under_way:
             self._control.done("pause")
         self._control.wait(0.2)
 
     def _wind_up(self) -> None:
-        """A graceful stop: what is under way is awaited and committed, so that nothing of it is read again.
+        """Stop gracefully: wait for running jobs and commit their chunks, so that the next run does not read them again.
 
-        While the source is away nothing more can be committed.
+        Nothing can be committed while the source is away.
         """
         while self._snapshot.under_way and not self._away.now:
             self._gather()
@@ -224,7 +224,7 @@ class Coordinator:
             return
         self._gather()
         try:
-            with suppress(TransientError):  # it may have gone to sleep in a long pause
+            with suppress(TransientError):  # the connection may have timed out in a long pause
                 query(self._connection, "DO 0")
             if not self._connection.open:
                 self._connection = open_connection(self._source.endpoint)
@@ -234,7 +234,7 @@ class Coordinator:
             return
         except (TransientError, OSError) as error:
             if is_disk_full(error):
-                self._control.disk.met("log", error)  # what was read and finds no room is read again by the next run
+                self._control.disk.met("log", error)  # the next run reads again what could not be written
             elif not self._away.now:
                 raise
 
@@ -248,18 +248,18 @@ class Coordinator:
             self._stop_table(name, error)
 
     def _stop_table(self, name: str, error: TidemarkError) -> None:
-        """Read no more of a table; the next epoch commits that it stopped."""
+        """Stop reading a table; the next epoch commits that it stopped."""
         self._drop(name)
         self._stopped[name] = error.as_dict()
 
     def _drop(self, name: str) -> None:
-        """What was read of a table, and what is being read, is of no use."""
+        """Discard the table's uncommitted chunks and the running reads of it."""
         self._snapshot.drop(name)
         self._redumps.drop(name)
         self._frozen = [f for f in self._frozen if f.table != name]
 
     def _epoch(self) -> None:
-        """One turn: assign, wait until the epoch is due, commit it."""
+        """One iteration: assign chunks, wait until the epoch is due, commit it."""
         due = self._last_epoch + self._spec.poll_interval_s
         while True:
             self._snapshot.assign(self._prototype(), partial(hold, self._gate.pace, self._health))
@@ -280,9 +280,9 @@ class Coordinator:
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()
-                raise went_back(self.position, position)  # never "nothing new"
+                raise went_back(self.position, position)  # must not pass for "nothing new"
             captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
-            asked = self._redumps.begin(self.state.tables, captured) | self._delivery.healed(self.state)
+            asked = self._redumps.begin(self.state.tables, captured) | self._delivery.take_resnapshots(self.state)
             outdated = position.order > self.position.order
             if self._frozen or outdated or self._stopped or asked or self._redumps.waiting:
                 self._commit_epoch(position, asked)
@@ -292,7 +292,7 @@ class Coordinator:
             self._failed(error)
 
     def _failed(self, error: TransientError | LoginRefusedError | OSError) -> None:
-        """An epoch was not committed."""
+        """Handle an error that kept an epoch from being committed."""
         if is_disk_full(error):
             self._control.disk.met("log", error)
         elif isinstance(error, OSError):
@@ -300,16 +300,16 @@ class Coordinator:
         else:
             self._retry(error)
 
-    def _whole(self, frozen: Sequence[Finished]) -> list[Finished]:
-        """The chunks whose files are there; others are read again: something else than Tidemark has removed them."""
-        found = [f for f in frozen if self._delivery.there(self._captured.chunks(f.table), f.files)]
+    def _with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
+        """The chunks whose files still exist. The others are read again, as someone deleted their files."""
+        found = [f for f in frozen if self._delivery.has_files(self._captured.chunks(f.table), f.files)]
         for finished in (f for f in frozen if f not in found):
             self._frozen.remove(finished)
             self._snapshot.lost(finished)
         return found
 
     def _change_tables(self) -> None:
-        """Tables join and leave (`run.tables.membership`)."""
+        """Commit pending membership changes (`run.tables.membership`)."""
         while tables := self._membership.next(self._connection, self.state):
             record = completed(self.state, following(self.state, self._journal.run, tables))
             self._delivery.commit(record)
@@ -320,18 +320,18 @@ class Coordinator:
                 if name not in self.state.tables:
                     self._control.forget(name)
                     continue
-                self._take(name, self.state.tables[name])
+                self._capture(name, self.state.tables[name])
                 if "stopped" not in change:
                     plan = self._captured.plans[name]
                     self._journal.write(planned(plan))
-            self._gate.parking.keep_of(self.state.tables)
+            self._gate.parking.keep_only(self.state.tables)
             self._publisher.submit(record)
             self._progress.show(self.state)
 
     def _retry(self, error: TidemarkError) -> None:
-        """Wait until the source answers again, or for the next try; a pause and a stop are not waited through.
+        """Retry until the source answers; return early on a pause or a stop.
 
-        Raises the error of a source that was waited for long enough, and one that stays though the source is there.
+        Raises the error if the source stays away too long, or if the error persists although the source answers.
         """
         while self._control.state == "running":
             self._control.wait(self._away.pause_after(error))
@@ -350,47 +350,47 @@ class Coordinator:
         check_source(self.state, self._connection, self._source.endpoint, self._source.server, first)
 
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
-        """Read the log up to `position` (or as far as one epoch goes), commit, and hand the epoch to the publisher."""
+        """Read the binlog up to `position`, or as far as one epoch goes; commit the epoch and submit it to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
         known = self.position
         due, again = self._due(known), self._redumps.due(known)
         first = min([known, *(f.high for f in due)], key=lambda p: p.order)
-        parts = cut(binlog_files(self._connection), first, position, self._session.slots, known)
+        parts = split_range(binlog_files(self._connection), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
-        frozen = self._whole([f for f in due if f.high.order <= max(end.order, known.order)])
+        frozen = self._with_files([f for f in due if f.high.order <= max(end.order, known.order)])
         redumped, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
         reports, end, alteration = up_to_alteration(read, end)
         if end.order < known.order:
-            # It began in front of `known`, for the frozen chunks alone, and did not come back to it.
+            # The range began before `known`, for the frozen chunks alone, and did not get back to it.
             reports, frozen = [], []
-        # No change behind its high watermark was emitted for a chunk that lies behind the alteration: it waits.
+        # No change after its high watermark was emitted for a chunk that is exact after the schema change: it waits.
         frozen = [f for f in frozen if f.high.order <= max(end.order, known.order)]
-        self._delivery.require(self._captured.changes, reports, redumped)
+        self._delivery.require_files(self._captured.changes, reports, redumped)
         read_s = clock.monotonic_s() - began
         ends = max([end, known], key=lambda p: p.order)
         self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
         record = self._record(known, end, frozen, reports, redumped)
         self._delivery.commit(record)
-        self._redumps.logged(record)
+        self._redumps.note_changes(record)
         published = {f.identity for f in frozen}
         self._frozen = [f for f in self._frozen if f.identity not in published]
         for path in (path for identity in published for path in self._replaced.pop(identity, ())):
             path.unlink(missing_ok=True)
         if end.order >= position.order:
-            self._snapshot.log_read(began)
-        for name in record["tables"].keys() - self._verdicts.keys():  # those are dropped below
+            self._snapshot.binlog_read(began)
+        for name in record["tables"].keys() - self._verdicts.keys():  # `_apply_verdicts` drops those
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
         self._redumps.committed(again, redumped, self._captured.mirror)
         if any(report.defined for report in reports):
             self._membership.defined()
         if alteration is not None:
-            self._last_epoch = -math.inf  # there may be more behind it
-        self._follow_verdicts(alteration)
-        self._redumps.begun(asked)
+            self._last_epoch = -math.inf  # there may be more changes after it
+        self._apply_verdicts(alteration)
+        self._redumps.resnapshot_begun(asked)
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r.last_ts for r in reports)])
-        self._gtids = self._gtids.behind(reports, mariadb=self._mariadb)
+        self._gtids = self._gtids.after(reports, mariadb=self._mariadb)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
         self._journal.write(committed(record, len(frozen), reports, read_s, clock.monotonic_s() - began))
         for name, change in record["tables"].items():
@@ -399,8 +399,8 @@ class Coordinator:
         self._progress.show(self.state)
         require_gtids(self._connection, self._source.watermarks, reports)
 
-    def _follow_verdicts(self, alteration: Alteration | None) -> None:
-        """The verdicts are committed: the tables are now what they say."""
+    def _apply_verdicts(self, alteration: Alteration | None) -> None:
+        """Apply the verdicts, which are committed now, to the captured tables."""
         for name, found in self._verdicts.items():
             statement, at = (
                 (alteration.statement, alteration.at) if alteration and name in alteration.tables else (None, None)
@@ -415,11 +415,11 @@ class Coordinator:
             if found.outcome == "resnapshotted":
                 self._journal.write(planned(found.plan))
             if not self.state.tables[name].copied:
-                self._snapshot.add(self._copying(name, self.state.tables[name].coverage))
+                self._snapshot.add(self._table_copy(name, self.state.tables[name].coverage))
         self._verdicts = {}
 
     def _due(self, known: Position) -> list[Finished]:
-        """The chunks that an epoch from `known` on may publish."""
+        """The chunks that an epoch starting at `known` may publish."""
         forwarded = self._reader.fast_forward(self._frozen, known)
         self._replaced = forwarded.replaced
         for name, error in forwarded.stopped.items():
@@ -438,26 +438,26 @@ class Coordinator:
         reports: Sequence[RangeReport],
         redumped: Sequence[RedumpReport],
     ) -> EpochRecord:
-        cuts = {}
-        for name, chunks in self._snapshot.cut_since().items():
+        new_chunks = {}
+        for name, chunks in self._snapshot.new_chunks().items():
             coverage = self._snapshot.coverage(name)
             assert coverage is not None
-            cuts[name] = cut_as_dict(chunks, coverage)
+            new_chunks[name] = cut_as_dict(chunks, coverage)
         changes = {
             name: found.to_record(self._captured.tables[name], self.state.tables[name].projection)
             for name, found in self._verdicts.items()
         }
-        tables, stopped = table_records(cuts, frozen, reports, self._stopped, changes, redumped)
+        tables, stopped = table_records(new_chunks, frozen, reports, self._stopped, changes, redumped)
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
-            self._delivery.doubted(name, error, self._captured.tables[name])
+            self._delivery.table_stopped(name, error, self._captured.tables[name])
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
             max([self.state.next_seq, *(changes.next_seq for changes in written)]),
         )
-        facts = seen(reports, self.state.largest)
+        facts = epoch_facts(reports, self.state.largest)
         return completed(
             self.state, following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)
         )

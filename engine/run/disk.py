@@ -1,9 +1,9 @@
-"""Whether there is room on the disks: a pipeline that met a full one waits, says so, and goes on by itself.
+"""Full disks: the pipeline waits, reports it, and continues by itself once there is room.
 
-Whoever meets a full disk says `met`, whoever got through says `worked`, each under a name of its own ("ledger", "chunks" …). The
-pipeline waits while one of the names stands. Every `RETRY_S` it looks whether a file of `PROBE_BYTES` can be written into its
-folders; when it can, work goes on, and the work itself shows whether that was enough. So an error is reported once an episode, not
-once a try. Disks of remote workers cannot be probed: there the next chunk is the probe.
+A component that meets a full disk calls `met`, one that got through calls `worked`, each under its own name ("ledger", "chunks" …).
+The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES` fits into each of its folders. If
+so, work continues, and shows whether that was enough. So an error is reported once per episode, not per try. Disks of remote
+workers cannot be probed: there, the next chunk is the probe.
 """
 
 import os
@@ -20,17 +20,17 @@ from engine.events import DiskFreed, ErrorReported
 from engine.journal import Journal
 
 RETRY_S = 3.0
-"""Between two looks, and between two tries."""
+"""Seconds between two probes, and between two tries."""
 PROBE_BYTES = 1 << 20
 _FORGOTTEN_S = 60.0
-"""A name that nobody said again for so long, while work goes on, stands no more."""
+"""A name expires if nobody reports it again for this long while work continues."""
 T = TypeVar("T")
 
 
 class Disk:
-    """What one run knows of it; safe to use from several threads.
+    """The disk state of one run. Thread-safe.
 
-    folders: where a file must find room. full: called once an episode, with the reason. freed: called at its end.
+    folders: must have room for files. full: called once per episode with the reason. freed: called at its end.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Disk:
         self._trying = False
         self._attempts = 0
         self.reason = ""
-        """Why the pipeline waits, in words; empty while there is room."""
+        """Why the pipeline waits; empty while there is room."""
 
     def met(self, name: str, error: BaseException) -> None:
-        """Something of this name failed, as a disk is full."""
+        """Record that `name` failed because a disk is full."""
         with self._lock:
             first, now_s = not self._names, clock.monotonic_s()
             self._names.add(name)
@@ -64,19 +64,19 @@ class Disk:
             where = " or ".join(str(folder) for folder in self._folders)
             error = DiskFullError(
                 f"A disk is full: {name}: {_reason(error)}",
-                detail="The pipeline waits. Nothing is lost: what is committed is whole, the rest is read when there is room.",
-                hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. It goes on by itself then.",
+                detail="The pipeline waits. Nothing is lost: committed data is complete, and the rest is read once there is room.",
+                hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. The pipeline then continues by itself.",
             )
             self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
             self._full(reason)
 
     def worked(self, name: str) -> None:
-        """Something of this name found room. While the pipeline waits, that is work that was begun before: it proves nothing."""
+        """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""
         if name in self._names and self._trying:
             self._forget({name})
 
     def holds(self) -> bool:
-        """Whether nothing should be begun now; looks for room when it is time."""
+        """Whether to start no new work; probes the folders when due."""
         if not self._names:
             return False
         now_s = clock.monotonic_s()
@@ -92,11 +92,11 @@ class Disk:
         return not room
 
     def try_now(self) -> None:
-        """Do not wait for the next look."""
+        """Probe at the next call of `holds`."""
         self._next_s = 0.0
 
     def through(self, name: str, step: Callable[[], T], stopping: Callable[[], bool]) -> T:
-        """What a step returns, which is tried until there is room for it. Raises its error when it is another, or to stop."""
+        """The result of a step, retried while a disk is full. Raises any other error, and the disk error on a stop."""
         while True:
             try:
                 result = step()
@@ -126,7 +126,7 @@ class Disk:
 
 
 def _room(folder: Path) -> bool:
-    """Whether a file of some size can be written there; a folder that is not there yet says nothing."""
+    """Whether the folder has room for a probe file; True if it does not exist yet."""
     if not folder.is_dir():
         return True
     probe = folder / f".tidemark-room-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""An epoch: which parts of the log it reads, and what the journal says of it. Pure."""
+"""Pure functions for one epoch: binlog ranges, the ledger record and the journal event."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,29 +15,29 @@ from engine.run.state_machines import START, TABLE, IllegalEventError, table_eve
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
-"""Bytes of binlog that are worth a task of their own."""
+"""Bytes of binlog that justify a separate task."""
 
 
-def cut(
+def split_range(
     files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
 ) -> list[tuple[Position, Position]]:
-    """The binlog range from `start` to `end` as at most `slots` parts that end where files end; pure.
+    """Split the binlog from `start` to `end` into at most `slots` parts that end where files end. Pure.
 
-    A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
-    the next epoch: the last part then ends before `end`, but never before `known`, the committed position: there are more parts
-    where that lies behind `start` by many.
+    A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the rest: the last
+    part then ends before `end`, but never before the committed position `known`. There are more than `slots` parts when `known`
+    lies far behind `start`.
     """
     parts: list[tuple[Position, Position]] = []
-    begin, held = start, 0
+    begin, part_bytes = start, 0
     if end.order <= start.order:
         return parts
     for name, size in files.items():
         if not file_number(start.file) <= file_number(name) < file_number(end.file):
             continue
-        held += size - (start.offset if name == start.file else 0)
-        if held >= _PART_BYTES:
+        part_bytes += size - (start.offset if name == start.file else 0)
+        if part_bytes >= _PART_BYTES:
             parts.append((begin, Position(name, size)))
-            begin, held = Position(name, size), 0
+            begin, part_bytes = Position(name, size), 0
             if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]
@@ -46,9 +46,9 @@ def cut(
 def up_to_alteration(
     reports: Sequence[RangeReport], end: Position
 ) -> tuple[Sequence[RangeReport], Position, Alteration | None]:
-    """The reports of an epoch's parts up to the first that met an alteration, where the epoch then ends, and that alteration.
+    """The reports up to the first schema change, the position where the epoch ends, and the schema change if there is one.
 
-    What lies behind it was read with columns that may not have been the tables'.
+    The columns used to read beyond it may be wrong.
     """
     for n, report in enumerate(reports):
         if report.altered is not None:
@@ -57,21 +57,21 @@ def up_to_alteration(
 
 
 def table_records(
-    cuts: dict[str, Description],
+    new_chunks: dict[str, Description],
     frozen: Sequence[Finished],
     reports: Sequence[RangeReport],
     stopped: dict[str, ErrorRecord],
     verdicts: dict[str, TableChange],
     redumped: Sequence[RedumpReport] = (),
 ) -> tuple[dict[str, TableChange], dict[str, TidemarkError]]:
-    """What an epoch's record says of each table, and the tables that stopped in its log.
+    """The table records of an epoch, and the tables that stopped in its binlog range.
 
-    cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
-    before. verdicts: of tables that were altered at the epoch's end (`run.tables.schema_change`). redumped: parts of tables that
-    were read again, whose changes come before those of the log.
+    new_chunks: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that stopped
+    before the range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped: their changes come
+    before those of the binlog.
     """
     tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
-    for name, since in cuts.items():
+    for name, since in new_chunks.items():
         tables.setdefault(name, {})["cut"] = since
     for f in frozen:
         chunk: ChunkRecord = {
@@ -85,13 +85,13 @@ def table_records(
     for part in redumped:
         if part.table not in stopped:
             _add_changes(tables.setdefault(part.table, {}), part.changes)
-    newly = _add_logs(tables, reports, stopped)
+    newly = _add_reports(tables, reports, stopped)
     for name, change in verdicts.items():
         if name not in stopped and name not in newly:
             tables.setdefault(name, {}).update(change)
     for change in tables.values():
         if "stopped" in change or "resnapshot" in change:
-            # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
+            # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear twice.
             change.pop("chunks", None)
         if "resnapshot" in change:
             change.pop("cut", None)
@@ -99,9 +99,9 @@ def table_records(
 
 
 def completed(state: State, record: EpochRecord) -> EpochRecord:
-    """The record, with the tables marked whose last chunk it has.
+    """The record, with `copied` set for each table whose last chunk it contains.
 
-    Raises IllegalEventError when it would change a table's state otherwise than `machine.TABLE` has it: it is then not committed.
+    Raises IllegalEventError on a transition that `state_machines.TABLE` does not allow; the epoch must not be committed then.
     """
     after = apply(state, record)
     for name, change in record["tables"].items():
@@ -116,15 +116,13 @@ def completed(state: State, record: EpochRecord) -> EpochRecord:
     return record
 
 
-def _add_logs(
+def _add_reports(
     tables: dict[str, TableChange], reports: Sequence[RangeReport], stopped: dict[str, ErrorRecord]
 ) -> dict[str, TidemarkError]:
     newly: dict[str, TidemarkError] = {}
     for report in reports:
         for name, changes in report.tables.items():
-            if (
-                name not in stopped and name not in newly
-            ):  # one that stopped in an earlier part of this epoch ends there
+            if name not in stopped and name not in newly:  # a table that stopped in an earlier part has ended
                 _add_changes(tables.setdefault(name, {}), changes)
         for name, error in report.stopped.items():
             if name not in stopped and name not in newly:
@@ -141,12 +139,12 @@ def _add_changes(change: TableChange, written: WrittenChanges) -> None:
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts by name, over all parts."""
+    """The sum of the counts, by name."""
     return dict(sum(map(Counter, counts), Counter[str]()))
 
 
-def seen(reports: Sequence[RangeReport], before: Description | None) -> Description:
-    """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
+def epoch_facts(reports: Sequence[RangeReport], before: Description | None) -> Description:
+    """Epoch-wide facts for the record: unknown events, and the largest transaction if it exceeds `before`."""
     unknown, most = _summed(report.unknown for report in reports), largest(reports)
     facts: Description = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
@@ -155,7 +153,7 @@ def seen(reports: Sequence[RangeReport], before: Description | None) -> Descript
 
 
 def largest(reports: Sequence[RangeReport]) -> Description | None:
-    """The largest transaction of an epoch, by bytes."""
+    """The largest transaction of an epoch, by bytes; None without transactions."""
     return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 

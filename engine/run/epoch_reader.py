@@ -1,6 +1,6 @@
-"""Reads what an epoch publishes: the binlog range behind the committed position, and what redumps have read.
+"""Reads what an epoch publishes: the binlog range after the committed position, and redumped parts.
 
-Chunks of tables whose rows move between chunks are fast-forwarded to the committed position first (`capture.chunk.fast_forward`).
+Chunks of tables with a mutable key are first fast-forwarded to the committed position (`capture.chunk.fast_forward`).
 """
 
 from collections.abc import Collection, Sequence
@@ -26,14 +26,14 @@ from engine.source.positions import Position, position_from_dict
 from engine.spark.session import Session
 
 _PART_SEQ = 1 << 33
-"""Sequence numbers set aside for one of several parts of an epoch: more images than a binlog file can hold."""
+"""Sequence numbers reserved for each part of an epoch: more than the row images of any binlog file."""
 Part = tuple[Position, Position]
-"""A part of a binlog range: its start and its end."""
+"""The start and end of a part of a binlog range."""
 
 
 @dataclass
 class EpochReader:
-    """Runs the tasks of an epoch on Spark. Used by one thread."""
+    """Runs an epoch's tasks on Spark. Used by one thread."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -44,13 +44,13 @@ class EpochReader:
     redumps: RedumpExecutor
 
     def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
-        """The chunks that an epoch from `known` on may publish; those of tables with a mutable key are exact at it."""
-        able: list[Finished] = []
+        """The chunks that an epoch starting at `known` may publish; those of tables with a mutable key are fast-forwarded to it."""
+        movable: list[Finished] = []
         others: list[Finished] = []
         for f in frozen:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
-            (able if moving(table, plan.key(table)) else others).append(f)
-        ready = [f for f in able if f.high.order <= known.order]
+            (movable if moving(table, plan.key(table)) else others).append(f)
+        ready = [f for f in movable if f.high.order <= known.order]
         forwarded = fast_forward_to(known, ready, self._fast_forward, self.session.run)
         forwarded.chunks = [*others, *forwarded.chunks]
         return forwarded
@@ -63,9 +63,9 @@ class EpochReader:
         state: State,
         stopped: Collection[str],
     ) -> tuple[list[RedumpReport], list[RangeReport]]:
-        """The reports of what was redumped, whose changes come first, and of the parts of the binlog range.
+        """The reports of the redumped parts, whose changes come first, and of the parts of the binlog range.
 
-        stopped: tables that stop with this epoch; nothing is emitted for them. Raises what a part met.
+        stopped: tables that stop with this epoch; nothing is emitted for them. Raises the first error of a part.
         """
         if not parts and not redumped:
             return [], []
@@ -73,11 +73,11 @@ class EpochReader:
         first_seq = [state.next_seq + n * _PART_SEQ for n in range(len(redumped) + len(parts))]
         redumps = [self._redump(f, known, seq) for f, seq in zip(redumped, first_seq, strict=False)]
         live = [name for name, table in state.tables.items() if not table.stopped]
-        followed = tuple(self._follow(name, frozen, state) for name in live if name not in stopped)
+        emitted = tuple(self._emitted_table(name, frozen, state) for name in live if name not in stopped)
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
         task = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
         tasks = [
-            task(start, end, followed, seq, awaited, known)
+            task(start, end, emitted, seq, awaited, known)
             for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
         ]
         about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
@@ -105,7 +105,7 @@ class EpochReader:
         part = self._fast_forward(finished, known)
         return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.redump)
 
-    def _follow(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
+    def _emitted_table(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
         table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)
         exact = {f.report.chunk: f.high.order for f in frozen if f.table == name}
         coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage

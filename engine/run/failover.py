@@ -1,11 +1,11 @@
-"""From one server to another: a pipeline whose source was promoted, moved or rebuilt goes on by GTID where that is proved.
+"""Failover: a pipeline whose source was promoted, moved or rebuilt continues by GTID, if the history is proved to be the same.
 
-That another server answers is noticed by `source.connect.check_identity` and `run.runner`; what follows is decided here.
-Positions of two servers cannot be compared. So the ledger's position is translated once: everything published is in the new
-server's history, nothing behind it is purged there, and one place in its binlog has all that is published before it and all that
-is new behind it (`capture.binlog.position_search`). An epoch of its own commits the new identity and place. No other position
-outlives it: finished chunks are exact through the committed position, which stands for all of them, and chunks that were read and
-not committed are read again.
+`source.connect.check_identity` and `run.runner` notice that another server answers; this module decides what follows.
+Positions of two servers cannot be compared, so the ledger's position is translated once. Three conditions must hold. The new
+server's history contains everything published; it has purged nothing after that; and one place in its binlog has all published
+transactions before it and all new ones after it (`capture.binlog.position_search`). A separate epoch commits the new identity and
+place. No old position survives: finished chunks are exact at the committed position, which stands for all of them, and uncommitted
+chunks are read again.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ _PURGED = "SELECT GTID_SUBSET(@@global.gtid_purged, %s) AS ours, @@global.gtid_p
 def failed_over(
     state: State, connection: Connection, endpoint: Endpoint, server: Server, first_server_id: int, run: str
 ) -> EpochRecord:
-    """The epoch that leads the ledger to another server. Raises SourceLostError when it cannot be proved to be the same history."""
+    """The epoch that moves the ledger to another server. Raises SourceLostError without proof that the history is the same."""
     position = position_from_dict(state.position)
     place = _place(state, position, connection, endpoint, server, first_server_id)
     to = replace(place, gtids=position.gtids).as_dict()
@@ -53,8 +53,8 @@ def _place(
     server: Server,
     first_server_id: int,
 ) -> Position:
-    def lost(verdict: str, seen: str, do: str = "") -> SourceLostError:
-        return lost_on_other_server(verdict, state.identity, server, seen, do)
+    def lost(verdict: str, reason: str, hint: str = "") -> SourceLostError:
+        return lost_on_other_server(verdict, state.identity, server, reason, hint)
 
     mariadb = state.identity.startswith("mariadb")
     if mariadb != (server.flavor == "mariadb"):
@@ -64,16 +64,16 @@ def _place(
     if not has_gtids(connection, server):
         raise lost("no GTIDs", "it writes transactions without GTIDs")
     if not contains_within(connection, server, position.gtids):
-        seen = f"it has not executed all of {position.gtids}, which are published"
-        do = "If it is a replica that is behind, start again when it has caught up."
-        raise lost("diverged or behind", seen, do)
+        reason = f"it has not executed all of {position.gtids}, which are published"
+        hint = "If it is a replica that is behind, start again when it has caught up."
+        raise lost("diverged or behind", reason, hint)
     if not mariadb:
         (row,) = query(connection, _PURGED, (position.gtids,))
         if not row["ours"]:
             raise lost(
                 "purged", f"it has purged transactions that are not published yet (gtid_purged is {row['purged']})"
             )
-    # Asked after the history was found to hold ours: none of them lies behind this end.
+    # Read the end after the check of the history, so that none of the published transactions lies after it.
     end, files = current(connection, server), list(binlog_files(connection))
     binlog = Binlog(endpoint, first_server_id, files, end, mariadb)
     try:

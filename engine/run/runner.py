@@ -1,7 +1,7 @@
 """One run of a pipeline, from the lock to the last commit.
 
-What it does, in order: hold the lock, open the journal, let alerts and metrics listen to it, start Spark while the source is
-checked, find or make the first epoch, bring the destination up to the ledger, run epochs, publish what is left, say how it ended.
+In this order: take the lock, open the journal, attach alerts and metrics to it, start Spark while the source is checked, load or
+create the first epoch, recover the destination, run epochs, publish the rest, write the outcome.
 """
 
 import os
@@ -70,8 +70,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Listener = Callable[[Entry], None]
 UNTIL = ("snapshot", "caught-up")
-_MOST_CHANGES = 10
-_CHANGE_S = 1.0
+_MAX_FAILOVERS = 10
+_FAILOVER_PAUSE_S = 1.0
 
 
 def run_pipeline(
@@ -82,22 +82,22 @@ def run_pipeline(
     *,
     standby: Callable[[str], None] | None = None,
 ) -> None:
-    """Run the pipeline until `until` is reached, a stop is asked for, or an error ends it. Raises that error.
+    """Run the pipeline until it reaches `until`, an operator stops it, or an error ends it. Raises that error.
 
-    standby: wait until no other runner has the pipeline; it is given, in words, why that is so.
+    standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
     """
     directory = directory_of(spec_file, spec.name)
-    with held(directory, standby=standby is not None, said=standby):
+    with held(directory, standby=standby is not None, report=standby):
         _link_spec(spec_file, directory)
         run = new_run(directory)
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
-        _Run(spec, directory, journal, until).whole()
+        _Run(spec, directory, journal, until).execute()
 
 
 def _link_spec(spec_file: Path, directory: Directory) -> None:
-    """Let the pipeline's directory hold its spec: by a link, so that there is one file to edit."""
+    """Link the spec into the pipeline's directory, so that there is one file to edit."""
     if spec_file.absolute() == directory.spec:
         return
     if directory.spec.exists() and not directory.spec.is_symlink():
@@ -112,7 +112,7 @@ def _link_spec(spec_file: Path, directory: Directory) -> None:
 
 
 class _Run:
-    """One run; the lock is held."""
+    """One run; the caller holds the lock."""
 
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
@@ -127,7 +127,7 @@ class _Run:
             parsers=parsers(directory.journals),
             in_turn=IN_TURN,
             throttle_changed=partial(setattr, pace, "settings"),
-            retry_parked=parking.ask,
+            retry_parked=parking.request_retry,
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)
@@ -135,8 +135,8 @@ class _Run:
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
 
-    def whole(self) -> None:
-        """Everything, with the end written to the journal whatever happens."""
+    def execute(self) -> None:
+        """Run, and write the outcome to the journal whatever happens."""
         error: BaseException | None = None
         self._journal.write(
             RunStarted(
@@ -177,35 +177,35 @@ class _Run:
         with ExitStack() as stack:
             exporter = self._exporter(stack)
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
-            session_to_come = starter.submit(self._start_spark)
-            stack.callback(self._stop_spark, session_to_come)
+            session_future = starter.submit(self._start_spark)
+            stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
             preflight = self._preflight(endpoint, ledger.state)
             preflight.require()
-            endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
+            endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source = self._room("ledger", partial(self._begin, ledger, endpoint, preflight))
-            # What a runner that was killed may have left.
+            source = self._retry_disk_full("ledger", partial(self._begin, ledger, endpoint, preflight))
+            # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
             state = _committed(ledger)
-            publisher = self._room("destination", partial(self._publisher, ledger, state))
+            publisher = self._retry_disk_full("destination", partial(self._publisher, ledger, state))
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
-            session = self._sessions.use(session_to_come.result())
+            session = self._sessions.use(session_future.result())
             connected = _source_facts(preflight.server, source.watermarks)
             self._journal.write(RunConnected(source=connected, spark=session.facts()))
             self._control.event("started")
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
-            self._last_changes(ledger)
+            self._finish_removals(ledger)
             self._possession.release()
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
                     detail="What was read is committed and published; the rest is still to come.",
-                    hint="Run it again: it goes on from there.",
+                    hint="Run it again: it continues from there.",
                 )
             assert ledger.state is not None
             require_published(publisher.unpublished())
@@ -213,14 +213,14 @@ class _Run:
                 self._gate.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
-    def _room(self, name: str, step: Callable[[], T]) -> T:
-        """What a step of the start returns; it waits while a disk is full, until a stop is asked for."""
+    def _retry_disk_full(self, name: str, step: Callable[[], T]) -> T:
+        """The result of a startup step; waits while a disk is full, until a stop."""
         return self._control.disk.through(name, step, lambda: self._control.stopping)
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
-        """A publisher that has brought the destination up to the ledger. May be called again when it failed."""
+        """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
         interval_s, guard = self._spec.sink.merge_interval_s, self._possession.guard
-        through = partial(self._room, "destination")
+        through = partial(self._retry_disk_full, "destination")
         publisher = Publisher(self._spec.sink.path, ledger, self._journal, interval_s, guard, through)
         publisher.open_tables(state)
         delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
@@ -228,7 +228,7 @@ class _Run:
         return publisher
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
-        """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
+        """The metrics server, closed with the stack, or None without a port. Raises SpecError when the port is taken."""
         if self._spec.metrics.port is None:
             return None
         from engine.run.observe.exporter import Exporter
@@ -238,38 +238,38 @@ class _Run:
         return stack.enter_context(closing(exporter))
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
-        changes = 0
+        """Run epochs, across failovers. Returns True once the goal is reached, False after a stop."""
+        failovers = 0
         while True:
             try:
                 return self._epochs(source, session, ledger, publisher)
             except SourceChangedError as error:
-                changes += 1
-                if changes > _MOST_CHANGES:
+                failovers += 1
+                if failovers > _MAX_FAILOVERS:
                     raise
-                self._journal.write(ErrorReported.of(error, attempt=changes, retry_in_s=_CHANGE_S))
-            except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
+                self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
+            except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
                 with closing(open_connection(source.endpoint)) as connection:
                     self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
                 assert ledger.state is not None
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
-            except SparkLostError as error:  # what was being read is read again
-                session = self._sessions.again(error)
+            except SparkLostError as error:  # running reads start again
+                session = self._sessions.replace_lost(error)
                 if session is None:
                     return False
                 continue
             except SourceAwayError:  # before the first epoch
                 pass
-            # What was read and not committed is read again: its positions are the other server's.
-            self._control.wait(_CHANGE_S)
-            changed = self._changed(ledger, publisher)
-            if changed is None:
+            # Uncommitted reads start again: their positions belong to the other server.
+            self._control.wait(_FAILOVER_PAUSE_S)
+            reconnected = self._reconnected(ledger, publisher)
+            if reconnected is None:
                 return False
-            source = changed
+            source = reconnected
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """`Coordinator.run` with one server and one session, watched by the monitor."""
+        """`Coordinator.run` with one server and one session, with a lag monitor."""
         coordinator = Coordinator(
             self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
@@ -279,22 +279,22 @@ class _Run:
         ):
             return coordinator.run(self._until)
 
-    def _changed(self, ledger: Ledger, publisher: Publisher) -> Source | None:
-        """The source at whatever server answers now; None when a stop was asked for.
+    def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:
+        """The source at the server that answers now; None after a stop.
 
-        Raises SourceLostError when it cannot be followed there, and the error of a source that was waited for long enough.
+        Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away too long.
         """
         while not self._control.stopping:
             try:
-                source = self._reopened(ledger, publisher)
-            except (TransientError, LoginRefusedError) as error:  # a server that takes over may not be ready yet
+                source = self._reopen_source(ledger, publisher)
+            except (TransientError, LoginRefusedError) as error:  # a promoted server may not be ready yet
                 self._control.wait(self._away.failed(EPOCHS, error))
             else:
                 self._away.back(EPOCHS)
                 return source
         return None
 
-    def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
+    def _reopen_source(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = self._preflight(endpoint, ledger.state)
         preflight.require()
@@ -305,8 +305,8 @@ class _Run:
             publisher.submit(ledger.epoch(ledger.state.epoch))
         return source
 
-    def _last_changes(self, ledger: Ledger) -> None:
-        """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
+    def _finish_removals(self, ledger: Ledger) -> None:
+        """Delete removed tables and answer their command, after all reads and publications."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
         for change in self._control.accepted(MembershipCommand)[:1]:
             if change.done(_committed(ledger)):
@@ -322,14 +322,14 @@ class _Run:
         return open_session(self._spec)
 
     def _stop_spark(self, first: "Future[Any]") -> None:
-        """End the session that is there, or the first one, which may just be starting."""
-        if self._sessions.begun:
+        """End the current session, or the first one, which may still be starting."""
+        if self._sessions.was_started:
             self._sessions.stop()
         elif not first.cancel() and first.exception() is None:
             first.result().stop()
 
     def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
-        """The source as the coordinator uses it; the committed state is made when there is none."""
+        """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger."""
         connection = open_connection(endpoint)
         try:
             kind = watermark_class(connection, preflight.server)
@@ -365,7 +365,7 @@ class _Run:
     def _resnapshot_everything(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
     ) -> None:
-        """Where the position is lost, everything is resnapshotted if that was asked for; raises `lost` if not."""
+        """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
         state = ledger.state
         assert state is not None
         self._control.look()
@@ -377,44 +377,44 @@ class _Run:
         if not asked:
             raise lost
         record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
-        self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
+        self._commit_resnapshots(ledger, record, f"asked for, as the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, {})
 
     def _begin_lineage(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
     ) -> None:
-        """The ledger is older than the destination, and a snapshot of everything is asked for: begin a new count of epochs.
+        """Resnapshot everything into a new lineage, as asked, because the ledger is older than the destination.
 
-        next_seq: behind all that the change logs hold.
+        next_seq: greater than every sequence number in the change logs.
         """
         assert ledger.state is not None
         record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
         record["lineage"] = self._journal.run
         record["next_seq"] = max(next_seq, ledger.state.next_seq)
-        self._commit_copies(ledger, record, "asked for, as the ledger was older than the destination")
+        self._commit_resnapshots(ledger, record, "asked for, as the ledger was older than the destination")
         self._control.look()
         for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
                 self._control.carried_out(redump, {})
 
     def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
-        """Tables whose destination is at fault are resnapshotted where that is asked for."""
+        """Resnapshot the tables with a faulty destination that a command asked for."""
         assert ledger.state is not None
         self._control.look()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
-        healed = sorted(wanted.intersection(names, ledger.state.tables))
-        if not healed:
+        names_asked = sorted(wanted.intersection(names, ledger.state.tables))
+        if not names_asked:
             return
-        record = resnapshot_tables(self._spec, ledger.state, connection, healed, self._journal.run)
-        self._commit_copies(ledger, record, "asked for, as the destination was not what the ledger has published")
+        record = resnapshot_tables(self._spec, ledger.state, connection, names_asked, self._journal.run)
+        self._commit_resnapshots(ledger, record, "asked for, as the destination was not what the ledger has published")
         for redump in asked:
-            if redump.tables and set(healed).issuperset(redump.tables):
+            if redump.tables and set(names_asked).issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
-        """Where the spec publishes something else than before, those tables are resnapshotted if that was asked for.
+        """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
 
         Raises SpecError if not.
         """
@@ -427,13 +427,13 @@ class _Run:
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
-        self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
+        self._commit_resnapshots(ledger, record, "asked for, as the spec publishes something else of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
-    def _commit_copies(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
-        """Commit an epoch that has tables resnapshotted, and tell of it."""
+    def _commit_resnapshots(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
+        """Commit an epoch that resnapshots tables, and journal it."""
         ledger.commit(record)
         for name, change in record["tables"].items():
             why = change.get("stopped", {}).get("message", reason)
@@ -444,7 +444,7 @@ class _Run:
                 self._journal.write(planned(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
-        """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""
+        """Check that the server has the ledger's history; commit a failover when it is another server. Raises SourceLostError."""
         state, first = ledger.state, self._spec.first_server_id()
         assert state is not None
         if server.identity == state.identity:
@@ -471,7 +471,7 @@ def _source_facts(server: Server, watermark_class: str) -> SourceFacts:
 
 
 def require_published(failed: Mapping[str, TidemarkError]) -> None:
-    """Raises DestinationError when the last changes of tables are not published. failed: `Publisher.unpublished`."""
+    """Raises DestinationError when a table has unpublished changes. failed: from `Publisher.unpublished`."""
     if failed:
         first = next(iter(failed.values()))
         raise DestinationError(
@@ -482,12 +482,12 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
 
 
 def _require_all_tables(state: State) -> None:
-    """Raises TableStoppedError when the run ends with tables that could not go on."""
+    """Raises TableStoppedError when tables are stopped at the end of the run."""
     stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
     if stopped:
         first = next(iter(stopped.values()))
         raise TableStoppedError(
             f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
-            detail=f"The other tables went on. {first['detail']}",
+            detail=f"The other tables continued. {first['detail']}",
             hint=first["hint"],
         )

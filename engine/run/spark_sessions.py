@@ -1,8 +1,8 @@
-"""The Spark session of a run, and a new one when it is lost.
+"""The Spark session of a run, and its replacement when it is lost.
 
-A session is lost with its driver, with its Connect server, or when its cluster ends the application. None of that touches what is
-committed: what was being read is read again. The first start is the one that shows whether the spec is right, so its failure ends
-the run; later ones are tried with growing pauses for an hour. A session that lasted for ten minutes counts as a new beginning.
+A session is lost with its driver, its Connect server, or when the cluster ends the application. Committed data is safe; running
+reads start again. The first start shows whether the spec is right, so its failure ends the run. Later starts are retried with
+growing pauses for an hour. A session that lasted ten minutes resets the count.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _FIRST_S, _LONGEST_S = 1.0, 60.0
 
 
 class SparkSessions:
-    """The session of a run. open: starts one, and raises what it raises then. Used by one thread."""
+    """The session of a run. open_session: starts one, or raises. Used by one thread."""
 
     def __init__(self, open_session: "Callable[[], Session]", control: Control, journal: Journal) -> None:
         self._open, self._control, self._journal = open_session, control, journal
@@ -33,15 +33,15 @@ class SparkSessions:
         self._tries = 0
 
     def use(self, session: "Session") -> "Session":
-        """It is the session now."""
+        """Make this the current session."""
         self._session, self._started_s = session, clock.monotonic_s()
         self._control.activity.spark_ui = session.ui
         return session
 
-    def again(self, error: SparkLostError) -> "Session | None":
-        """A session in the place of the one that was lost; None when a stop was asked for.
+    def replace_lost(self, error: SparkLostError) -> "Session | None":
+        """A new session in place of the lost one; None after a stop.
 
-        Raises what a start raises that another try does not mend, and the last error when an hour has passed.
+        Raises start errors that a retry cannot fix, and the last error after an hour.
         """
         if clock.monotonic_s() - self._started_s >= _LASTED_S:
             self._tries = 0
@@ -64,7 +64,7 @@ class SparkSessions:
                 failure = lost
             except TidemarkError:
                 raise
-            except Exception as lost:  # noqa: BLE001 - the first start worked: it is Spark that does not now
+            except Exception as lost:  # noqa: BLE001 - the first start worked, so Spark is at fault
                 failure = SparkLostError(
                     f"Spark could not be started again: {type(lost).__name__}: {lost}", hint="Look at the runner's log."
                 )
@@ -78,12 +78,12 @@ class SparkSessions:
             self._control.wait(left_s)
 
     @property
-    def begun(self) -> bool:
-        """Whether there was a session."""
+    def was_started(self) -> bool:
+        """Whether a session was ever started."""
         return self._started_s > 0
 
     def stop(self) -> None:
-        """End the session, if there is one."""
+        """Stop the current session, if any."""
         session, self._session = self._session, None
         if session is not None:
             with suppress(Exception):  # it may be dead already

@@ -1,7 +1,7 @@
-"""The states of a pipeline's runner, of a table and of a chunk, as tables of transitions: state, event, following state.
+"""The states of a runner, a table and a chunk as transition tables: state, event, next state.
 
-START stands for what is not there yet. Code that changes one of these states asks the table first, so that what the tables do not
-allow never happens unseen. The diagrams in docs/architecture.md are printed from them: `python -m engine.run.state_machines`.
+START is the state before something exists. Code asks the table before it changes a state, so that an illegal transition never
+passes unnoticed. `python -m engine.run.state_machines` prints the diagrams in docs/architecture.md.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,19 +14,19 @@ START = ""
 
 
 class IllegalEventError(TidemarkError):
-    """An event came that the state does not allow; the message names both."""
+    """An event that the current state does not allow; the message names both."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The states of one kind of thing."""
+    """A state machine: the transitions of one kind of object."""
 
     name: str
     transitions: Mapping[str, Mapping[str, str]]
-    """By state and event, the state that follows."""
+    """The next state, by state and event."""
 
     def after(self, state: str, event: str) -> str:
-        """The state that follows. Raises IllegalEventError."""
+        """The next state. Raises IllegalEventError."""
         following = self.transitions[state].get(event)
         if following is None:
             allowed = ", ".join(self.transitions[state]) or "none"
@@ -37,7 +37,7 @@ class Machine:
         return following
 
     def after_all(self, state: str, events: Iterable[str]) -> str:
-        """The state that follows on several events. Raises IllegalEventError."""
+        """The state after several events. Raises IllegalEventError."""
         for event in events:
             state = self.after(state, event)
         return state
@@ -62,7 +62,7 @@ PIPELINE = Machine(
         "ended": {},
     },
 )
-"""`run.state` in the journal, `state` in runner.json. A stop that comes while Spark starts outlives the start."""
+"""`run.state` in the journal, `state` in runner.json. A stop that arrives while Spark starts stays in effect afterwards."""
 
 TABLE = Machine(
     "table",
@@ -98,9 +98,9 @@ TABLE = Machine(
         },
     },
 )
-"""`table.state` in the journal, `state` in `status`. Followed, and streaming restarted: by a pipeline that copies nothing
-(`source.startup`). A stopped table is read no more until it is resnapshotted. Dropped: what was published of a
-removed table is gone. A removed table that is added again is planned, or resnapshotted into what was kept of it."""
+"""`table.state` in the journal, `state` in `status`. Streaming only, streaming restarted: in a pipeline that copies nothing
+(`source.startup`). Stopped: not read until it is resnapshotted. Dropped: the published data of a removed table is deleted. A
+removed table that is added again is planned, or resnapshotted into the data that was kept."""
 
 CHUNK = Machine(
     "chunk",
@@ -121,20 +121,20 @@ CHUNK = Machine(
         "dropped": {},
     },
 )
-"""As the console calls them. Put back: its group broke off before its turn. Split: it was larger than planned, and is read up
-to a nearer bound; the rest is split again. Parked: it failed too often by itself (`run.snapshot.parking`), until it is tried again.
-Dropped: its table stopped, or is resnapshotted."""
+"""As the console names them. Put back: its group ended before its turn. Split: larger than planned, so it was read up to a nearer
+bound and the rest is split again. Parked: it failed too often by itself (`run.snapshot.parking`). Dropped: its table stopped, or is
+being resnapshotted."""
 
 MACHINES = (PIPELINE, TABLE, CHUNK)
 
 
 def after(state: str, event: str) -> str:
-    """The state of the pipeline's runner that follows. Raises IllegalEventError."""
+    """The runner's next state. Raises IllegalEventError."""
     return PIPELINE.after(state, event)
 
 
 def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
-    """The events that an epoch's record has for one table, in their order. before: its state, START when it is planned here."""
+    """The events in an epoch's record of one table, in order. before: the table's state; START for a newly planned table."""
     events = []
     if before == START or "planned" in change:
         if "stopped" in change:

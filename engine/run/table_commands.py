@@ -1,4 +1,4 @@
-"""Commands about tables: who judges each verb, and what those in the inbox will ask for."""
+"""Table commands: which parser handles each verb, and which tables waiting commands affect."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,12 +10,12 @@ from engine.run.redump.requests import redump_from
 from engine.run.tables.membership_commands import ADD, REMOVE, command_from
 
 IN_TURN = (ADD, REMOVE)
-"""Which tables there are: each command is judged by what the one before it left."""
+"""Membership commands: each is checked against the result of the one before it."""
 _PARTS = ("chunks", "range", "keys")
 
 
 def parsers(journals: Path) -> dict[str, Parser]:
-    """By verb, who judges a command. journals: the pipeline's, which know the bounds of its chunks."""
+    """Parsers by verb. journals: the pipeline's journals, which record the bounds of its chunks."""
 
     def redump(command: Command, state: State) -> TableCommand:
         return redump_from(command.identity, command.path, command.arguments, state.tables, journals)
@@ -27,17 +27,17 @@ def parsers(journals: Path) -> dict[str, Parser]:
 
 
 def to_add(commands: Iterable[Command]) -> set[str]:
-    """The tables that commands ask to add."""
+    """The tables that commands add."""
     return {name for command in commands if command.verb == ADD for name in _tables(command)}
 
 
 def to_replace(commands: Iterable[Command]) -> set[str]:
-    """The tables of which commands ask for a resnapshot or the removal."""
+    """The tables that commands resnapshot or remove."""
     return {name for command in commands if command.verb in ("redump", "resume", REMOVE) for name in _whole(command)}
 
 
 def everything(commands: Iterable[Command]) -> bool:
-    """Whether a command asks to resnapshot all tables."""
+    """Whether a command resnapshots all tables."""
     return any(command.verb == "redump" and not _has_part(command) and not _tables(command) for command in commands)
 
 

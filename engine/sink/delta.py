@@ -1,16 +1,16 @@
-"""The Delta destination: what is written to the mirror and the change log of one captured table.
+"""The Delta destination: writes the mirror and the change log of one captured table.
 
-Readers have written the Parquet files in place; a commit adds them, so nothing is copied twice.
+Readers write the Parquet files in place and a commit adds them, so nothing is copied twice.
 
-Every version of a mirror whose copy is complete is the source between two transactions. For each of its changes is one commit
-(`sink.merging`), and takes it to the end of an epoch: the newest image of each key replaces or deletes the row. A merge that covers
-the epochs up to k comes after the chunks of all epochs up to k were added. Chunks that were added later than some of its epochs
-do it no harm: none of those epochs holds a change of theirs (the rule of emission).
+Once its first copy is complete, every version of a mirror is the source between two transactions. Each change of the mirror is
+one commit (`sink.merging`) that takes it to the end of an epoch: the newest image of each key replaces or deletes its row. A
+merge up to epoch k comes after the chunks of all epochs up to k. Chunks that are added later than some of its epochs do no harm:
+by the rule of emission, none of those epochs has changes of these chunks.
 
-A table without identity has no mirror: its chunk is part of the log, as inserts.
+A table without identity has no mirror: its chunk goes to the change log as inserts.
 
-A table that is resnapshotted keeps its mirror as it was until the last chunk is there; one commit then replaces all of it with the
-chunks and the changes since. Columns that the source drops stay in the destination, NULL in what is written from then on.
+A resnapshotted table keeps its mirror until the last chunk is finished; one commit then replaces all of it with the chunks and the
+changes since. Columns dropped at the source stay in the destination, with NULL in new rows.
 """
 
 import time
@@ -33,7 +33,7 @@ from engine.sink.owned import SEQ, OwnedTables
 
 @dataclass(frozen=True)
 class Applied:
-    """What one commit did, for the journal."""
+    """The result of one commit, for the journal."""
 
     table: str
     kind: str
@@ -45,17 +45,17 @@ class Applied:
 
 @dataclass(frozen=True)
 class Step:
-    """Files that a commit brings into a mirror: first the chunks, then the changes, each in the order of the epochs."""
+    """Files that a commit applies to a mirror: first the chunks, then the changes, each in epoch order."""
 
     chunks: Sequence[DataFile] = ()
     changes: Sequence[DataFile] = ()
 
 
 class DeltaTables(OwnedTables):
-    """The two Delta tables of one captured table (`sink.owned`), written to."""
+    """The two Delta tables of one captured table (`sink.owned`), with write access."""
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> Applied | None:
-        """Add the files of an epoch to the mirror ("chunks") or to the log ("changes"); None when they are there already."""
+        """Add files to the mirror ("chunks") or the change log ("changes"); None if they were added before."""
         began, folder = time.monotonic(), self._folder(kind)
 
         def actions() -> Actions | None:
@@ -69,28 +69,27 @@ class DeltaTables(OwnedTables):
         return Applied(self.table.full_name, "append", epoch, rows, len(files), round(time.monotonic() - began, 6))
 
     def merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
-        """Bring the changes in `files`, in their order, into the mirror; afterwards it is the source at the end of `epoch`.
+        """Merge the changes in `files`, in order, into the mirror, which then equals the source at the end of `epoch`.
 
-        None when the mirror has this epoch already: a runner that was overtaken must not turn it back.
+        None if the mirror has this epoch already: a runner that lost the pipeline must not turn it back.
         """
         return self.apply("merge", [Step(changes=files)], merge=epoch) if files else None
 
     def replace(
         self, epoch: int, steps: Sequence[Step], through: int | None = None, since: int | None = None
     ) -> Applied | None:
-        """Put these files in the place of everything that the mirror holds; None when it has this epoch's chunks already.
+        """Replace everything in the mirror by these files; None if it has this epoch's chunks already.
 
-        through: the epoch whose changes are the last of the steps. since: what is merged from here on, when there is none.
+        through: the epoch of the last changes in the steps. since: if there is none, the epoch after which merges continue.
         """
         return self.apply("replace", steps, chunks=epoch, merge=through if through is not None else since)
 
     def apply(
         self, kind: str, steps: Sequence[Step], *, chunks: int | None = None, merge: int | None = None
     ) -> Applied | None:
-        """Bring chunks and changes, step by step, into the mirror, in one commit; None when it has them.
+        """Apply chunks and changes, step by step, to the mirror in one commit; None if it has them.
 
-        kind: "merge", "append" or, where everything that it holds goes first, "replace". chunks, merge: the epochs that the mirror
-        has afterwards.
+        kind: "merge", "append", or "replace" to clear the mirror first. chunks, merge: the epochs that the mirror has afterwards.
         """
         began, prepared_files = time.monotonic(), list[MirrorFiles]()
         count = 0
@@ -106,12 +105,12 @@ class DeltaTables(OwnedTables):
             delta, schema = self._columns(delta, replaced=copies and kind == "replace")
             files = MirrorFiles(self.mirror, schema, self.table, files_of(delta, self.mirror))
             prepared_files.append(files)
-            count = _carry_out(
+            count = _apply_steps(
                 files, self._steps(steps), clear=copies and kind == "replace", copies=copies, merges=merges
             )
             changed = schema != schema_of(delta)
             transactions = self._transactions(steps, chunks if copies else None, merge if merges else None)
-            if copies and kind == "replace":  # the new copy stands for all that the log has, also for what it never got
+            if copies and kind == "replace":  # the new copy includes the whole change log, even changes missing there
                 transactions[self._app(SEQ)] = self.largest_seq()
             return Actions(
                 "MERGE" if kind == "merge" else "WRITE",
@@ -139,18 +138,18 @@ class DeltaTables(OwnedTables):
         return Applied(self.table.full_name, kind, number, count, taken, round(time.monotonic() - began, 6))
 
     def _transactions(self, steps: Sequence[Step], chunks: int | None, merge: int | None) -> dict[str, int]:
-        found = {} if chunks is None else {self._app("chunks"): chunks}
+        transactions = {} if chunks is None else {self._app("chunks"): chunks}
         if merge is not None:
-            found[self._app("merge")] = merge
+            transactions[self._app("merge")] = merge
             if sequences := [file.high["_tm_seq"] for step in steps for file in step.changes if "_tm_seq" in file.high]:
-                found[self._app(SEQ)] = max(sequences)
-        return found
+                transactions[self._app(SEQ)] = max(sequences)
+        return transactions
 
     def _steps(self, steps: Sequence[Step]) -> list[tuple[Sequence[DataFile], list[Path]]]:
         return [(step.chunks, [self.changes / file.name for file in step.changes]) for step in steps]
 
     def _columns(self, delta: DeltaTable, *, replaced: bool) -> tuple[DeltaTable, pa.Schema]:
-        """The table and the columns that it has after a commit: wider ones come with a new copy alone."""
+        """The table, and its columns after the commit: only a new copy widens columns."""
         if not replaced:
             return delta, schema_of(delta)
         wanted = mirror_schema(self.table)
@@ -160,31 +159,31 @@ class DeltaTables(OwnedTables):
         return delta, pa.schema([*wanted, *kept])
 
     def check(self, before: Table, after: Table) -> None:
-        """Raises TableStoppedError when the log, which has or will have the columns of `before`, cannot get those of `after`."""
+        """Raises TableStoppedError when the change log with the columns of `before` cannot evolve to those of `after`."""
         if not self._logs[self.changes].there:
             return  # it will be created
-        held = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
-        check_evolution(after.full_name, held, log_schema(arrow_schema(after)))
+        current = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
+        check_evolution(after.full_name, current, log_schema(arrow_schema(after)))
 
     def evolve(self, table: Table) -> None:
-        """From here on the table has these columns: the log gets those that it lacks, and wider types."""
+        """Set the table's columns: add missing ones to the change log, and widen its types."""
         self.table = table
         log = self._logs[self.changes]
         wanted = log_schema(arrow_schema(table))
-        held = schema_of(self._load(self.changes))
-        both = united(held, wanted)  # never narrower: an epoch may be applied again after later ones
-        if any(both.field(name).type != held.field(name).type for name in held.names):
+        current = schema_of(self._load(self.changes))
+        both = united(current, wanted)  # never narrower: an older epoch may be applied again
+        if any(both.field(name).type != current.field(name).type for name in current.names):
             self._widen(log, both)
         else:
             self._add_columns(log, both)
 
     def widen_mirror(self) -> None:
-        """Give the mirror the table's columns that it lacks; their types are those that it has of the others."""
+        """Add the table's new columns to the mirror, leaving the types of its other columns."""
         if self.table.key:
             self._add_columns(self._logs[self.mirror], mirror_schema(self.table))
 
     def _widen(self, log: DeltaLog, schema: pa.Schema) -> None:
-        """Write a change log again with wider types."""
+        """Rewrite a change log with wider types."""
 
         def actions() -> Actions:
             delta = prepared(log, self._load(log.folder), schema)
@@ -195,7 +194,7 @@ class DeltaTables(OwnedTables):
         self._commit(log.folder, actions)
 
 
-def _carry_out(
+def _apply_steps(
     files: MirrorFiles,
     steps: Sequence[tuple[Sequence[DataFile], list[Path]]],
     *,
@@ -203,7 +202,7 @@ def _carry_out(
     copies: bool,
     merges: bool,
 ) -> int:
-    """What the steps do to a mirror's files; returns rows that were added and keys that were merged."""
+    """Apply the steps to a mirror's files. Returns the number of rows added and keys merged."""
     count = 0
     if clear:
         files.clear()

@@ -1,16 +1,16 @@
-"""A Delta table's log as Tidemark writes it: commits that appear whole, outlive a power cut, and say who made them.
+"""Writes a Delta table's log: commits that appear whole, survive a power cut, and name their writer.
 
-A commit is one JSON file, `_delta_log/<version>.json`. The library that we read Delta tables with writes commits too, but it syncs
-nothing: after a power cut its newest commit may be an empty file, which readers take for a commit without actions. So we write
-commits ourselves:
+A commit is one JSON file, `_delta_log/<version>.json`. The deltalake library, which we use for reading, writes commits too, but
+does not sync them: after a power cut, its newest commit may be an empty file, which readers take for a commit without actions. So
+we write commits ourselves:
 
-1. look at every data file that is to be added: a cleaner may have removed it since it was written;
+1. check every data file to be added: a cleaner may have removed it since it was written;
 2. write the actions under another name, sync them, and link them to the version's name. The link is the commit: it exists whole or
    not at all, and only one writer can create it, whatever tool it uses;
-3. sync the folder. Only then does anybody forget what the commit was made from.
+3. sync the folder. Only then may the ledger forget the epochs in the commit.
 
-The file of version V + 1 is created only by a writer that knows version V. So a commit that rests on what `transactions` said at V
-is never made behind another writer's back: the link fails, everything is looked up again, and the commit is retried or given up.
+Only a writer that knows version V creates version V + 1. So a commit based on `transactions` at V never ignores another writer's
+commit: the link fails, everything is looked up again, and the commit is retried or abandoned.
 
 Source: Delta transaction log protocol, "Delta Log Entries" and "Actions" (github.com/delta-io/delta, PROTOCOL.md).
 """
@@ -40,37 +40,37 @@ _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint.*\.parquet$")
 _CHECKPOINT_EVERY = 100
 _MAGIC = b"PAR1"
-# Features that change what a data file or a commit must hold; a table of another tool's making may have others.
+# Known features that change the content of data files or commits; a table by another tool may have others.
 _READABLE = {"timestampNtz", "variantType", "variantType-preview"}
 _WRITABLE = {*_READABLE, "appendOnly", "invariants"}
 _WRITER_VERSIONS = (1, 2, 7)
 
 
 class StaleVersionError(Exception):
-    """Another writer has made the version that was to be made; what the commit rested on must be looked up again."""
+    """Another writer has made this version, so the basis of the commit must be looked up again."""
 
 
 @dataclass(frozen=True)
 class Actions:
-    """What a commit does."""
+    """The content of a commit."""
 
     operation: str
-    """The operation in the table's history, as Delta names it ("WRITE", "MERGE", …)."""
+    """The operation in the table's history, in Delta's terms ("WRITE", "MERGE", …)."""
     transactions: Mapping[str, int]
     """Application identifiers and their new versions."""
     add: Sequence[DataFile] = ()
-    """Files that readers or merges have written into the table's folder."""
+    """Files that are already in the table's folder."""
     remove: Sequence[DataFile] = ()
-    """Files of the version before."""
+    """Files of the previous version."""
     metadata: Mapping[str, Any] | None = None
-    """The new `metaData` action, where the columns change."""
+    """The new `metaData` action if the columns change."""
     mode: str = "Append"
-    """For the table's history too: "Append", or "Overwrite" where all that was there goes."""
+    """Also for the table's history: "Append", or "Overwrite" if the commit removes all earlier rows."""
 
 
 @dataclass
 class DeltaLog:
-    """The log of the table in a folder. `version` and `transactions` are those that were looked up or committed last."""
+    """The log of the table in a folder. `version` and `transactions` are from the last load or commit."""
 
     folder: Path
     version: int = -1
@@ -83,13 +83,13 @@ class DeltaLog:
 
     @property
     def there(self) -> bool:
-        """Whether there is a table."""
+        """Whether a table exists."""
         return DeltaTable.is_deltatable(str(self.folder))
 
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
-        """The newest version. apps: application identifiers to look up, now and whenever the table is loaded.
+        """The newest version. apps: application identifiers to look up now and at each later load.
 
-        Raises DestinationError when the log cannot be read, or needs what this version does not write.
+        Raises DestinationError when the log cannot be read, or needs features that this version does not write.
         """
         self._apps.update(apps)
         try:
@@ -103,13 +103,13 @@ class DeltaLog:
         return delta
 
     def commit(self, actions: Actions) -> int:
-        """Make the next version; returns its number. Raises StaleVersionError when somebody else has made it.
+        """Write the next version and return its number. Raises StaleVersionError when another writer was first.
 
-        Raises MissingFilesError when a file that is to be added is not there, or not whole.
+        Raises MissingFilesError when a file to be added is missing or incomplete.
         """
         check_files(self.folder, actions.add)
         version = self.version + 1
-        if version > 0:  # the one that this rests on may be another tool's, which did not sync it
+        if version > 0:  # the previous commit may be another tool's, unsynced
             with suppress(FileNotFoundError):
                 sync_file(self.path / _name(version - 1))
         self.place(version, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in _lines(actions)))
@@ -119,7 +119,7 @@ class DeltaLog:
         return version
 
     def place(self, version: int, content: str) -> None:
-        """Let a version be this file, whole and durable. Raises StaleVersionError when somebody else has made it."""
+        """Create a version's file, whole and durable. Raises StaleVersionError when another writer was first."""
         temporary = self.path / f".tidemark-{uuid.uuid4().hex}.json"
         with temporary.open("x", encoding="utf-8") as file:
             file.write(content)
@@ -135,14 +135,14 @@ class DeltaLog:
         self.version = version
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the newest version and forget commits that the table's retention has passed."""
+        """Write a checkpoint of the newest version and delete commits beyond the table's retention."""
         delta = DeltaTable(str(self.folder))
         delta.create_checkpoint()
         self.sync()
         delta.cleanup_metadata()
 
     def sync(self) -> None:
-        """Make durable what the library has written into the log: checkpoints, and commits that change the columns."""
+        """Sync files that the library wrote into the log: checkpoints, and commits that change the columns."""
         for path in self.path.iterdir():
             with suppress(FileNotFoundError):
                 if path.is_file():
@@ -150,9 +150,9 @@ class DeltaLog:
         sync_folder(self.path)
 
     def torn(self) -> tuple[list[Path], list[Path]]:
-        """Files of the log that a power cut may leave: those at its end, which nothing rests on, and all others.
+        """Files torn by a power cut: first those at the end, on which nothing rests, then all others.
 
-        A commit is torn when it is empty or its last line is no JSON, a checkpoint when it does not end as Parquet files do.
+        A commit is torn if it is empty or its last line is not JSON; a checkpoint, if it does not end like a Parquet file.
         """
         names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
         whole = [n for name in names if (n := _checkpointed(self.path, name)) is not None]
@@ -171,32 +171,32 @@ class DeltaLog:
         return [*end, *checkpoints], [commits[n] for n in sorted(broken) if commits[n] not in end]
 
     def repair(self, *, accepting: bool = False) -> list[str]:
-        """Set aside what a power cut tore at the end of the log; returns the names of the files.
+        """Set aside the torn files at the end of the log. Returns their names.
 
-        What a torn commit should have done is in the ledger, which forgets an epoch only after its commits are synced.
-        Raises DestinationError for a torn commit that later ones rest on. accepting: its actions are given up instead: a checkpoint
-        takes its place, which holds what readers see without them.
+        The ledger has the actions of a torn commit, because it prunes an epoch only after its commits are synced. Raises
+        DestinationError for a torn commit that later ones rest on. accepting: give up its actions instead; a checkpoint of what
+        readers see without them replaces it.
         """
-        end, amid = self.torn()
-        if amid and not accepting:
+        end, earlier = self.torn()
+        if earlier and not accepting:
             raise DestinationError(
-                f"The Delta commit {amid[0].name} in {self.path} is empty or torn, and later commits rest on it.",
-                detail="Readers take it for a commit without actions, so rows are missing or stand twice; nothing was written.",
+                f"The Delta commit {earlier[0].name} in {self.path} is empty or torn, and later commits rest on it.",
+                detail="Readers take it for a commit without actions, so rows are missing or duplicated; nothing was written.",
                 hint="Restore that file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
             )
         for path in end:
             path.rename(path.with_name(f".torn-{path.name}-{uuid.uuid4().hex[:8]}"))
         if end:
             sync_folder(self.path)
-        if amid:
+        if earlier:
             self.checkpoint()
-        return [path.name for path in (*end, *amid)]
+        return [path.name for path in (*end, *earlier)]
 
 
 def create(folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str]) -> None:
-    """Create a table without rows in a folder that has none. It exists whole or not at all.
+    """Create an empty table in a folder without one. It exists whole or not at all.
 
-    Raises StaleVersionError when somebody else has created one there.
+    Raises StaleVersionError when another writer created one there.
     """
     nullable = pa.schema([column.with_nullable(True) for column in schema])
     log = DeltaLog(folder)
@@ -209,7 +209,7 @@ def create(folder: Path, schema: pa.Schema, description: str, properties: Mappin
 
 
 def metadata_of(delta: DeltaTable, schema: pa.Schema) -> dict[str, Any]:
-    """The `metaData` action of a table with other columns."""
+    """The `metaData` action of a table for new columns."""
     known = delta.metadata()
     return {
         "id": known.id,
@@ -224,7 +224,7 @@ def metadata_of(delta: DeltaTable, schema: pa.Schema) -> dict[str, Any]:
 
 
 def files_of(delta: DeltaTable, folder: Path) -> list[DataFile]:
-    """The files that a version consists of. Raises DestinationError for files elsewhere, or with deletion vectors."""
+    """The data files of a version. Raises DestinationError for files outside the folder, or with deletion vectors."""
     added = pa.table(delta.get_add_actions(flatten=True))
     if "deletionVectors" in (delta.protocol().reader_features or ()) and pa.table(delta.deletion_vectors()).num_rows:
         raise _unsupported(folder, "deletion vectors")
@@ -243,7 +243,7 @@ def _data_files(added: pa.Table, folder: Path) -> Iterator[DataFile]:
 
 
 def check_files(folder: Path, files: Sequence[DataFile]) -> None:
-    """Raises MissingFilesError when a file is not there, or has another size than it was written with."""
+    """Raises MissingFilesError when a file is missing or does not have its recorded size."""
     missing = []
     for file in files:
         try:
@@ -256,9 +256,9 @@ def check_files(folder: Path, files: Sequence[DataFile]) -> None:
     if missing:
         raise MissingFilesError(
             f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
-            detail="They were written and not yet part of the table; a VACUUM or a cleaner may have removed them. What the table "
-            "holds is right; it does not get a file that is not there.",
-            hint="Keep cleaners away from files that are younger than a day. The table is resnapshotted.",
+            detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The table's rows "
+            "are right; missing files are never added to it.",
+            hint="Do not let cleaners delete files younger than a day. Tidemark resnapshots the table.",
         )
 
 
@@ -295,7 +295,7 @@ def _is_torn(path: Path) -> bool:
 
 
 def _checkpointed(folder: Path, name: str) -> int | None:
-    """The version of a checkpoint file that is whole."""
+    """The version of a complete checkpoint file; None for others."""
     match = _CHECKPOINT.match(name)
     if match is None:
         return None
@@ -310,15 +310,15 @@ def _checkpointed(folder: Path, name: str) -> int | None:
 def _check_protocol(delta: DeltaTable, folder: Path) -> None:
     protocol = delta.protocol()
     readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
-    strange = (readers - {*_READABLE, "deletionVectors"}) | (writers - {*_WRITABLE, "deletionVectors"})
-    if strange or protocol.min_writer_version not in _WRITER_VERSIONS:
-        raise _unsupported(folder, ", ".join(sorted(strange)) or f"writer version {protocol.min_writer_version}")
+    unknown = (readers - {*_READABLE, "deletionVectors"}) | (writers - {*_WRITABLE, "deletionVectors"})
+    if unknown or protocol.min_writer_version not in _WRITER_VERSIONS:
+        raise _unsupported(folder, ", ".join(sorted(unknown)) or f"writer version {protocol.min_writer_version}")
 
 
 def _unsupported(folder: Path, what: str) -> DestinationError:
     return DestinationError(
         f"The Delta table in {folder} has {what}, which Tidemark does not write.",
-        detail="Another tool has added it. What the table holds stays; nothing more is written to it.",
+        detail="Another tool has added it. The table stays as it is; Tidemark no longer writes to it.",
         hint="Move the folder away, then resnapshot the table: tidemark redump SPEC --table …",
     )
 
@@ -326,6 +326,6 @@ def _unsupported(folder: Path, what: str) -> DestinationError:
 def _unreadable(folder: Path, why: str) -> DestinationError:
     return DestinationError(
         f"The Delta table in {folder} cannot be read: {why}",
-        detail="What it holds is not known; nothing was written to it.",
+        detail="Its content is unknown; nothing was written to it.",
         hint="Restore the folder from a copy, or move it away; then resnapshot the table: tidemark redump SPEC --table …",
     )

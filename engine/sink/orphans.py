@@ -1,8 +1,8 @@
-"""Deletes what earlier runs wrote and never committed.
+"""Deletes orphans: files that earlier runs wrote and never committed.
 
-Only files that no epoch of the ledger names, that the destination does not hold, and that are younger than the last ledger file: a
-data file is complete before the ledger file of its epoch is created. Older ones are left alone, whatever they are; the
-destination's earlier versions may hold them.
+It deletes only files that no epoch of the ledger names, that the destination does not have, and that are younger than the last
+ledger file: a data file is complete before the ledger file of its epoch is created. Older files stay, as earlier versions of the
+destination may have them.
 """
 
 from collections.abc import Collection
@@ -16,9 +16,9 @@ _PREFIXES = ("chunk-", "changes-")
 
 
 def delete_unpublished(published: set[str], state: State, failed: Collection[str], root: Path, ledger: Path) -> int:
-    """Delete the files of all tables that are not among the `published` names; returns how many. No reader may be at work.
+    """Delete all tables' files that are not among the `published` names. Returns how many. Call it while no reader runs.
 
-    failed: tables of which it is not known what the destination holds; they are left alone.
+    failed: tables whose destination's content is unknown; their files stay.
     """
     committed = max((path.stat().st_mtime_ns for path in ledger.glob("epoch-*.json")), default=None)
     if committed is None:

@@ -1,14 +1,14 @@
-"""The two Delta tables of one captured table: whose they are, which epochs they have, and how a commit to them is made.
+"""The two Delta tables of one captured table: their owner, the epochs they have, and how commits to them are made.
 
-`<path>/<database>/<table>` is the mirror, `<table>__changes` the change log. Every commit carries transaction identifiers, written
-in the same Delta commit as the files:
+`<path>/<database>/<table>` is the mirror, `<table>__changes` the change log. Every Delta commit contains transaction identifiers
+together with the files:
 
-    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. An epoch that is applied again finds
-                                   its identifier there and does nothing: exactly once, whenever the runner was killed
-    …-merged-seq                   the `_tm_seq` through which the change log is merged into the mirror
-    …-term                         the term of the runner that made the commit (`sink.fence`); a runner of an earlier term stops
+    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. A repeated epoch finds its
+                                   identifier there and does nothing: exactly once, whenever the runner was killed
+    …-merged-seq                   the `_tm_seq` up to which the change log is merged into the mirror
+    …-term                         the term of the runner that made the commit (`sink.fence`); a runner with an earlier term stops
 
-The identifiers name the ledger, so a destination that another ledger has filled is recognised and refused.
+The identifiers name the ledger, so another ledger's destination is recognised and refused.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,18 +39,18 @@ KINDS = ("chunks", "changes", "merge")
 SEQ = "merged-seq"
 TERM = "term"
 Guard = Callable[[], int]
-"""Returns the term of this runner; raises PipelineHeldError when another runner has taken a later one."""
+"""Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
 
 
 def unguarded() -> int:
-    """The guard of those who only read."""
+    """The guard of read-only users."""
     return 0
 
 
 class OwnedTables:
-    """The Delta tables of one captured table, and of one ledger.
+    """The Delta tables of one captured table and one ledger.
 
-    owner: the ledger that they belong to. guard: asked before anything is written or deleted.
+    owner: the ledger. guard: called before each write or deletion.
     """
 
     def __init__(self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded) -> None:
@@ -61,10 +61,10 @@ class OwnedTables:
         self._recent = {folder: Recent() for folder in self._logs}
 
     def create(self, *, expected: bool) -> None:
-        """Create both where they do not exist.
+        """Create the tables that do not exist.
 
         expected: the ledger has published rows to them. Raises SpecError when they exist and belong to another ledger,
-        DestinationError when they are expected and do not exist, or cannot be read.
+        DestinationError when they are expected and missing, or cannot be read.
         """
         for folder, schema in self._folders():
             _check_no_link(folder)
@@ -73,46 +73,46 @@ class OwnedTables:
                 if expected:
                     raise DestinationError(
                         f"The destination {folder} is gone, but the ledger has published rows to it.",
-                        detail="Going on would leave a table that lacks them; nothing was written.",
+                        detail="Continuing would leave a table without those rows; nothing was written.",
                         hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table "
                         f"{self.table.full_name}",
                     )
                 self._guard()
                 make_readable(folder)
-                with suppress(StaleVersionError):  # somebody was quicker: whose it is, is asked below
+                with suppress(StaleVersionError):  # another writer was first: the owner is checked below
                     create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
                     continue
-            if not self._ours(folder):
+            if not self._is_ours(folder):
                 raise SpecError(
                     f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
                     detail="Adding to it would mix the rows of two pipelines; nothing was written.",
                     hint="Choose another sink.path, or move that folder away.",
                 )
             if folder == self.changes:
-                self._add_columns(log, schema)  # those of an earlier version lack columns
+                self._add_columns(log, schema)  # change logs of an earlier version lack columns
 
     def repair(self, *, accepting: bool = False) -> list[str]:
-        """Set aside commits that a power cut tore; returns their names. Raises DestinationError when later ones rest on them.
+        """Set aside commits torn by a power cut. Returns their names. Raises DestinationError when later commits rest on them.
 
-        accepting: a resnapshot follows, so what such a commit did is given up instead.
+        accepting: give up the actions of those instead, because a resnapshot follows.
         """
         self._guard()
         logs = [(folder, self._logs[folder]) for folder, _ in self._folders()]
         return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
 
-    def _ours(self, folder: Path) -> bool:
+    def _is_ours(self, folder: Path) -> bool:
         return self._owner.ledger in (self._load(folder).metadata().description or "")
 
     @staticmethod
     def folders(root: Path, table: Table) -> tuple[Path, Path]:
-        """Where chunks and changes of a table lie."""
+        """The folders for the table's chunks and changes."""
         changes = changes_folder(root, table.database, table.name)
         return (mirror_folder(root, table.database, table.name) if table.key else changes), changes
 
     def fault(self) -> str:
-        """Why the tables are not what this ledger has published to; empty where they are. Writes nothing.
+        """Why the tables are not the ones this ledger has published to; "" if they are. Writes nothing.
 
-        What a power cut tore at the end of a log is none: the ledger has it (`repair`). Raises DestinationError.
+        Files torn at the end of a log do not count: the ledger has their actions (`repair`). Raises DestinationError.
         """
         for folder, _ in self._folders():
             log = self._logs[folder]
@@ -121,23 +121,23 @@ class OwnedTables:
             end, amid = log.torn()
             if amid:
                 return f"the commit {amid[0].name} of {folder} is empty or torn, and later ones rest on it"
-            if not end and not self._ours(folder):
+            if not end and not self._is_ours(folder):
                 return f"{folder} belongs to another ledger"
         return ""
 
     @property
     def there(self) -> bool:
-        """Whether the tables exist and belong to the ledger: one of them alone is none of them."""
+        """Whether all its tables exist and belong to the ledger."""
         folders = [folder for folder, _ in self._folders()]
-        return all(self._logs[folder].there and self._ours(folder) for folder in folders)
+        return all(self._logs[folder].there and self._is_ours(folder) for folder in folders)
 
     def check_free(self) -> None:
-        """Raises SpecError when there is one already, whosever it is, so that a table cannot join.
+        """Raises SpecError when one exists already, whoever owns it, so that the table cannot join.
 
-        But for those that were created and never written to: a runner was killed before it committed that the table joins.
+        Tables of this ledger without writes are fine: a runner created them, and was killed before it committed the join.
         """
         for folder, log in self._logs.items():
-            if log.there and not (self._ours(folder) and log.version == 0):
+            if log.there and not (self._is_ours(folder) and log.version == 0):
                 raise SpecError(
                     f"The destination {folder} exists already.",
                     detail="Its rows would be mixed with those of the table; nothing was written.",
@@ -145,20 +145,20 @@ class OwnedTables:
                 )
 
     def begin(self) -> None:
-        """Create both for a table that joins; `check_free` was asked. Raises SpecError when that cannot be done."""
+        """Create both for a table that joins, after `check_free`. Raises SpecError when that is not possible."""
         self.drop()
         self.create(expected=False)
 
     def drop(self) -> None:
-        """Delete both, as far as they are there and belong to the ledger; an attempt that was broken off is completed."""
+        """Delete those that exist and belong to the ledger; also completes an interrupted deletion."""
         self._guard()
         for folder, log in self._logs.items():
-            if not folder.exists() or (log.there and self._ours(folder)):
+            if not folder.exists() or (log.there and self._is_ours(folder)):
                 drop(folder)
                 log.version = -1
 
     def _folders(self) -> list[tuple[Path, pa.Schema]]:
-        """The folders of the tables that there are, with their schemas."""
+        """The folders and schemas of its tables."""
         log = (self.changes, log_schema(arrow_schema(self.table)))
         return [(self.mirror, mirror_schema(self.table)), log] if self.table.key else [log]
 
@@ -166,18 +166,18 @@ class OwnedTables:
         return self.mirror if self.table.key and kind != "changes" else self.changes
 
     def file_names(self) -> set[str]:
-        """The names of the files that the tables consist of now."""
+        """The names of the tables' current data files."""
         return {file.name for folder, _ in self._folders() for file in files_of(self._load(folder), folder)}
 
     def lost(self) -> str:
-        """Which files the tables name that are not there, said in words; empty where all are. Raises DestinationError."""
+        """The missing data files as text; "" if none is missing. Raises DestinationError."""
         found = [(folder, names) for folder, _ in self._folders() if (names := lost_names(self._load(folder), folder))]
         return "; ".join(
             f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in found
         )
 
     def check_recent(self) -> None:
-        """Look once more at the files that were added since the last look. Raises MissingFilesError when some are gone."""
+        """Check again the files added since the last check. Raises MissingFilesError if any is missing."""
         for folder, recent in self._recent.items():
             try:
                 check_files(folder, added := recent.take())
@@ -186,24 +186,24 @@ class OwnedTables:
                 check_files(folder, [file for file in added if file.name in there])
 
     def drop_lost(self) -> list[str]:
-        """Before a resnapshot: let the change log name no file that is not there; returns which it named, a gap in it.
+        """Before a resnapshot: remove missing files from the change log. Returns their names, which are a gap in it.
 
-        The mirror's files are not looked at again: all of them are replaced.
+        The mirror's files are not checked: the resnapshot replaces all of them.
         """
-        gone: list[str] = []
+        missing: list[str] = []
         self._recent[self.mirror].take()
 
         def actions() -> Actions | None:
             delta = self._load(self.changes)
-            gone[:] = lost_names(delta, self.changes)
+            missing[:] = lost_names(delta, self.changes)
             return (
-                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in gone])
-                if gone
+                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in missing])
+                if missing
                 else None
             )
 
         self._commit(self.changes, actions)
-        return gone
+        return missing
 
     def applied(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
@@ -215,21 +215,21 @@ class OwnedTables:
         return max(found, self._owner.floor)
 
     def merged_seq(self) -> int:
-        """The `_tm_seq` through which the change log is merged into the mirror; -1 where that is not known."""
+        """The `_tm_seq` up to which the change log is merged into the mirror; -1 if unknown."""
         return self._load(self.mirror).transaction_version(self._app(SEQ)) or -1 if self.table.key else -1
 
     def terms(self) -> set[int]:
-        """The terms of the runners that made the newest commits of both; empty where none is known."""
+        """The terms of the runners that made the newest commits; empty if none is known."""
         found = {self._load(folder).transaction_version(self._app(TERM)) for folder, _ in self._folders()}
         return {int(term) for term in found if term is not None}
 
     def largest_seq(self) -> int:
-        """The largest `_tm_seq` that the change log holds, by the statistics of its files; 0 for none."""
+        """The largest `_tm_seq` in the change log, by its files' statistics; 0 for none."""
         files = files_of(self._load(self.changes), self.changes)
         return max((file.high.get("_tm_seq", 0) for file in files), default=0)
 
     def _app(self, kind: str) -> str:
-        # Terms count on over a change of the lineage: they tell runners apart, not epochs.
+        # Terms continue across lineages: they distinguish runners, not epochs.
         owner = self._owner.ledger if kind == TERM else self._owner.application
         return f"tidemark-{owner}-{kind}"
 
@@ -237,12 +237,12 @@ class OwnedTables:
         return self._logs[folder].load(self._app(kind) for kind in (*KINDS, SEQ, TERM))
 
     def seal(self) -> None:
-        """Mark both as this runner's: a commit that an earlier one has prepared is turned away from here on."""
+        """Commit this runner's term to both: from then on a commit prepared by an earlier runner is rejected."""
         for folder, _ in self._folders():
             self._commit(folder, lambda: Actions("TERM", {}))
 
     def versions(self) -> dict[str, tuple[int, dict[str, int]]]:
-        """By folder name, the newest version of each table and the transaction identifiers of this ledger in it."""
+        """By folder name, the newest version of each table and this ledger's transaction identifiers in it."""
         found = {}
         for folder, _ in self._folders():
             self._load(folder)
@@ -251,15 +251,15 @@ class OwnedTables:
         return found
 
     def check_roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
-        """Raises DestinationError when `roll_back` cannot be done; changes nothing."""
+        """Raises DestinationError when `roll_back` is not possible; changes nothing."""
         for folder, _ in self._folders():
             if found := self._rolled_back(folder, *versions[folder.name]):
                 check_files(folder, found.add)
 
     def roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
-        """Make both what they were at these versions, transaction identifiers included (the inverse of `versions`).
+        """Roll both back to these versions, transaction identifiers included (the inverse of `versions`).
 
-        Raises DestinationError when a version, or a file of it, is not there any more; nothing of that table is changed then.
+        Raises DestinationError when a version or one of its files is missing; that table is then unchanged.
         """
         for folder, _ in self._folders():
             version, transactions = versions[folder.name]
@@ -273,7 +273,7 @@ class OwnedTables:
             old = DeltaTable(str(folder), version=version)
         except (DeltaError, OSError) as error:
             raise DestinationError(
-                f"The version {version} of {folder} is not there: {error}",
+                f"The version {version} of {folder} is missing: {error}",
                 detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
                 hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
             ) from error
@@ -293,9 +293,9 @@ class OwnedTables:
         )
 
     def _commit(self, folder: Path, actions: Callable[[], Actions | None]) -> bool:
-        """Make a commit of what `actions` says; False when that is nothing.
+        """Commit the result of `actions`. Returns False if that is None.
 
-        Another writer's commit (a repair by hand, an OPTIMIZE) that came first is looked at, and the commit is retried.
+        After another writer's commit (a manual repair, an OPTIMIZE), the commit is retried on top of it.
         """
         log = self._logs[folder]
         if log.version < 0:
@@ -312,29 +312,29 @@ class OwnedTables:
             except StaleVersionError:
                 clock.sleep(_RETRY_S * 2**attempt)
                 self._load(folder)
-            except MissingFilesError:  # of a merge, whose files are written again; those of readers are not
+            except MissingFilesError:  # a merge writes its files again; those of readers are lost
                 if attempt:
                     raise
             else:
                 self._recent[folder].committed(found.add, found.remove)
                 return True
         raise DestinationError(
-            f"Another writer commits to {folder} all the time: {_ATTEMPTS} attempts came too late.",
-            detail="Nothing was written by them; what the table holds stays.",
-            hint="Find out who writes there; let only Tidemark write to its tables, and others seldom.",
+            f"Another writer keeps committing to {folder}: {_ATTEMPTS} attempts came too late.",
+            detail="They wrote nothing; the table stays as it is.",
+            hint="Find out who writes there; only Tidemark should write to its tables, other tools rarely.",
         )
 
     def _check_term(self, log: DeltaLog, term: int) -> None:
-        theirs = log.transactions.get(self._app(TERM), 0)
-        if term and theirs > term:
+        other_term = log.transactions.get(self._app(TERM), 0)
+        if term and other_term > term:
             raise PipelineHeldError(
-                f"A runner with term {theirs} has written to {log.folder}; this one has term {term}.",
-                detail="It has taken the pipeline over and goes on; this runner wrote nothing more.",
-                hint="Run one runner a pipeline. `status` shows where the other one is.",
+                f"A runner with term {other_term} has written to {log.folder}; this one has term {term}.",
+                detail="That runner holds the pipeline now; this one wrote nothing more.",
+                hint="Run one runner per pipeline. `status` shows where the other one is.",
             )
 
     def _add_columns(self, log: DeltaLog, wanted: pa.Schema) -> None:
-        """Give a Delta table the columns that it lacks; they are NULL in what it holds."""
+        """Add missing columns to a Delta table; they are NULL in existing rows."""
 
         def actions() -> Actions | None:
             delta = self._load(log.folder)

@@ -1,11 +1,11 @@
-"""The thread that applies committed epochs to the destination, in their order, while the coordinator goes on.
+"""The publisher: a thread that applies committed epochs to the destination, in order, while the coordinator continues.
 
-It holds nothing that matters: what it has not applied when it dies is in the ledger, and what it has applied is known by the
-destination's own transaction identifiers, so `recover` finds the difference.
+It keeps no essential state. After a crash, the ledger has the epochs it did not apply, the destination's transaction identifiers
+show those it did, and `recover` applies the difference.
 
-An error of one table's destination is that table's alone: the table fails here, the coordinator stops it (`failures`), and the
-others go on. The epochs that it lacks stay in the ledger. A resnapshot makes it whole: first the change log gets what it lacks, as
-far as the files are there, then the mirror gets a new copy.
+A failed destination affects only its table: the table fails here, the coordinator stops it (`failures`), and the others continue.
+Its unapplied epochs stay in the ledger. A resnapshot repairs it: the change log gets the missing changes, as far as their files
+exist, and the mirror gets a new copy.
 """
 
 import queue
@@ -46,18 +46,18 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True)
 class _Marker:
-    """Handed over behind epochs: they are applied and merged when `reached` is set."""
+    """Queued after epochs; `reached` is set once they are applied and merged."""
 
     reached: threading.Event
     last: bool
-    """Whether nothing comes after it."""
+    """Whether the thread ends here."""
 
 
 class Publisher:
-    """Applies epochs. `submit` hands one over; `finish` waits until all are applied and merged.
+    """Applies epochs. `submit` queues one; `finish` waits until all are applied and merged.
 
-    guard: asked before anything is written (`sink.fence`). through_full_disk: carries a step out, and waits
-    while a disk is full. Errors of the thread are raised by the next call.
+    guard: called before each write (`sink.fence`). through_full_disk: runs a step, waiting while a disk is full. The next call
+    raises the thread's error.
     """
 
     def __init__(
@@ -83,21 +83,21 @@ class Publisher:
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     def open_tables(self, state: State) -> None:
-        """Create the Delta tables that are missing. Raises SpecError when a destination belongs to another ledger.
+        """Create the missing Delta tables. Raises SpecError when a destination belongs to another ledger.
 
-        Of tables that were removed those that are kept and there: they may lack what was committed before.
+        Also opens removed tables whose destination is kept: they may lack earlier commits.
         """
         for table in state.tables.values():
             if not table.begun:
                 continue
-            # While it is resnapshotted, a mirror that it had no key for may not be there yet.
+            # During a resnapshot, the mirror of a table that just got a key may not exist yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.projection)
             self._open(shown, plan_from_dict(table.plan), expected)
         for table in state.removed.values():
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
-            with suppress(DestinationError):  # it is none of the pipeline's any more
+            with suppress(DestinationError):  # it no longer belongs to the pipeline
                 if kept and self._tables(shown).there:
                     self._open(shown, plan_from_dict(table.plan), expected=True)
 
@@ -105,28 +105,28 @@ class Publisher:
         return DeltaTables(self._root, self._state.owner, table, self.guard)
 
     def unpublished(self) -> dict[str, TidemarkError]:
-        """The tables that the ledger has not stopped and whose destination has failed, with the reasons; until it is healed."""
+        """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
         tables = self._state.tables
-        going = {
+        errors = {
             name: target.error for name, target in self._targets.items() if name in tables and not tables[name].stopped
         }
-        return {name: error for name, error in going.items() if error is not None}
+        return {name: error for name, error in errors.items() if error is not None}
 
     def failures(self) -> dict[str, TidemarkError]:
-        """The tables whose destination has failed since the last call, with the reasons."""
+        """The tables whose destination failed since the last call, with the errors."""
         found, self._failures = self._failures, {}
         return found
 
     def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
         if is_disk_full(error):
-            raise error  # no table's fault
+            raise error  # not the table's fault
         known = error if isinstance(error, TableStoppedError) else _failed(name, error)
         target = self._targets[name]
         target.error, target.lacking = known, [*target.lacking, *lacking]
         self._failures[name] = known
 
-    def _tried(self, action: Step) -> None:
-        """Run a step. Wait while the disk is full; retry another error that may pass a few times."""
+    def _retry(self, action: Step) -> None:
+        """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
         for attempt in range(_TRIES):
             try:
                 self._through_full_disk(action)
@@ -141,25 +141,25 @@ class Publisher:
 
     @property
     def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
-        """An epoch through which everything is applied and merged, and by table and kind the last epoch of its own."""
+        """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
         return self._facts
 
     def recorded(self, through: int) -> None:
-        """The ledger holds the facts of then: epochs up to there may be forgotten."""
+        """Record that the ledger has the facts up to this epoch, so that it may prune epochs up to there."""
         self._recorded = through
 
     def released(self, table: str) -> bool:
-        """Whether nothing is written to a table's destination any more, as it was removed and all of it is applied."""
+        """Whether a removed table is completely applied, so that nothing writes to its destination any more."""
         return table not in self._leaving and table not in self._targets
 
     def check_columns(self, before: Table, after: Table) -> None:
-        """Raises TableStoppedError when the destination cannot follow a table, as published before and after, to these columns."""
+        """Raises TableStoppedError when the destination cannot take these columns. before, after: the table as published."""
         if target := self._targets.get(before.full_name):
             if target.error is None:
                 target.delta.check(before, after)
             return
         delta, known = self._tables(after), self._state.tables.get(before.full_name)
-        if known is not None and known.begun:  # it joined, or joined again, and its epoch is still to be applied
+        if known is not None and known.begun:  # it joined, but its epoch is not applied yet
             if delta.there:
                 delta.check(before, after)
             return
@@ -185,7 +185,7 @@ class Publisher:
         except PipelineHeldError:
             raise
         except Exception as error:
-            self._fail(table.full_name, error)  # whatever is wrong with it, the others go on
+            self._fail(table.full_name, error)  # whatever is wrong, the other tables continue
             if isinstance(error, SpecError):
                 raise
 
@@ -194,13 +194,13 @@ class Publisher:
             ErrorReported(
                 error="TornCommit",
                 message=f"{table}: the Delta commit {name} was empty or torn, as a power cut leaves it; it was set aside.",
-                detail="What it should have done is applied again from the ledger.",
+                detail="The publisher applies its actions again from the ledger.",
                 hint="",
             )
         )
 
     def published(self) -> set[str]:
-        """The names of the files that the ledger's epochs or the destination hold: not to be deleted."""
+        """The names of files in the ledger's epochs or in the destination, which must not be deleted."""
         changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
         lists = [
             part["files"]
@@ -208,39 +208,41 @@ class Publisher:
             for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
         ]
         names = {file["name"] for files in lists for file in files}
-        well = [target for target in self._targets.values() if target.error is None]
-        return names.union(*(target.delta.file_names() for target in well))
+        healthy = [target for target in self._targets.values() if target.error is None]
+        return names.union(*(target.delta.file_names() for target in healthy))
 
     @property
     def failed(self) -> set[str]:
-        """The tables to whose destination nothing is written, as it has failed."""
+        """The tables with a failed destination, which get no more writes."""
         return {name for name, target in self._targets.items() if target.error is not None}
 
     def has_copy(self, table: str) -> bool:
-        """Whether the last chunk of a table's newest copy is in its mirror, and nothing of the copy before it."""
+        """Whether a table's mirror has the last chunk of its newest copy, and nothing of an older copy."""
         return self._copied.get(table, -1) <= self._applied
 
     def unmerged(self, table: str) -> list[str]:
-        """The files of a table's change log that its mirror may not have, in their order: of all that is committed."""
+        """The committed files of a table's change log that its mirror may lack, in order."""
         target, kept = self._targets.get(table), list(self._ledger.kept_epochs())
         merged = target.applied["merge"] if target else -1
-        later = (part for record, part in zip(kept, self._of_account(kept), strict=True) if record["epoch"] > merged)
+        later = (
+            part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
+        )
         changes = (part.get(table, {}).get("changes", {}) for part in later)
         return [file["name"] for part in changes for file in part.get("files", [])]
 
     def recover(self) -> int:
-        """Apply what an earlier run committed and did not apply; returns the number of epochs looked at. Then start."""
+        """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
         kept = list(self._ledger.kept_epochs())
         records = list(kept)
-        for n, part in enumerate(self._of_account(kept)):
+        for n, part in enumerate(self._parts_of_targets(kept)):
             records[n] = {**kept[n], "tables": part}
         for record in reversed(records):
             for name, change in record["tables"].items():
                 for switch in _switches(change):
-                    if name in self._targets:  # the files of earlier epochs have the columns of then
+                    if name in self._targets:  # files of earlier epochs have the old columns
                         before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
                         self._targets[name].delta.table = before
-                        self._targets[name].moving = True  # by the plan of then, perhaps; right for every plan
+                        self._targets[name].moving = True  # maybe not by the old plan, but safe with any plan
         self._append(records)
         self._merge_all()
         for name in self._state.removed:
@@ -248,8 +250,8 @@ class Publisher:
         self._thread.start()
         return len(records)
 
-    def _of_account(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
-        """What the records say of tables that have a destination, since it was begun: what was before is gone with another one."""
+    def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
+        """The records' parts of tables that have a destination, from its creation on; an earlier destination is gone."""
         begun = {
             name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
         }
@@ -259,43 +261,43 @@ class Publisher:
         ]
 
     def submit(self, record: EpochRecord) -> None:
-        """Hand over a committed epoch; waits when the destination is far behind."""
+        """Queue a committed epoch; blocks when the destination is far behind."""
         self.check()
         self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
         self._put(record)
 
-    def _put(self, what: EpochRecord | _Marker) -> None:
+    def _put(self, item: EpochRecord | _Marker) -> None:
         while True:
             try:
-                self._queue.put(what, timeout=0.5)
+                self._queue.put(item, timeout=0.5)
             except queue.Full:
                 self.check()
             else:
                 return
 
     def settle(self) -> None:
-        """Wait until everything handed over is applied and merged, or has failed (`unpublished`)."""
+        """Wait until all queued epochs are applied and merged, or have failed (`unpublished`)."""
         self._put(marker := _Marker(threading.Event(), last=False))
         while not marker.reached.wait(0.5):
             self.check()
 
     def finish(self) -> None:
-        """Wait until everything handed over is applied and merged, or has failed, and end the thread."""
+        """Wait until all queued epochs are applied and merged, or have failed; then end the thread."""
         if self._thread.is_alive():
             self._put(_Marker(threading.Event(), last=True))
             self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raises the error that ended the thread, if one has."""
+        """Raises the error that ended the thread, if any."""
         if isinstance(self._error, PipelineHeldError):
             raise self._error
         if self._error is not None:
             raise TidemarkError(
                 f"Publishing to {self._root} failed: {self._error}",
                 detail="Everything committed is in the ledger and its files; the destination gets it when the pipeline runs again.",
-                hint="Look at the destination (space, rights), then start the pipeline again.",
+                hint="Check the destination (space, permissions), then start the pipeline again.",
             ) from self._error
 
     def _work(self) -> None:
@@ -307,7 +309,7 @@ class Publisher:
                 except queue.Empty:
                     pass
                 else:
-                    records, marker = self._more(record)
+                    records, marker = self._take_queued(record)
                     self._append(records)
                     if marker is not None:
                         self._merge_all()
@@ -322,8 +324,8 @@ class Publisher:
     def _waiting(self) -> bool:
         return any(target.waiting and target.error is None for target in self._targets.values())
 
-    def _more(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
-        """The epochs that wait, from this one on, up to a marker: a commit of many costs what one of one costs."""
+    def _take_queued(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
+        """Take the queued epochs from this one on, up to a marker: one commit for many epochs costs no more than for one."""
         records: list[EpochRecord] = []
         while not isinstance(first, _Marker):
             records.append(first)
@@ -334,34 +336,34 @@ class Publisher:
         return records, first
 
     def _append(self, records: Sequence[EpochRecord]) -> None:
-        """Add the files of some epochs, table by table."""
+        """Add the files of epochs, table by table."""
         for name in dict.fromkeys(name for record in records for name in record["tables"]):
             parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
-            for some in self._together(name, parts):
-                self._append_table(name, some)
+            for group in self._commit_groups(name, parts):
+                self._append_table(name, group)
         if records:
             self._applied = records[-1]["epoch"]
 
-    def _together(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """The parts that one commit can take: up to one that ends a copy, or in which the table joins, leaves or is altered."""
-        some: list[Part] = []
+    def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """Group parts into commits: each ends at a part that ends a copy, or in which the table joins, leaves or is altered."""
+        group: list[Part] = []
         for part in parts:
-            some.append(part)
+            group.append(part)
             target = self._targets.get(name)
-            # Where rows move between chunks, what comes before a chunk is merged before it.
+            # If rows move between chunks, all earlier changes are merged before a chunk is added.
             ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
             if ends or _switches(part[1]) or (target is not None and target.moving):
-                yield some
-                some = []
-        if some:
-            yield some
+                yield group
+                group = []
+        if group:
+            yield group
 
     def _append_table(self, name: str, parts: list[Part]) -> None:
         epoch, last = parts[-1]
         if name not in self._targets and "planned" in last and "stopped" not in last:
             joined = last["planned"]
             shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
-            with suppress(SpecError):  # it has failed: somebody else has made a table there meanwhile
+            with suppress(SpecError):  # already recorded as failed: another ledger's table is there
                 self._open(shown, plan_from_dict(joined["plan"]), expected=False)
         target = self._targets.get(name)
         if target is None:
@@ -372,45 +374,45 @@ class Publisher:
             self._targets.pop(name, None)
             self._leaving.discard(name)
         for switch in _switches(last):
-            self._switch(name, epoch, switch, again="resnapshot" in last)
+            self._switch(name, epoch, switch, resnapshot="resnapshot" in last)
 
     def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
-        """Bring the parts of some epochs to a table."""
+        """Apply the parts of some epochs to a table."""
         if target.error is not None:
             target.lacking += parts
             return
-        self._or_fail(name, target, lambda: target.apply(parts), parts)
+        self._run_step(name, target, lambda: target.apply(parts), parts)
         if any("stopped" in part for _, part in parts):
-            target.resnapshot = None  # its mirror stays as it is until another resnapshot
+            target.resnapshot = None  # the mirror stays as it is until the next resnapshot
 
-    def _switch(self, name: str, epoch: int, switch: Switch, *, again: bool) -> None:
-        """From the next epoch on the table is another; `again`: it is resnapshotted, which heals a destination that has failed."""
+    def _switch(self, name: str, epoch: int, switch: Switch, *, resnapshot: bool) -> None:
+        """Switch a table to new columns after this epoch. resnapshot: by a resnapshot, which repairs a failed destination."""
         table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
-        if name not in self._targets:  # it was refused, or removed, until now
+        if name not in self._targets:  # it was refused or removed before
             self._open(table, plan, expected=False)
         target, emptied = self._targets[name], bool(switch.get("since"))
         if target.resnapshot is None:
-            self._merge_or_fail(name, target)
-        if target.error is not None and again:
-            self._heal(name, target)
+            self._merge(name, target)
+        if target.error is not None and resnapshot:
+            self._repair_for_resnapshot(name, target)
         target.moving = moving(table, plan.key(table))
-        if again:
-            self._or_fail(name, target, lambda: self._drop_lost(name, target))
-            self._or_fail(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
+        if resnapshot:
+            self._run_step(name, target, lambda: self._drop_lost(name, target))
+            self._run_step(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
             if not emptied:
                 target.resnapshot = Resnapshot(epoch)
         else:
-            self._or_fail(name, target, lambda: target.alter(table))
+            self._run_step(name, target, lambda: target.alter(table))
         if target.error is not None:
             target.delta.table = table
 
     def _drop_lost(self, name: str, target: Target) -> None:
         if gone := target.delta.drop_lost():
-            self._has_gap(name, f"the changes of {len(gone)} files that are gone: {', '.join(gone[:3])}")
+            self._has_gap(name, f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}")
 
-    def _heal(self, name: str, target: Target) -> None:
-        """Before a resnapshot: make the destination writable, and give its change log what it lacks, where that is there."""
+    def _repair_for_resnapshot(self, name: str, target: Target) -> None:
+        """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist."""
         lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
         try:
             for file in target.delta.repair(accepting=True):
@@ -422,15 +424,15 @@ class Publisher:
         except Exception as error:  # noqa: BLE001 - see above
             self._fail(name, error, lacking)
             return
-        self._failures.pop(name, None)  # one that was not taken yet is over
+        self._failures.pop(name, None)  # an unreported failure is obsolete
         for part in lacking:
             try:
                 target.append("changes", files_of_parts([part])[1])
             except PipelineHeldError:
                 raise
-            except Exception as error:  # noqa: BLE001 - its files are gone
-                said = error.message if isinstance(error, TidemarkError) else str(error)
-                self._has_gap(name, f"its changes of epoch {part[0]}: {said}")
+            except Exception as error:  # noqa: BLE001 - its files are missing
+                reason = error.message if isinstance(error, TidemarkError) else str(error)
+                self._has_gap(name, f"its changes of epoch {part[0]}: {reason}")
 
     def _has_gap(self, name: str, what: str) -> None:
         self._journal.write(
@@ -444,29 +446,29 @@ class Publisher:
 
     def _merge_all(self) -> None:
         for name, target in self._targets.items():
-            self._merge_or_fail(name, target)
+            self._merge(name, target)
         self._last_merge = clock.monotonic_s()
-        well = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
-        self._facts = (self._applied, well)
+        healthy = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
+        self._facts = (self._applied, healthy)
         self._prune()
 
-    def _merge_or_fail(self, name: str, target: Target) -> None:
-        self._or_fail(name, target, target.delta.check_recent)
-        self._or_fail(name, target, target.merge)
+    def _merge(self, name: str, target: Target) -> None:
+        self._run_step(name, target, target.delta.check_recent)
+        self._run_step(name, target, target.merge)
 
-    def _or_fail(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
-        """Run a step unless the table has failed. An error is the table's own: the table then lacks these parts."""
+    def _run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
+        """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
         if target.error is not None:
             return
         try:
-            self._tried(step)
+            self._retry(step)
         except PipelineHeldError:
             raise
-        except Exception as error:  # noqa: BLE001 - see the module
+        except Exception as error:  # noqa: BLE001 - see the module's docstring
             self._fail(name, error, parts)
 
     def _prune(self) -> None:
-        """Have the ledger forget what the destination is recorded to have."""
+        """Let the ledger prune the epochs that it knows the destination has."""
         needed = set[int]().union(*(target.needed for target in list(self._targets.values())))
         self._ledger.prune(self._recorded, needed)
 
@@ -478,12 +480,12 @@ class Publisher:
 def _failed(name: str, error: Exception) -> DestinationError:
     return DestinationError(
         f"Publishing {name} failed: {type(error).__name__}: {error}",
-        detail="What is published of it stays as it is; what was committed since is in the ledger. The other tables go on.",
-        hint=f"Look at its folder in the destination (space, rights, other writers). Then resnapshot it: "
+        detail="Its published data stays as it is; later commits are in the ledger. The other tables continue.",
+        hint=f"Check its folder in the destination (space, permissions, other writers). Then resnapshot it: "
         f"tidemark redump SPEC --table {name}",
     )
 
 
 def _switches(change: TableChange) -> list[Switch]:
-    """What an epoch's record of a table says of new columns, or of a new copy."""
+    """The column changes and resnapshots in an epoch's record of a table."""
     return [change[kind] for kind in ("altered", "resnapshot") if kind in change]

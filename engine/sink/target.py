@@ -1,6 +1,6 @@
-"""What is published of one table: which epochs its mirror and change log have, what waits for a merge, what they lack.
+"""The publication state of one table: applied epochs, files waiting for a merge, and parts it lacks.
 
-Everything here is done by one thread, the publisher's. An operation that fails may be repeated: the destination knows what it has.
+Only the publisher's thread uses it. Failed operations may be repeated: the destination knows what it has.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,16 +13,16 @@ from engine.ledger.records import TableChange
 from engine.sink.delta import Applied, DeltaTables, Step
 
 _MERGE_ROWS = 4_000_000
-"""Changes that one merge takes, or a few more: its keys are held in memory."""
+"""The approximate limit of changes per merge, whose keys are held in memory."""
 Part = tuple[int, TableChange]
-"""An epoch's number and what its record says of one table."""
+"""An epoch's number and its record of one table."""
 Numbered = tuple[int, DataFile]
-"""A file and the epoch that has it."""
+"""A file and its epoch."""
 
 
 @dataclass
 class Resnapshot:
-    """A new copy, from an epoch on. The mirror keeps the old copy until the last chunk is there."""
+    """A new copy that began with an epoch. The mirror keeps the old copy until the last chunk is finished."""
 
     epoch: int
     parts: list[Part] = field(default_factory=list)
@@ -34,28 +34,28 @@ class Target:
 
     delta: DeltaTables
     moving: bool
-    """Whether its rows move between chunks; everything is then merged before a chunk is added (`capture.chunk.fast_forward`)."""
+    """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
     applied: dict[str, int]
-    """The last epoch whose chunks, changes and merge it has."""
+    """The last epoch applied to it, by kind: chunks, changes, merge."""
     written: Callable[[Applied | None], None]
-    """Called with what each commit did."""
+    """Called with the result of each commit."""
     waiting: list[Numbered] = field(default_factory=list)
-    """Change files that no merge has taken yet."""
+    """Change files that are not merged yet."""
     resnapshot: Resnapshot | None = None
     error: TidemarkError | None = None
     """Why nothing more is written to it."""
     lacking: list[Part] = field(default_factory=list)
-    """What was committed since."""
+    """Epochs committed since the error."""
 
     @property
     def needed(self) -> set[int]:
-        """Epochs that the ledger must keep for it."""
+        """The epochs that the ledger must keep for it."""
         epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
-        held = self.resnapshot
-        return epochs | ({held.epoch, *(epoch for epoch, _ in held.parts)} if held else set())
+        resnapshot = self.resnapshot
+        return epochs | ({resnapshot.epoch, *(epoch for epoch, _ in resnapshot.parts)} if resnapshot else set())
 
     def apply(self, parts: Sequence[Part]) -> None:
-        """Bring the parts of some epochs to the table. The last may end a copy, or remove the table."""
+        """Apply the parts of some epochs. The last part may end a copy or remove the table."""
         epoch, last = parts[-1]
         if self.resnapshot is None:
             self._publish(parts)
@@ -64,12 +64,12 @@ class Target:
             known = {epoch for epoch, _ in self.resnapshot.parts}
             self.resnapshot.parts += [part for part in parts if part[0] not in known]
             if "copied" in last:
-                self._complete_again(self.resnapshot, epoch)
+                self._complete_resnapshot(self.resnapshot, epoch)
         if "removed" in last and not last["removed"]["drop"]:
             self.merge()
 
     def merge(self) -> None:
-        """Merge what waits, in commits of a bounded size. Each ends where an epoch ends."""
+        """Merge the waiting files in commits of bounded size, each of which ends at the end of an epoch."""
         while self.waiting:
             rows, end = 0, len(self.waiting)
             for n, (epoch, file) in enumerate(self.waiting):
@@ -77,28 +77,28 @@ class Target:
                     end = n
                     break
                 rows += file.rows
-            taken = self.waiting[:end]
-            through = taken[-1][0]
-            self.written(self.delta.merge(through, [file for _, file in taken]))
+            merged = self.waiting[:end]
+            through = merged[-1][0]
+            self.written(self.delta.merge(through, [file for _, file in merged]))
             self.applied["merge"], self.waiting = through, self.waiting[end:]
 
     def append(self, kind: str, files: Sequence[Numbered]) -> None:
-        """Add the files of chunks or changes that it does not have."""
+        """Add the files of chunks or changes that are not applied yet."""
         if new := self._new(kind, files):
             self.written(self.delta.append(kind, new[-1][0], [file for _, file in new]))
             self.applied[kind] = new[-1][0]
 
     def alter(self, table: Table) -> None:
-        """From the next epoch on the table has other columns."""
+        """Switch the table to new columns after this epoch."""
         self.delta.evolve(table)
         self.delta.create(expected=False)
         if self.resnapshot is None:
             self.delta.widen_mirror()
 
     def begin_resnapshot(self, table: Table, epoch: int, *, emptied: bool) -> None:
-        """From the next epoch on the table is resnapshotted. emptied: nothing is copied, the mirror is empty from here on."""
+        """Begin a resnapshot after this epoch. emptied: the pipeline copies nothing, so the mirror is emptied instead."""
         self.delta.evolve(table)
-        self.delta.create(expected=False)  # one that got a key gets a mirror
+        self.delta.create(expected=False)  # a table that got a key gets a mirror
         if emptied:
             self.resnapshot, self.waiting = None, []
             if self.applied["chunks"] < epoch:
@@ -118,7 +118,7 @@ class Target:
             self.waiting += self._unmerged(changes)
 
     def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
-        """The last chunk of the first copy: its commit merges all changes too, and the mirror is the source from there on."""
+        """Commit the last chunk of the first copy together with all changes: from then on the mirror equals the source."""
         self.append("changes", changes)
         merged = [*self.waiting, *self._unmerged(changes)]
         step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
@@ -127,8 +127,8 @@ class Target:
         self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
         self.waiting = []
 
-    def _complete_again(self, resnapshot: Resnapshot, epoch: int) -> None:
-        """The last chunk of a new copy is there: one commit replaces what the mirror holds by it and all changes since."""
+    def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
+        """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
         if self.applied["chunks"] < epoch:
             parts = [[part] for part in resnapshot.parts] if self.moving else [resnapshot.parts]
             self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
@@ -136,23 +136,23 @@ class Target:
         self.resnapshot, self.waiting = None, []
 
     def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
-        """Those that the mirror does not have, and that do not wait for a merge already."""
+        """The changes that are neither merged nor waiting for a merge."""
         known = {epoch for epoch, _ in self.waiting}
         return [one for one in self._new("merge", changes) if one[0] not in known]
 
     def _new(self, kind: str, files: Sequence[Numbered]) -> list[Numbered]:
-        """Those of epochs that the destination does not have yet."""
+        """The files of epochs that are not applied yet."""
         return [(epoch, file) for epoch, file in files if epoch > self.applied[kind]]
 
 
 def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered]]:
-    """The files of chunks and those of changes, with their epochs."""
+    """The files of chunks and of changes, with their epochs."""
     chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
     changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
     return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
 
 
 def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:
-    for some in parts:
-        chunks, changes = files_of_parts(some)
+    for group in parts:
+        chunks, changes = files_of_parts(group)
         yield Step([file for _, file in chunks], [file for _, file in changes])

@@ -294,7 +294,7 @@ def test_a_draft_is_resumed_in_another_browser_and_holds_no_secret(simulated: Co
     expect(page.get_by_label("Name of the environment variable", exact=True)).to_have_value("")
     page.get_by_role("button", name="Destination", exact=True).click()
     expect(page).to_have_url(re.compile("step=Destination"))
-    fill(page, "Folder of the lake", "elsewhere")
+    fill(page, "Destination folder", "elsewhere")
     healthy(page)
     kept = [path.read_text() for path in simulated.home.rglob("*.json")]
     assert any("db.example.com" in text for text in kept)
@@ -303,7 +303,7 @@ def test_a_draft_is_resumed_in_another_browser_and_holds_no_secret(simulated: Co
     card = other.locator("[class*='st-key-draft-0000abcd']")
     expect(card).to_contain_text("at step 5. Destination")
     card.get_by_role("button", name="Resume").click()
-    expect(other.get_by_label("Folder of the lake", exact=True)).to_have_value("elsewhere")
+    expect(other.get_by_label("Destination folder", exact=True)).to_have_value("elsewhere")
     other.get_by_role("button", name="Connect", exact=True).click()
     expect(other.get_by_label("Host", exact=True)).to_have_value("db.example.com")
     healthy(other)

@@ -141,10 +141,10 @@ def change_a_chunk_size(story: Story) -> None:
 
 
 def choose_destination_and_spark(story: Story) -> None:
-    """The folder of the lake, and Spark, which is tested."""
+    """The destination folder, and Spark, which is tested."""
     page = story.page
     proceed(story, "Destination")
-    write(story, "Folder of the lake", "delta")
+    write(story, "Destination folder", "delta")
     expect(page.get_by_text("writable · ")).to_be_visible()
     write(story, "Seconds between merges into the mirror", "5")
     proceed(story, "Spark")

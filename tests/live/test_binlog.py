@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import gtids_at, read_range
-from engine.run.epoch import cut
+from engine.run.epoch import split_range
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current
@@ -40,7 +40,7 @@ def test_ranges_over_many_files_add_up(server: Server, database: str) -> None:
     assert len(ends) == 3
     places = [begin, *ends, end]
     assert [key for a, b in pairwise(places) for key in read(a, b)] == wanted
-    parts = cut(files, begin, end, slots=2)
+    parts = split_range(files, begin, end, slots=2)
     assert [key for a, b in parts for key in read(a, b)] == wanted
 
 

@@ -68,7 +68,7 @@ def _seen_and_over(pipeline: Pipeline, runner: "Popen[bytes]", disk: Small) -> N
     assert status["state"] == "paused"
     assert status["waiting_for"].startswith("disk full (")
     shown = pipeline.command("status").stdout
-    assert "goes on by itself when there is room" in " ".join(shown.split())
+    assert "continues by itself once there is room" in " ".join(shown.split())
     raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]
     assert raised[-1]["kind"] == "disk_full"
     assert "paused (disk full (" in pipeline.output

@@ -15,18 +15,18 @@ from engine.errors import SpecError
 
 def page(draft: Draft) -> None:
     """The text on the left, its validation on the right. Invalid text is not saved, because it may contain a secret."""
-    known, kept = f"{draft.id} toml known", toml(draft.spec, draft.written)
-    number, last = st.session_state.get(known, (0, kept))
-    if last != kept:  # it was changed elsewhere, which replaces the text here
+    known, current = f"{draft.id} toml known", toml(draft.spec, draft.written)
+    number, last = st.session_state.get(known, (0, current))
+    if last != current:  # it was changed elsewhere, which replaces the text here
         number += 1
-    st.session_state[known] = number, kept
+    st.session_state[known] = number, current
     key = f"{draft.id} toml {number}"
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.html(
             "<style>textarea[aria-label='pipeline.toml'] {font-family: 'Source Code Pro', monospace; font-size: 0.8rem}</style>"
         )
-        text = st.text_area("pipeline.toml", kept, key=key, height=560) or ""
+        text = st.text_area("pipeline.toml", current, key=key, height=560) or ""
     with right:
         st.caption(
             "Checked when you leave the field or press Ctrl+Enter. For an unknown key, the message suggests the nearest known one."
@@ -48,8 +48,8 @@ def _checked(draft: Draft, text: str, known: str) -> bool:
         return False
     values = tomllib.loads(text)
     written = toml(values, text)
-    number, kept = st.session_state[known]
-    if written != kept:
+    number, current = st.session_state[known]
+    if written != current:
         drafts.change(draft.id, lambda now: replace(now, spec=values, written=written))
         st.session_state[known] = number, written
     if fault := name_fault(spec.name, frame.taken()):

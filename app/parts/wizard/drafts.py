@@ -53,7 +53,7 @@ def load(identity: str) -> Draft:
         return Draft(identity, first_spec())
 
 
-def kept() -> list[Draft]:
+def saved_drafts() -> list[Draft]:
     """All drafts on disk that this version can read, the last changed first."""
     found = []
     for path in folder().glob("*.json"):

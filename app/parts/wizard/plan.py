@@ -100,7 +100,7 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
             selection_mode="single-row",
             alt="Plan per table",
         )
-        _follow(pick, f"{pick} row", names, [int(row) for row in table["selection"]["rows"]])
+        _select_row(pick, f"{pick} row", names, [int(row) for row in table["selection"]["rows"]])
         _factors(lines, spec)
     with right:
         by_name = {table.full_name: table for table in found.tables}
@@ -110,11 +110,11 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     return frame.note(draft, "Plan", outcome, f"{', '.join(failed[:3])} cannot be planned." if failed else sums)
 
 
-def _follow(pick: str, seen: str, names: list[str], rows: list[int]) -> None:
+def _select_row(pick: str, last_rows: str, names: list[str], rows: list[int]) -> None:
     """A row that was just selected becomes the table in the editor. Otherwise the editor's own selection stays."""
-    if rows and st.session_state.get(seen) != rows and rows[0] < len(names):
+    if rows and st.session_state.get(last_rows) != rows and rows[0] < len(names):
         st.session_state[pick] = names[rows[0]]
-    st.session_state[seen] = rows
+    st.session_state[last_rows] = rows
 
 
 def _factors(lines: list[planning.Line], spec: Spec) -> None:
@@ -206,8 +206,8 @@ def _keep(identity: str, path: tuple[str, ...], key: str) -> None:
 def _keep_key(identity: str, table: str, key: str) -> None:
     value = st.session_state[key] or None
 
-    def kept(draft: Draft) -> Draft:
+    def set_key(draft: Draft) -> Draft:
         draft = draft.put("snapshot", "chunk_key", table, value=None)
         return draft.put("snapshot", "tables", table, "key", value=value)
 
-    drafts.change(identity, kept)
+    drafts.change(identity, set_key)

@@ -5,7 +5,7 @@ import streamlit as st
 from app.parts import jobs, messages, source_queries
 from app.parts.wizard import frame
 from app.view import words
-from app.view.checks import headline, outcome, shown
+from app.view.checks import by_outcome, headline, outcome
 from app.view.draft import Draft
 from engine.errors import TidemarkError
 from engine.settings import Spec
@@ -61,7 +61,7 @@ def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown(f"#### :{colour}[{icon} {words.escape(headline(result))}]", anchors=False)
-        failed, warned, passed = shown(result.checks)
+        failed, warned, passed = by_outcome(result.checks)
         for check in failed:
             _trouble(check, "red", ":material/error:")
         for check in warned:

@@ -39,12 +39,12 @@ _TRY_S = 400.0
 
 
 def destination(draft: Draft) -> None:
-    """The folder of the lake, the merge interval, and the startup mode."""
+    """The destination folder, the merge interval, and the startup mode."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown("**Destination** :gray[Delta tables, a mirror and a change log for each source table]")
         frame.text(
-            "Folder of the lake",
+            "Destination folder",
             draft,
             "sink",
             "path",
@@ -212,7 +212,7 @@ def _remote(draft: Draft, master: str) -> None:
     elif not master:
         st.caption("Until an address is entered, the draft keeps this machine.")
     st.caption(
-        "Workers need Python of this version, the packages of requirements.txt, and the lake's folder under the same path."
+        "Workers need Python of this version, the packages of requirements.txt, and the destination folder under the same path."
     )
 
 

@@ -1,7 +1,7 @@
-"""What operators may ask of a runner: commands, signals, pauses; and the heartbeat that shows it.
+"""Operator control of a runner: commands, signals, pauses, and the heartbeat that shows them.
 
-A thread of its own looks into the inbox and rewrites `runner.json`, so both go on while the coordinator waits for Spark. Nothing
-that it meets ends it (`run.helpers`): a file that cannot be read, or that makes its reader fail, is put into `inbox/refused`.
+A separate thread polls the inbox and rewrites `runner.json`, so both continue while the coordinator waits for Spark. No error ends
+it (`run.helpers`): a file that cannot be read, or that makes its parser fail, is moved to `inbox/refused`.
 """
 
 import os
@@ -32,7 +32,7 @@ _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
 class TableCommand(Protocol):
-    """A command about tables that was accepted: a redump, tables to add or to remove. Its file waits until it is answered."""
+    """An accepted table command: a redump, or tables to add or remove. Its file stays in the inbox until it is answered."""
 
     @property
     def identity(self) -> str: ...
@@ -41,18 +41,18 @@ class TableCommand(Protocol):
     @property
     def verb(self) -> str: ...
     def describe(self) -> str:
-        """What it asks for, in words."""
+        """The request as text."""
 
 
 T = TypeVar("T", bound=TableCommand)
 Parser = Callable[[Command, State], TableCommand]
-"""Judges a command by what the ledger holds. Raises SpecError."""
+"""Checks a command against the ledger. Raises SpecError."""
 
 
 class Control:
-    """State and heartbeat of this runner; `state` changes by commands and signals.
+    """The state and heartbeat of this runner; commands and signals change `state`.
 
-    Call `start` once the journal is open and `finish` at the end.
+    Call `start` once the journal is open, and `finish` at the end.
     """
 
     def __init__(
@@ -68,15 +68,15 @@ class Control:
         throttle_changed: Callable[[Throttle], None] = lambda _: None,
         retry_parked: Callable[[Iterable[str] | None], None] = lambda _: None,
     ) -> None:
-        """Make the control of one run.
+        """Create the control of one run.
 
-        name: the pipeline's.
-        throttle: the spec's; operators may change it.
-        folders: where the run writes beside its own directory.
-        parsers: by verb, who judges commands about tables.
-        in_turn: the verbs of which one is judged only when the one before it is answered.
-        throttle_changed: gets the throttle that holds, now and whenever it changes.
-        retry_parked: called when parked chunks of these tables (None: of all) are to be tried again.
+        name: the pipeline's name.
+        throttle: the spec's throttle; operators may override it.
+        folders: where the run writes besides its own directory.
+        parsers: parsers of table commands, by verb.
+        in_turn: verbs whose commands are parsed only after the previous one is answered.
+        throttle_changed: receives the effective throttle, now and on each change.
+        retry_parked: called to retry the parked chunks of tables (None: of all).
         """
         self._directory, self._journal, self._name = directory, journal, name
         self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
@@ -88,7 +88,7 @@ class Control:
         self.helpers = Helpers(journal, self.disk)
         self.state = "starting"
         self.committed: Callable[[], State] | None = None
-        """What the ledger holds; commands about tables wait until it is known."""
+        """The committed state; table commands wait until it is set."""
         self._inbox, self._heartbeat = Inbox(directory.inbox), Heartbeat(directory, journal.run)
         self._lock = threading.RLock()
         self._wake = threading.Event()
@@ -97,13 +97,13 @@ class Control:
         self._signal: int | None = None
         self._open: list[tuple[str, str, float]] = []
         self._accepted: list[TableCommand] = []
-        self._files: dict[str, Path] = {}  # of open commands that change the state
+        self._files: dict[str, Path] = {}  # files of open pause, resume and stop commands
         self._resumed: set[str] = set()
-        self._listening: set[str] = set()  # listeners of the journal that failed
-        self._thread = threading.Thread(target=self._attend, name="control", daemon=True)
+        self._listening: set[str] = set()  # journal listeners that failed
+        self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
 
     def start(self) -> None:
-        """Begin to look into the inbox and to show the heartbeat; SIGTERM and SIGINT become a stop."""
+        """Start to poll the inbox and write the heartbeat; SIGTERM and SIGINT become a stop."""
         with self._lock:
             self._inbox.begin()
         self._show()
@@ -113,13 +113,13 @@ class Control:
                 signal.signal(number, self._signalled)
 
     def _signalled(self, number: int, _: Any) -> None:
-        """Only takes note: it runs in the midst of whatever the main thread does, which may hold any lock."""
+        """Only record the signal: the main thread may hold any lock when this runs."""
         if self._signal is not None:
-            os._exit(128 + number)  # a second signal: at once; the ledger makes that harmless
+            os._exit(128 + number)  # exit at once on a second signal; the ledger makes that safe
         self._signal = number
 
     def event(self, event: str, reason: str = "") -> None:
-        """Change the state. Raises IllegalEventError for an event that the state does not allow."""
+        """Apply an event to the state. Raises IllegalEventError if the state does not allow it."""
         with self._lock:
             following = after(self.state, event)
             if following != self.state:
@@ -129,21 +129,21 @@ class Control:
         self._show()
 
     def _disk_full(self, reason: str) -> None:
-        """Nothing is begun until there is room. The state stays what operators made it; what is shown is a pause."""
+        """Show a pause until there is room. `state` itself stays as operators set it."""
         if self.state == "running":
             self._journal.write(RunState(state="paused", reason=reason))
         self._wake.set()
 
     def _disk_freed(self) -> None:
-        """There is room again; chunks may have been parked for the lack of it."""
+        """End the pause; also retry parked chunks, which may have failed for lack of room."""
         self._retry_parked(None)
         if self.state == "running":
             self._journal.write(RunState(state="running", reason="there is space on the disk again"))
         self._wake.set()
 
     def overloaded(self, reason: str) -> None:
-        """The source is in danger: everything pauses until somebody resumes it."""
-        with suppress(IllegalEventError):  # it is paused, or ends
+        """Pause everything, until an operator resumes it, because the source is overloaded."""
+        with suppress(IllegalEventError):  # already paused, or ending
             self.event("pause", reason)
 
     def pauses(self, table: str) -> bool:
@@ -152,34 +152,34 @@ class Control:
 
     @property
     def pending(self) -> bool:
-        """Whether a command about tables is accepted and not answered."""
+        """Whether an accepted table command has no answer yet."""
         return bool(self._accepted)
 
     def accepted(self, kind: type[T]) -> list[T]:
-        """The commands of a kind that are accepted and not answered, in their order."""
+        """The accepted commands of a kind without an answer, in order."""
         with self._lock:
             return [command for command in self._accepted if isinstance(command, kind)]
 
     def waiting(self) -> list[Command]:
-        """The commands in the inbox, judged or not."""
+        """The commands in the inbox, accepted or not."""
         with self._lock:
             return self._inbox.commands()
 
     def resumed(self) -> set[str]:
-        """The tables that were resumed since the last call."""
+        """The tables that operators resumed since the last call."""
         with self._lock:
             found, self._resumed = self._resumed, set()
         return found
 
     def carried_out(self, command: TableCommand, result: dict[str, Any]) -> None:
-        """A command about tables is done."""
-        with self._lock:  # or its file, still in the inbox, is taken for another command
+        """Answer a table command as done."""
+        with self._lock:  # else the inbox thread takes its file for a new command
             took_s = self._close(command)
             self._journal.write(CommandDone(id=command.identity, verb=command.verb, duration_s=took_s, result=result))
             self._inbox.put_away(command.path, "done", command.identity)
 
     def refused(self, command: TableCommand, error: TidemarkError) -> None:
-        """A command about tables was accepted, and cannot be carried out."""
+        """Answer an accepted table command that cannot be executed."""
         with self._lock:
             self._close(command)
             self._refuse(Command(command.path, command.identity, command.verb), f"{error.message} {error.hint}".strip())
@@ -191,14 +191,14 @@ class Control:
         return round(clock.monotonic_s() - since, 3)
 
     def forget(self, table: str) -> None:
-        """A table was removed: a pause of its own does not outlive it."""
+        """Remove the pause of a removed table."""
         with self._lock:
             if table in self.controls.tables:
-                with suppress(OSError):  # a full disk: a pause of a table that is not there harms nobody
+                with suppress(OSError):  # a full disk: the pause of a removed table is harmless
                     self._save(self.controls.paused({"tables": [table]}, pause=False))
 
     def done(self, verb: str) -> None:
-        """The commands of this kind that were accepted have taken effect."""
+        """Answer the open commands of this verb as done."""
         with self._lock:
             finished = [command for command in self._open if command[1] == verb]
             self._open = [command for command in self._open if command[1] != verb]
@@ -209,14 +209,14 @@ class Control:
                     self._inbox.keep(self._files.pop(identity), "done", identity)
 
     def settle(self) -> None:
-        """Nothing is paused: pauses and resumes are done, those too that were lifted before anybody saw them."""
+        """Answer pauses and resumes as done if nothing is paused, including pauses lifted before they took effect."""
         with self._lock:
             if self.state == "running":
                 self.done("pause")
                 self.done("resume")
 
     def wait(self, seconds: float) -> None:
-        """Sleep, but not through a change of state."""
+        """Sleep; a change of state ends it early."""
         self._wake.wait(seconds)
         self._wake.clear()
 
@@ -229,7 +229,7 @@ class Control:
         return self.state == "paused"
 
     def finish(self, error: Failure | None) -> None:
-        """The run has ended; says so in `runner.json`."""
+        """End the run, and show that in `runner.json`."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -237,19 +237,19 @@ class Control:
         self.state = after(self.state, "end")
         self._show()
 
-    def _attend(self) -> None:
+    def _loop(self) -> None:
         last = 0.0
         while not self._closing.wait(_INBOX_S):
             self._guarded("inbox", self._take)
             if clock.monotonic_s() - last >= HEARTBEAT_S:
                 last = clock.monotonic_s()
                 self._show()
-            self._hear_journal()
+            self._report_journal_failures()
 
     def _guarded(self, helper: str, step: Callable[[], None]) -> None:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - nothing ends this thread: commands and heartbeat hang on it
+        except Exception as error:  # noqa: BLE001 - nothing may end this thread: it handles commands and the heartbeat
             self.helpers.failed(helper, error)
         else:
             self.helpers.fine(helper)
@@ -260,11 +260,11 @@ class Control:
         self.look()
 
     def _show(self) -> None:
-        """Rewrite `runner.json`. A full disk makes the heartbeat old, and that is said; it ends nobody."""
+        """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
         self._guarded("runner.json", self._beat)
 
-    def _hear_journal(self) -> None:
-        """What the journal could not do: it cannot say so itself, as whoever writes to it may hold any lock."""
+    def _report_journal_failures(self) -> None:
+        """Report the journal's failures: it cannot report them itself, as its writers may hold any lock."""
         self._journal.flush()
         failures = dict(self._journal.failures)
         self._listening |= failures.keys()
@@ -275,7 +275,7 @@ class Control:
                 self.helpers.fine(name)
 
     def look(self) -> None:
-        """Take what is in the inbox. What cannot be read is refused; what cannot be moved now may be so next time."""
+        """Take the files in the inbox. Unreadable files are refused; a file that cannot be moved is retried next time."""
         with self._lock:
             for path in self._inbox.waiting():
                 try:
@@ -286,7 +286,7 @@ class Control:
                     self._unreadable(path, error)
 
     def _unreadable(self, path: Path, error: Exception) -> None:
-        """Refuse a file that cannot be taken, whatever the reason, unless somebody took it away."""
+        """Refuse a file that cannot be taken for whatever reason, unless it is gone."""
         if path.exists() or path.is_symlink():
             why = f"The file cannot be taken as a command: {type(error).__name__}: {error}."
             self._refuse(unreadable(path), why)
@@ -305,16 +305,16 @@ class Control:
             self._accept(command, parser)
         elif command.verb == "throttle" or (command.verb in ("pause", "resume") and command.arguments):
             self._set(command)
-        elif why := self._not_ours(command):
+        elif why := self._not_for_this_run(command):
             self._refuse(command, why)
         elif command.identity not in self._files:
             self._change(command)
 
-    def _not_ours(self, command: Command) -> str:
-        """Why a stop, a pause or a resume is not for this run; empty when it is. No clock decides.
+    def _not_for_this_run(self, command: Command) -> str:
+        """Why a stop, pause or resume is not for this run; "" if it is. No clock decides.
 
-        It names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
-        unless it lay in the inbox before this run could be seen.
+        A command names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
+        unless it was in the inbox before this run was visible.
         """
         if not command.names_run:
             return "It was sent before this run began." if self._inbox.is_older(command.path) else ""
@@ -326,7 +326,7 @@ class Control:
     def _change(self, command: Command) -> None:
         """Change the state of this runner.
 
-        The command's file waits in the inbox until it is done; if that is never, the next run refuses it.
+        The command's file stays in the inbox until it is done; otherwise the next run refuses it.
         """
         identity, verb = command.identity, str(command.verb)
         if verb == "resume" and self.disk.reason and self.state == "running":
@@ -346,7 +346,7 @@ class Control:
         self.event(_EVENT_OF[verb], command.sender)
 
     def _set(self, command: Command) -> None:
-        """Set what holds until it is changed again, over the end of this runner: kept first, answered then."""
+        """Change settings that outlive this runner: save them first, then answer."""
         verb, arguments = str(command.verb), command.arguments
         try:
             controls = self._changed(verb, arguments)
@@ -370,7 +370,7 @@ class Control:
         self._journal.write(RunControls(throttle=controls.throttle, snapshot=controls.snapshot, tables=controls.tables))
 
     def _changed(self, verb: str, arguments: Any) -> Controls | None:
-        """The controls after a command; None while it cannot be judged. Raises SpecError."""
+        """The controls after a command; None while the ledger is unknown. Raises SpecError."""
         if not isinstance(arguments, dict):
             raise SpecError("Its arguments are no object.")
         if verb == "throttle":
@@ -388,20 +388,20 @@ class Control:
         return self.controls.paused(arguments, pause=verb == "pause")
 
     def _accept(self, command: Command, parser: Parser) -> None:
-        """About tables; taken whenever it was sent: it may be what heals a pipeline that cannot run otherwise."""
+        """Accept a table command, whenever it was sent: it may repair a pipeline that cannot run otherwise."""
         identity, verb = command.identity, str(command.verb)
         if self.committed is None or identity in {known.identity for known in self._accepted}:
             return
         if verb in self._in_turn and any(known.verb in self._in_turn for known in self._accepted):
-            return  # it is judged by what that one leaves
+            return  # parse it after the other one is answered
         try:
-            asked = parser(command, self.committed())
+            parsed = parser(command, self.committed())
         except SpecError as error:
             self._refuse(command, f"{error.message} {error.hint}".strip())
             return
-        self._journal.write(command.accepted(asked.describe()))
+        self._journal.write(command.accepted(parsed.describe()))
         self._open.append((identity, verb, clock.monotonic_s()))
-        self._accepted.append(asked)
+        self._accepted.append(parsed)
 
     def _refuse(self, command: Command, message: str) -> None:
         self._inbox.put_away(command.path, "refused", command.identity)

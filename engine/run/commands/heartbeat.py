@@ -1,4 +1,4 @@
-"""The heartbeat of a runner: `runner.json`, which says what the runner does, and that it is alive."""
+"""The heartbeat of a runner: `runner.json` shows what it does and that it is alive."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from engine.redaction import clean
 
 
 class Reading(TypedDict):
-    """The chunks of a table that have been read for the longest time."""
+    """The longest-running read of a table."""
 
     chunks: list[int]
     since: str  # UTC
@@ -23,18 +23,18 @@ class Reading(TypedDict):
 
 @dataclass
 class Activity:
-    """What a runner does now. Each field has one writer; the heartbeat shows them."""
+    """The current activity of a runner, for the heartbeat. Each field has one writer."""
 
     phase: str = "starting"
     """"starting", "snapshot" or "streaming"."""
     waiting_for: str = ""
-    """Why no chunk is read now, in words; empty when nothing keeps them."""
+    """Why no chunk is being read; empty if nothing prevents it."""
     away: dict[str, Any] | None = None
     """The fields of `outage.Outage` while the source is away."""
     reading: Mapping[str, Reading] = field(default_factory=dict)
-    """By table."""
+    """The longest-running reads, by table."""
     spark_ui: str | None = None
-    """The address of Spark's own pages."""
+    """The address of Spark's web UI."""
 
 
 class Heartbeat:
@@ -45,9 +45,9 @@ class Heartbeat:
         self._started, self._beats = clock.utc_text(), 0
 
     def beat(self, activity: Activity, **more: Any) -> None:
-        """Write it once more. Raises OSError; on a full disk the file is overwritten in place before that.
+        """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
 
-        more: "state", "disk_full", "helpers", "controls", "commands" and "error", as `engine.directory.read_runner` gives them.
+        more: "state", "disk_full", "helpers", "controls", "commands" and "error", as `engine.directory.read_runner` returns them.
         """
         self._beats += 1
         record = {
@@ -71,6 +71,6 @@ class Heartbeat:
             write_atomically(self._directory.runner, text)
         except OSError as error:
             if is_disk_full(error):
-                with suppress(OSError):  # else the heartbeat gets old
+                with suppress(OSError):  # otherwise the heartbeat gets stale
                     overwrite(self._directory.runner, text)
             raise

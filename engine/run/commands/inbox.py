@@ -1,7 +1,7 @@
-"""The inbox of a pipeline: files that hold commands, the order in which they came, and where they go once they are answered.
+"""The inbox of a pipeline: command files, their order of arrival, and their place after the answer.
 
-Command line and console put them there (`directory.send_command`); `run.commands.control` judges them. An answered command is kept
-in `inbox/done` or `inbox/refused`, so that it is not carried out twice and can be looked at.
+The command line and the console write them (`directory.send_command`); `run.commands.control` handles them. An answered command is
+kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected.
 """
 
 import json
@@ -19,30 +19,30 @@ from engine.layout import folder_name
 
 Answer = Literal["done", "refused"]
 File = tuple[str, int]
-"""A file by its name and inode: one that is put there under a name that was used before is another."""
+"""A file by name and inode: a new file under an old name is a different one."""
 _KEPT = 1000
-"""Commands that are kept after they were answered, of either kind."""
+"""Answered commands that are kept, per answer."""
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command as its file has it. Its file stays in the inbox until it is answered."""
+    """The content of a command file, which stays in the inbox until it is answered."""
 
     path: Path
     identity: str
     verb: str | None
-    """None where the file is no command."""
+    """None if the file is not a command."""
     actor: str | None = None
     reason: str | None = None
     arguments: Any = None
-    """As they were sent; whoever carries the command out judges them."""
+    """As sent; the parser of the verb checks them."""
     run: str | None = None
-    """The run that its sender saw; None for none."""
+    """The run that its sender saw; None if there was none."""
     names_run: bool = False
-    """Whether it says which run its sender saw. One that was written by hand does not."""
+    """Whether it names the run that its sender saw. A handwritten command does not."""
     pipeline: str | None = None
     too_new: str = ""
-    """Why this version does not know its format; empty when it does."""
+    """Why this version does not know its format; "" if it does."""
 
     def accepted(self, what: str | None = None) -> CommandAccepted:
         """For the journal. what: what the command is about, in words."""
@@ -54,17 +54,17 @@ class Command:
 
     @property
     def sender(self) -> str:
-        """Who sent it, and why, in words."""
+        """Who sent it, and why."""
         return f"{self.actor}: {self.reason}" if self.reason else str(self.actor)
 
 
 def unreadable(path: Path) -> Command:
-    """What is known of a file that cannot be read as a command."""
+    """A stand-in command for a file that cannot be read."""
     return Command(path, path.stem, None)
 
 
 def read_command(path: Path) -> Command:
-    """Read a file of the inbox. Raises SpecError when it is no command, OSError when it cannot be read."""
+    """Read a command file. Raises SpecError if it is not a command, OSError if it cannot be read."""
     too_new = ""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -82,9 +82,9 @@ def read_command(path: Path) -> Command:
 
 @dataclass
 class Inbox:
-    """The inbox in a folder. Not safe to use from several threads at once.
+    """The inbox in a folder. Not thread-safe.
 
-    Files are numbered as they are first seen. Those that one look finds together are ordered by the count of their senders.
+    Files are numbered in the order of discovery. Files discovered together are ordered by their senders' counter.
     """
 
     folder: Path
@@ -94,12 +94,12 @@ class Inbox:
     _stuck: dict[str, Answer] = field(default_factory=dict)
 
     def begin(self) -> None:
-        """What is there now was sent before this run could be seen."""
+        """Mark the current files as sent before this run was visible."""
         self.waiting()
         self._older = set(self._arrived)
 
     def waiting(self) -> list[Path]:
-        """The files that wait, in the order in which they came."""
+        """The waiting files in order of arrival."""
         found = {_file(path): path for path in self.folder.glob("*.json")}
         self._arrived = {file: place for file, place in self._arrived.items() if file in found}
         for path in sorted((found[file] for file in found.keys() - self._arrived.keys()), key=_order):
@@ -107,23 +107,23 @@ class Inbox:
         return sorted(found.values(), key=lambda path: self._arrived.get(_file(path), 0))
 
     def commands(self) -> list[Command]:
-        """The commands that wait and can be read, judged or not."""
+        """The readable waiting commands, accepted or not."""
         found = []
         for path in self.waiting():
-            with suppress(OSError, SpecError):  # whoever looks into the inbox refuses it
+            with suppress(OSError, SpecError):  # the inbox thread refuses it
                 found.append(read_command(path))
         return found
 
     def is_older(self, path: Path) -> bool:
-        """Whether a file was there before this run could be seen."""
+        """Whether a file was sent before this run was visible."""
         return _file(path) in self._older
 
     def done(self, identity: str) -> bool:
-        """Whether a command was carried out."""
+        """Whether a command was executed."""
         return self._kept("done", identity).exists()
 
     def keep(self, path: Path, answer: Answer, identity: str) -> None:
-        """Move the file of an answered command out of the inbox; the newest are kept. Raises OSError."""
+        """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
         kept = self.folder / answer
         kept.mkdir(exist_ok=True)
         path.replace(self._kept(answer, identity))
@@ -131,7 +131,7 @@ class Inbox:
             old.unlink(missing_ok=True)
 
     def put_away(self, path: Path, answer: Answer, identity: str) -> None:
-        """As `keep`. A file that cannot be moved now is moved later (`retry`), and not taken again."""
+        """Like `keep`. A file that cannot be moved now is not taken again; `retry` moves it later."""
         try:
             self.keep(path, answer, identity)
         except OSError:
@@ -141,18 +141,18 @@ class Inbox:
             self._stuck.pop(path.name, None)
 
     def retry(self, path: Path) -> bool:
-        """Whether the command of this file was answered, and its file could not be moved then; it is tried again."""
+        """Whether this file's command was answered but its file not moved; tries to move it again."""
         answer = self._stuck.get(path.name)
         if answer is not None:
             self.put_away(path, answer, path.stem)
         return answer is not None
 
     def _kept(self, answer: Answer, identity: str) -> Path:
-        return self.folder / answer / f"{folder_name(identity)}.json"  # an id may hold anything
+        return self.folder / answer / f"{folder_name(identity)}.json"  # an id may contain any character
 
 
 def unfit(command: Command, inbox: Inbox, pipeline: str) -> str:
-    """Why no run of this pipeline takes a command; empty when one would."""
+    """Why no run of this pipeline takes a command; "" if one would."""
     if command.too_new:
         return command.too_new
     if inbox.done(command.identity):
@@ -171,7 +171,7 @@ def _file(path: Path) -> File:
 
 
 def _order(path: Path) -> tuple[bool, int, int, str]:
-    """Orders files that are found at one look: by their senders' count; those without one, written by hand, last, by time."""
+    """The sort key of files discovered together: the senders' counter; files without one, written by hand, come last, by time."""
     place, time = None, 0
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
         time = path.stat().st_mtime_ns

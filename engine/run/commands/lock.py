@@ -1,13 +1,13 @@
-"""Who may run a pipeline: one runner at a time, by a lock where there is one, by its heartbeat everywhere, by its term in the end.
+"""Ensures that one runner at a time runs a pipeline: by a lock if possible, by its heartbeat always, and finally by its term.
 
-    lock        `runner.lock`, held for as long as the runner lives. Some network file systems have no locks, a lock file may be
-                deleted, and a copied folder has a lock of its own
-    lease       the heartbeat in `runner.json`. A runner whose heartbeat changes lives, whatever the lock says. Nobody's clock is
-                asked: the file is watched for `LEASE_S`. One that is dead on this machine is not waited for
-    term        `sink.fence`: what both of these let pass by is stopped there before it does harm
+    lock        `runner.lock`, held while the runner lives. Some network file systems have no locks, someone may delete the lock
+                file, and a copied folder has its own lock
+    lease       the heartbeat in `runner.json`. A runner whose heartbeat changes is alive, whatever the lock says. No clock is
+                compared: the file is watched for `LEASE_S`. A runner that is dead on this machine is not waited for
+    term        `sink.fence`: stops any runner that gets past both, before it does harm
 
-A runner that finds another one alive ends with exit code 5. One that is started to stand by waits until the lease ends, and takes
-over; while it waits, it says so in `standby/<host>-<pid>.json`.
+A runner that finds another one alive exits with code 5. A standby runner waits until the lease ends, and takes over; meanwhile
+`standby/<host>-<pid>.json` shows it.
 """
 
 import errno
@@ -31,63 +31,63 @@ from engine.directory import HEARTBEAT_S, HEARTBEAT_STALE_S, Directory, write_at
 from engine.errors import PipelineHeldError
 
 LEASE_S = HEARTBEAT_STALE_S
-"""Seconds without a heartbeat after which a runner's lease has ended."""
+"""Seconds without a heartbeat after which a runner's lease ends."""
 _LOOK_S = 0.5
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 @dataclass(frozen=True)
 class Standby:
-    """A runner that waits."""
+    """A waiting runner."""
 
     host: str
     pid: int
     since: str
-    """Since when it waits: UTC text."""
+    """When it began to wait: UTC text."""
 
 
 @contextmanager
-def held(directory: Directory, *, standby: bool = False, said: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the pipeline. standby: wait until it is free. said: is given in words why it waits.
+def held(directory: Directory, *, standby: bool = False, report: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the pipeline. standby: wait until it is free. report: called with the reason for the wait.
 
-    Raises PipelineHeldError when another runner has it.
+    Raises PipelineHeldError when another runner holds it.
     """
     directory.root.mkdir(parents=True, exist_ok=True)
     with directory.lock.open("a+") as file:
         if standby:
             with _standing_by(directory):
-                _await(directory, file, said)
-        elif (why := _kept_by(directory, file)) is not None:
+                _await(directory, file, report)
+        elif (why := _holder(directory, file)) is not None:
             raise _held(directory, why)
         yield
 
 
-def _await(directory: Directory, file: IO[str], said: Callable[[str], None] | None) -> None:
+def _await(directory: Directory, file: IO[str], report: Callable[[str], None] | None) -> None:
     last = None
-    while (why := _kept_by(directory, file)) is not None:
-        if said is not None and why != last:
-            said(why)
+    while (why := _holder(directory, file)) is not None:
+        if report is not None and why != last:
+            report(why)
         last = why
         clock.sleep(_LOOK_S)
 
 
-def _kept_by(directory: Directory, file: IO[str]) -> str | None:
-    """Who has the pipeline, in words; None when it is free, and then the lock is ours."""
+def _holder(directory: Directory, file: IO[str]) -> str | None:
+    """Who holds the pipeline, as text; None if this call took the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _TAKEN:
             return "another process on this machine holds its lock"
-        # There are no locks here: the lease decides, and the term.
-    why = _leased(directory)
+        # This file system has no locks: the lease and the term decide.
+    why = _lease_holder(directory)
     if why is not None:
         with suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_UN)
     return why
 
 
-def _leased(directory: Directory) -> str | None:
-    """Which runner's heart beats, in words; None when none does. Takes up to `LEASE_S`."""
+def _lease_holder(directory: Directory) -> str | None:
+    """The runner with a live heartbeat, as text; None if there is none. Takes up to `LEASE_S`."""
     first = _runner(directory)
     if first is None or first.get("state") == "ended" or _dead(first):
         return None
@@ -110,7 +110,7 @@ def _runner(directory: Directory) -> dict[str, Any] | None:
 
 
 def _dead(runner: dict[str, Any]) -> bool:
-    """Whether a runner of this machine is gone, or its number is another process's by now."""
+    """Whether a runner of this machine has ended; its pid may belong to another process by now."""
     lives = processes.lives(int(runner.get("pid", 0)), runner.get("process") or {})
     if lives is not None:
         return not lives
@@ -134,7 +134,7 @@ def _standing_by(directory: Directory) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"format": 1, **vars(own), "process": processes.here()}))
     main = threading.current_thread() is threading.main_thread()
-    # It has nothing to finish.
+    # A standby runner has nothing to finish.
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)) if main else None
     try:
         yield
@@ -147,6 +147,6 @@ def _standing_by(directory: Directory) -> Iterator[None]:
 def _held(directory: Directory, why: str) -> PipelineHeldError:
     return PipelineHeldError(
         f"Another runner holds the pipeline in {directory.root}: {why}.",
-        detail="It goes on undisturbed; this one did nothing.",
+        detail="That runner continues undisturbed; this one did nothing.",
         hint="`status` shows it; `stop` ends it. To wait for its end and take over: tidemark run SPEC --standby",
     )

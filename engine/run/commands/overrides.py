@@ -1,4 +1,4 @@
-"""What operators have set while the pipeline runs, in a file of its own that outlives the runner: `controls.json`."""
+"""Operator settings that outlive the runner: `controls.json`."""
 
 import json
 from dataclasses import asdict, dataclass, field, replace
@@ -11,21 +11,21 @@ from engine.errors import SpecError
 
 @dataclass(frozen=True)
 class Controls:
-    """What commands have set, beside the spec."""
+    """Settings from commands, which override the spec."""
 
     throttle: dict[str, Any] = field(default_factory=dict)
-    """Settings of the throttle that replace the spec's."""
+    """Throttle settings that replace the spec's."""
     snapshot: bool = False
     """Whether the snapshot of all tables is paused."""
     tables: tuple[str, ...] = ()
     """Tables whose snapshot is paused."""
 
     def pausing(self, table: str) -> bool:
-        """Whether a table is not to be read now."""
+        """Whether a table must not be read now."""
         return self.snapshot or table in self.tables
 
     def paused(self, arguments: dict[str, Any], *, pause: bool) -> "Controls":
-        """After a pause or resume of `{"snapshot": true}` or `{"tables": [...]}`."""
+        """The controls after a pause or resume of `{"snapshot": true}` or `{"tables": [...]}`."""
         if arguments.get("snapshot"):
             return replace(self, snapshot=pause)
         named = set(arguments["tables"])
@@ -34,7 +34,7 @@ class Controls:
 
 
 def load_controls(directory: Directory) -> Controls:
-    """What is set. Raises SpecError for a file that is none, NewerFormatError for one of a newer version."""
+    """The saved controls. Raises SpecError for an invalid file, NewerFormatError for a newer version's."""
     try:
         record = json.loads(directory.controls.read_text(encoding="utf-8"))
         formats.check("controls", record, directory.controls)
@@ -44,12 +44,12 @@ def load_controls(directory: Directory) -> Controls:
         return Controls()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise SpecError(
-            f"{directory.controls} does not hold what operators have set: {error!r}.",
-            detail="Nothing was started, as a pause or a limit would be forgotten.",
-            hint="Mend it, or remove it to go on without pauses and with the spec's limits.",
+            f"{directory.controls} is not a valid file of operator settings: {error!r}.",
+            detail="Nothing was started, as a pause or a limit would be lost.",
+            hint="Repair it, or delete it to continue without pauses and with the spec's limits.",
         ) from error
 
 
 def save_controls(directory: Directory, controls: Controls) -> None:
-    """Keep what is set."""
+    """Save the controls."""
     write_atomically(directory.controls, json.dumps(formats.stamped("controls", asdict(controls)), indent=1))

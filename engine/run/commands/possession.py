@@ -1,12 +1,12 @@
-"""A runner takes possession of a pipeline before it writes or deletes anything: first a look, then the term, then a second look.
+"""A runner takes possession of a pipeline before it writes or deletes anything: compare, take the term, compare again.
 
-    1. look      ledger and destination are compared (`sink.belonging`); what does not belong together is refused, untouched
-    2. ledger    an epoch of the ledger holds the new term: a runner of an earlier term can commit no more
-    3. fence     the destination gets the term: a runner of an earlier term writes there no more, wherever its ledger is
-    4. seal      unless the runner before ended in order: every table gets a commit of this term, so that one which an earlier
-                 runner has prepared and not made yet is turned away; and ledger and destination are compared once more
+    1. compare   ledger and destination are compared (`sink.belonging`); if they do not belong together, nothing is touched
+    2. ledger    an epoch commits the new term: a runner with an earlier term cannot commit any more
+    3. fence     the destination gets the term: a runner with an earlier term cannot write there any more, wherever its ledger is
+    4. seal      unless the last runner ended in order, every table gets a commit of this term. That rejects a commit which an
+                 earlier runner has prepared. Then ledger and destination are compared again
 
-A runner that is killed in between leaves a term that its ledger knows and nobody holds, which does no harm.
+A runner that is killed in between leaves a term in the ledger that nobody holds, which is harmless.
 """
 
 import os
@@ -27,7 +27,7 @@ from engine.sink.fence import Fence, Term
 
 
 class Possession:
-    """One run's hold on ledger and destination. at_fault: tables that are not what the ledger has published."""
+    """One run's hold on ledger and destination. at_fault: tables that differ from what the ledger has published."""
 
     def __init__(self, root: Path, run: str) -> None:
         self._root, self._run = root, run
@@ -39,25 +39,25 @@ class Possession:
         return self._fence is not None
 
     def guard(self) -> int:
-        """The number of this run's term. Raises PipelineHeldError when another runner has taken a later one."""
+        """The number of this run's term. Raises PipelineHeldError when another runner has a later one."""
         assert self._fence is not None
         return self._fence.check()
 
     def first_term(self, ledger: str) -> TermRecord:
-        """What epoch 0 says of the term."""
+        """The term in epoch 0."""
         newest = Fence(self._root, ledger).newest()
         return {"number": newest.number + 1 if newest else 1, "run": self._run}
 
     def take_first(self, ledger: Ledger) -> None:
-        """Epoch 0 is committed: there was no runner before."""
+        """Take possession after epoch 0 is committed; there was no runner before."""
         assert ledger.state is not None
         self._take_fence(ledger.state)
 
     def take(self, ledger: Ledger, asked: Collection[str], *, everything: bool) -> int | None:
         """Take the pipeline. Raises MismatchError when ledger and destination do not belong together, PipelineHeldError.
 
-        asked: tables whose resnapshot or removal is asked for; everything: all of them. Returns None, or, where the ledger is older
-        than the destination and everything is asked for, the `_tm_seq` behind all that the change logs hold.
+        asked: tables that commands resnapshot or remove; everything: a command resnapshots all. Returns None, or, if the ledger is
+        older than the destination and everything is resnapshotted, a `_tm_seq` greater than any in the change logs.
         """
         assert ledger.state is not None
         fence = Fence(self._root, ledger.state.ledger)
@@ -72,12 +72,12 @@ class Possession:
         return self._next_seq(ledger.state) if older else None
 
     def release(self) -> None:
-        """The run has ended in order, and writes nothing more."""
+        """Mark the run as ended in order; it writes nothing more."""
         if self._fence is not None:
             self._fence.release()
 
     def _compare(self, ledger: Ledger, newest: Term | None, asked: Collection[str], *, everything: bool) -> bool:
-        """Whether the ledger is older than the destination."""
+        """Compare ledger and destination. Returns whether the ledger is older."""
         assert ledger.state is not None
         looks = look_at(self._root, ledger.state)
         found = compare(self._root, ledger.state, newest, list(ledger.kept_epochs()), looks)
@@ -100,7 +100,7 @@ class Possession:
                 if not tables.fault():
                     tables.repair()
                     tables.seal()
-            except DestinationError:  # it is looked at again, and is its table's error alone
+            except DestinationError:  # compared again later; it concerns this table alone
                 continue
 
     def _terms(self, state: State) -> list[int]:
@@ -113,7 +113,7 @@ class Possession:
         return found
 
     def _next_seq(self, state: State) -> int:
-        """Behind every change that the change logs hold."""
+        """A sequence number greater than any in the change logs."""
         largest = 0
         for tables in self._tables(state):
             if not tables.fault():

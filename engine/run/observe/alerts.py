@@ -1,20 +1,20 @@
-"""Which alerts stand, as the journal's events come and go. Pure: it is given the times.
+"""Computes the active alerts from the journal's events. Pure: the caller passes the time.
 
-Those of the events are for people to read; what is decided is decided by seconds that no change of a clock moves.
+Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
 
-    lag, lag_bytes, runway    a threshold was exceeded for `for_s`; cleared when it was kept for as long
+    lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it
     table_stopped             at once; cleared when the table streams again, or is removed
-    chunk_parked              at once, for the first of a table; cleared when none of it is parked any more
+    chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
     source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
-    disk_full                 at once; cleared when there is room, or by the next run that runs
-    helper_failed             at once, for the first thread beside the pipeline's own that met an error (`run.helpers`); cleared
-                              when all of them work again, or by the next run that runs
+    disk_full                 at once; cleared when there is room, or once a later run is running
+    helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
+                              again, or once a later run is running
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
-An alert is raised once, repeated every `repeat_s` while it stands, and cleared by the name that it was raised by: its kind and
-table. Alerts outlive a run (`directory.alerts`): a table that stopped yesterday is not news today, and a runner that is started
-again and again by a service, and fails each time, tells that once.
+An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
+(`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
+alert.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,12 +44,12 @@ from engine.sentences import parked
 from engine.settings import Alerts as Settings
 
 Name = tuple[str, str | None]
-"""An alert's kind, and its table where it is about one."""
+"""An alert's kind and, if it concerns one, its table."""
 
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert."""
+    """An active alert."""
 
     kind: str
     table: str | None
@@ -59,17 +59,17 @@ class Alert:
     hint: str
     since: str
     announced: str
-    """`since` is when its cause began, `announced` when it was announced last: UTC text."""
+    """`since` is when its cause began, `announced` when it was last announced: UTC text."""
     repeat: int = 0
-    """How often it was announced again."""
+    """How often it was repeated."""
 
     @property
     def name(self) -> Name:
-        """By which it is cleared."""
+        """The name that clears it."""
         return self.kind, self.table
 
     def fields(self) -> dict[str, Any]:
-        """For the journal, and for a webhook."""
+        """Its fields for the journal and the webhook."""
         return {name: value for name, value in asdict(self).items() if name != "announced"}
 
 
@@ -80,21 +80,21 @@ Notice = tuple[type[AlertRaised], Alert]
 
 
 class Alerts:
-    """What stands; `hear` takes each line of the journal and gives back what is to be announced."""
+    """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
 
     def __init__(self, settings: Settings, standing: Iterable[Alert] = ()) -> None:
-        """standing: what an earlier run left."""
+        """standing: alerts that an earlier run left active."""
         self._settings = settings
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
-        self._turning: dict[Name, tuple[str, float]] = {}  # since when it is as it would not be with what stands
+        self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
-        self._announced_s: dict[Name, float] = {}  # what was announced in this run
+        self._announced_s: dict[Name, float] = {}  # announced in this run
         self._now_s, self._at = 0.0, ""  # of the line that is being handled
-        self._helpers: set[str] = set()  # those that do not work in this run
+        self._helpers: set[str] = set()  # failing in this run
         self._disk_full = False
 
     def as_list(self) -> list[dict[str, Any]]:
-        """What stands, for the file; oldest first."""
+        """The active alerts for the file, oldest first."""
         return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
     def hear(self, entry: Entry, now_s: float | None = None) -> list[Notice]:
@@ -104,29 +104,32 @@ class Alerts:
         handler = _HANDLERS.get(type(entry.event))
         return list(handler(self, entry.event)) if handler else []
 
-    def _lagged(self, event: LagMeasured) -> Iterator[Notice]:
-        yield from (*self._measured(event), *self._ran(self._at), *self._repeated(self._at))
+    def _lag(self, event: LagMeasured) -> Iterator[Notice]:
+        yield from (*self._measured(event), *self._clear_run_failed(self._at), *self._repeat(self._at))
 
     def _unparked(self, event: ChunkUnparked) -> Iterator[Notice]:
         if not event.parked:
             yield from self._clear(("chunk_parked", event.table), f"No chunk of {event.table} is parked.", None)
 
-    def _moved(self, event: RunState) -> Iterator[Notice]:
+    def _run_state(self, event: RunState) -> Iterator[Notice]:
         running = event.state == "running"
         self._running_since_s = self._now_s if running else None
         if running:
-            yield from (*self._helped("A later run is running."), *self._roomy("A later run is running."))
+            yield from (
+                *self._clear_helper_failed("A later run is running."),
+                *self._clear_disk_full("A later run is running."),
+            )
 
     def _freed(self, event: DiskFreed) -> Iterator[Notice]:
         self._disk_full = False
-        yield from self._roomy("There is room on the disk again.")
+        yield from self._clear_disk_full("There is room on the disk again.")
 
     def _recovered(self, event: HelperRecovered) -> Iterator[Notice]:
         self._helpers.discard(event.helper)
-        yield from self._helped("Everything beside the pipeline works again.")
+        yield from self._clear_helper_failed("All helper threads work again.")
 
-    def _erred(self, event: ErrorReported) -> Iterator[Notice]:
-        """A full disk, or a thread beside the pipeline's own; all other errors have events of their own."""
+    def _error(self, event: ErrorReported) -> Iterator[Notice]:
+        """Handle a full disk or a failed helper; other errors have their own events."""
         if event.error not in ("DiskFullError", "HelperError"):
             return
         if event.error == "DiskFullError":
@@ -138,52 +141,52 @@ class Alerts:
             message = f"{event.message} {event.detail or ''}".strip()
             yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
 
-    def _helped(self, message: str) -> Iterator[Notice]:
+    def _clear_helper_failed(self, message: str) -> Iterator[Notice]:
         if not self._helpers:
             yield from self._clear(("helper_failed", None), message, None)
 
-    def _roomy(self, message: str) -> Iterator[Notice]:
+    def _clear_disk_full(self, message: str) -> Iterator[Notice]:
         if not self._disk_full:
             yield from self._clear(("disk_full", None), message, None)
 
     def _measured(self, event: LagMeasured) -> Iterator[Notice]:
         at, limits = self._at, self._settings
         lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
-        hint = "Look at what holds it up (status, the console's readers); give it more slots or less to do. After a pause: resume."
-        for kind, value, limit, text in (
+        hint = "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
+        for kind, value, limit, form in (
             ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
             ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
         ):
             if value is None:
-                continue  # not known: no reason to think otherwise than before
+                continue  # unknown: keep the current state
             over = limit is not None and value > limit
-            more = f", more than {text.format(limit)}" if over else ""
-            said = f"The pipeline is {text.format(value)} behind its source{more}."
-            yield from self._level(kind, value, limit, at, over=over, said=(said, hint))
+            more = f", more than {form.format(limit)}" if over else ""
+            message = f"The pipeline is {form.format(value)} behind its source{more}."
+            yield from self._level(kind, value, limit, at, over=over, text=(message, hint))
         held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
-        said = f"The source {held} the binlog at the committed position."
+        message = f"The source {held} the binlog at the committed position."
         hint = (
             "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
             "pipeline catch up; once it is purged only `redump --all` helps."
         )
         short = runway_s is not None and runway_s < limits.runway_s
-        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, said=(said, hint))
+        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, hint))
 
     def _level(
-        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, said: tuple[str, str]
+        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, text: tuple[str, str]
     ) -> Iterator[Notice]:
-        """A threshold: what it says counts once it has said so for a while."""
+        """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
         name = (kind, None)
         if over == (name in self.standing):
-            self._turning.pop(name, None)
+            self._crossed.pop(name, None)
             return
-        since, since_s = self._turning.setdefault(name, (at, self._now_s))
+        since, since_s = self._crossed.setdefault(name, (at, self._now_s))
         if self._now_s - since_s < self._settings.for_s:
             return
         if over:
-            yield self._raise(Alert(kind, None, value, limit, *said, since, at))
+            yield self._raise(Alert(kind, None, value, limit, *text, since, at))
         else:
-            yield from self._clear(name, said[0], value)
+            yield from self._clear(name, text[0], value)
 
     def _table(self, event: TableStateChanged) -> Iterator[Notice]:
         name = ("table_stopped", event.table)
@@ -201,7 +204,7 @@ class Alerts:
     def _parked(self, event: ChunkParked) -> Iterator[Notice]:
         name = ("chunk_parked", event.table)
         if name not in self.standing:
-            message = f"{parked(event.to_json(), event.table)} The rest goes on without it."
+            message = f"{parked(event.to_json(), event.table)} Everything else continues."
             hint = f"{event.hint} Then: tidemark resume SPEC --table {event.table}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
@@ -212,12 +215,12 @@ class Alerts:
         name, seconds = ("source_away", None), _seconds(event.since, self._at)
         if name not in self.standing and seconds >= min(self._settings.for_s, _AWAY_S):
             yield self._unreachable(name, seconds, event)
-        yield from self._repeated(self._at)
+        yield from self._repeat(self._at)
 
     def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
         until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
         message = f"The source is unreachable: {event.message} The run waits for it, and {until}."
-        hint = "Look at the source and at the way to it. Nothing is lost as long as its binlog is kept."
+        hint = "Check the source and the network. Nothing is lost as long as the source keeps its binlog."
         return self._raise(Alert(*name, round(seconds, 1), None, message, hint, event.since, self._at))
 
     def _ended(self, event: RunEnded) -> Iterator[Notice]:
@@ -226,52 +229,52 @@ class Alerts:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
         known, at = self.standing.get(name), self._at
-        if known is None or known.value != event.exit_code:  # failing in another way is news
+        if known is None or known.value != event.exit_code:  # a different exit code is news
             since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
             message = f"The run failed: {error['message']}"
             yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], since, at, repeat))
         else:
-            yield from self._repeated(at, [name])
+            yield from self._repeat(at, [name])
 
-    def _ran(self, at: str) -> Iterator[Notice]:
+    def _clear_run_failed(self, at: str) -> Iterator[Notice]:
         if self._running_since_s is not None and self._now_s - self._running_since_s >= self._settings.for_s:
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
-    def _repeated(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
-        """What stands and was not announced for long. A run that failed is not said to fail while another one is on its way."""
+    def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
+        """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
-            if name not in self._turning and self._silent_s(alert, at) >= self._settings.repeat_s:
+            if name not in self._crossed and self._silent_s(alert, at) >= self._settings.repeat_s:
                 yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
 
     def _silent_s(self, alert: Alert, at: str) -> float:
-        """Since it was announced. What an earlier run announced is known by the wall clock alone; its future counts as now."""
+        """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
         if alert.name not in self._announced_s:
             self._announced_s[alert.name] = self._now_s - max(_seconds(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]
 
     def _raise(self, alert: Alert) -> Notice:
         self.standing[alert.name], self._announced_s[alert.name] = alert, self._now_s
-        self._turning.pop(alert.name, None)
+        self._crossed.pop(alert.name, None)
         return AlertRaised, alert
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
-        self._turning.pop(name, None)
+        self._crossed.pop(name, None)
         self._announced_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
             yield AlertCleared, replace(alert, message=message, hint="", value=value)
 
 
 _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
-    LagMeasured: Alerts._lagged,  # noqa: SLF001 - the table of the class above
+    LagMeasured: Alerts._lag,  # noqa: SLF001 - the table of the class above
     TableStateChanged: Alerts._table,  # noqa: SLF001
     ChunkParked: Alerts._parked,  # noqa: SLF001
     ChunkUnparked: Alerts._unparked,  # noqa: SLF001
-    ErrorReported: Alerts._erred,  # noqa: SLF001
+    ErrorReported: Alerts._error,  # noqa: SLF001
     DiskFreed: Alerts._freed,  # noqa: SLF001
     HelperRecovered: Alerts._recovered,  # noqa: SLF001
-    RunState: Alerts._moved,  # noqa: SLF001
+    RunState: Alerts._run_state,  # noqa: SLF001
     RunConnected: Alerts._source,  # noqa: SLF001
     SourceAway: Alerts._away,  # noqa: SLF001
     SourceBack: Alerts._source,  # noqa: SLF001

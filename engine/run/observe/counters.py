@@ -1,4 +1,4 @@
-"""What the journal of a run has said so far, counted, for its metrics. Pure."""
+"""Counts the events of a run's journal for its metrics. Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from engine.journal import Entry
 
 @dataclass
 class Timed:
-    """How often something was done, and how many seconds that took."""
+    """The count and total duration of an operation."""
 
     count: int = 0
     seconds: float = 0.0
@@ -42,7 +42,7 @@ class Timed:
 
 @dataclass
 class Seen:
-    """What the journal of a run has said; `hear` takes each line. Used by one thread at a time."""
+    """The counts of a run's journal; `hear` takes each line. Used by one thread at a time."""
 
     state: str = "starting"
     slots: int = 0
@@ -58,17 +58,17 @@ class Seen:
     events: Counter[str] = field(default_factory=Counter)
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     changed_s: float | None = None
-    """When changes were last committed, Unix time."""
+    """Unix time of the last epoch with changes."""
     rows: Counter[str] = field(default_factory=Counter)
     chunks: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
     failures: Counter[str] = field(default_factory=Counter)
     groups: dict[int, set[str]] = field(default_factory=dict)
-    """Groups of chunks that are being read, with their tables."""
+    """Running groups of chunks, with their tables."""
     errors: int = 0
     away: bool = False
-    """Whether the source is being waited for."""
+    """Whether the run waits for the source."""
     tries: int = 0
-    """Of all waits."""
+    """Tries to connect during all outages."""
     sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
@@ -76,9 +76,9 @@ class Seen:
 
     def hear(self, entry: Entry) -> None:
         """Count a line of the journal."""
-        if (counted := _COUNTED.get(type(entry.event))) is not None:
+        if (handler := _HANDLERS.get(type(entry.event))) is not None:
             self.now_s = clock.parse_utc(entry.ts).timestamp()
-            counted(self, entry.event)
+            handler(self, entry.event)
 
     def connected(self, event: RunConnected) -> None:
         self.slots, source = event.spark["slots"], event.source
@@ -104,12 +104,12 @@ class Seen:
             self.changed_s = self.now_s
 
     def assigned(self, event: ChunkAssigned) -> None:
-        # Group numbers ascend. If they start again (after a failover), the earlier groups are gone.
+        # Group numbers ascend. They restart after a failover, when the earlier groups are gone.
         self.groups = {group: tables for group, tables in self.groups.items() if group <= event.group}
         self.groups.setdefault(event.group, set()).add(event.table)
 
     def finished(self, event: ChunkFinished) -> None:
-        self.groups.pop(event.group, None)  # a group reports its chunks when all of them are read
+        self.groups.pop(event.group, None)  # a group reports only once all of it is read
         self.rows[event.table] += event.rows
         self.chunks[event.table].add(sum(event.timings.values()))
 
@@ -149,7 +149,7 @@ class Seen:
         self.alerts.discard((event.kind, event.table or ""))
 
 
-_COUNTED: dict[type[Event], Callable[[Seen, Any], None]] = {
+_HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     RunConnected: Seen.connected,
     RunState: Seen.moved,
     LagMeasured: Seen.measured,

@@ -1,4 +1,4 @@
-"""Serves a run's metrics by HTTP on a local port, in OpenMetrics text."""
+"""Serves a run's metrics over HTTP on a local port, as OpenMetrics text."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ _OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class _Quiet(WSGIRequestHandler):
-    """Writes no line a request."""
+    """Logs no requests."""
 
     timeout = 10.0
 
@@ -31,9 +31,9 @@ class _Quiet(WSGIRequestHandler):
 
 
 class Exporter(Collector):
-    """Counts what the journal says, and answers on a port until it is closed.
+    """Counts journal events and serves the metrics until it is closed.
 
-    state: gives the committed state, None before there is one.
+    state: returns the committed state, or None before there is one.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Exporter(Collector):
         helpers: Helpers,
         standing: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """standing: alerts that an earlier run left. Raises SpecError when the port cannot be had."""
+        """standing: alerts that an earlier run left active. Raises SpecError when the port is not available."""
         assert settings.port is not None
         self._pipeline, self._seen, self._lock, self._helpers = pipeline, Seen(), threading.Lock(), helpers
         self._seen.alerts = {(alert["kind"], alert["table"] or "") for alert in standing}
@@ -58,7 +58,7 @@ class Exporter(Collector):
             raise SpecError(
                 f"The metrics cannot be served on {settings.host}:{settings.port}: {error.strerror or error}.",
                 detail="Nothing was started.",
-                hint="Give metrics.port and metrics.host an address that is free; each pipeline needs a port of its own.",
+                hint="Set metrics.port and metrics.host to a free address; each pipeline needs its own port.",
             ) from error
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="metrics", daemon=True)
@@ -71,30 +71,30 @@ class Exporter(Collector):
             self._seen.hear(entry)
 
     def collect(self) -> Iterable[Metric]:
-        """What there is to be scraped."""
+        """The metrics for a scrape."""
         with self._lock:
             return list(families(self._pipeline, self._seen, self.state()))
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing beforehand: no other collector is registered with which names could collide."""
+        """Nothing: there is no other collector whose names could collide."""
         return ()
 
     def _serve(self) -> None:
         while not self._closing.is_set():
             try:
                 self._server.serve_forever()
-            except Exception as error:  # noqa: BLE001 - metrics that cannot be had must be seen
+            except Exception as error:  # noqa: BLE001 - missing metrics must be reported
                 self._helpers.failed("metrics", error)
                 self._closing.wait(1.0)
 
     def close(self) -> None:
-        """Give the port back."""
+        """Stop the server and free the port."""
         self._closing.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
 
     def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Any:
-        """OpenMetrics for whoever asks for nothing else (curl); Prometheus asks for it by name."""
+        """Serve OpenMetrics to clients that accept anything (curl); Prometheus asks for it by name."""
         asked = environ.get("HTTP_ACCEPT", "*/*")
         return self._app({**environ, "HTTP_ACCEPT": _OPENMETRICS if asked == "*/*" else asked}, start_response)

@@ -1,7 +1,7 @@
-"""How far behind the pipeline is, and how long the source will wait: measured every two seconds on a connection of its own.
+"""Measures every two seconds, on its own connection, how far the pipeline is behind and how much retention is left.
 
-Lag in seconds is by the server's clock: now minus the commit time of the last transaction that was committed here, and 0
-when nothing is outstanding, for no traffic is not lag. The runway is in `run.observe.retention`.
+Lag in seconds uses the server's clock: now minus the commit time of the last transaction committed here. It is 0 when nothing is
+outstanding, because no traffic is not lag. `run.observe.retention` computes the retention left.
 """
 
 import threading
@@ -25,9 +25,9 @@ from engine.source.watermarks import server_time_s
 
 INTERVAL_S = 2.0
 _WINDOW = 300
-"""Measurements that the percentiles are of: ten minutes."""
+"""Measurements in the percentiles: ten minutes."""
 _SILENCE_S = 15.0
-"""A source that leaves a question of this thread, all small, unanswered for so long is away."""
+"""If the source leaves one of these small queries unanswered for this long, it is away."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def lag(committed: Committed, end: Position, files: dict[str, int], now_s: float
 
 
 def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
-    """Of some lags in seconds; None without any."""
+    """Percentiles of lags in seconds; None without any."""
     if not lags:
         return None
     p50, p95, p99 = (round(float(p), 3) for p in np.percentile(lags, (50, 95, 99)))
@@ -61,7 +61,7 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 
 
 class LagMonitor:
-    """Writes `source.lag` until it is closed, and reports a source that is away; what else it meets is reported by `helpers`."""
+    """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class LagMonitor:
                 connection = None
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():
                     pause_s = self._away.failed(MONITOR, error)
-            except Exception as error:  # noqa: BLE001 - lag that is not measured must be seen
+            except Exception as error:  # noqa: BLE001 - unmeasured lag must be reported
                 self._helpers.failed("monitor", error)
                 connection = None
             self._closing.wait(max(pause_s - (clock.monotonic_s() - began), 0.1))
@@ -109,14 +109,14 @@ class LagMonitor:
             connection.close()
 
     def measure(self, connection: Connection) -> LagMeasured:
-        """One measurement; the committed position is taken first, so that the lag is never too small."""
+        """One measurement. It takes the committed position first, so that the lag is never too small."""
         committed = self._committed()
         end, files, now_s = (
             current(connection, describe(connection)),
             binlog_files(connection),
             server_time_s(connection),
         )
-        rate = self._growth.see(now_s, end, files)
+        rate = self._growth.observe(now_s, end, files)
         closed_s = self._closed_s(committed.position, files)
         runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
         measured = lag(committed, end, files, now_s, runway)
@@ -125,7 +125,7 @@ class LagMonitor:
         return replace(measured, percentiles=percentiles(self._lags))
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
-        """When the position's file was closed: the file after it began then. None for the one that is written."""
+        """When the server closed the position's file and began the next one; None for the current file."""
         after = following(position, files)
         if after is None:
             return None

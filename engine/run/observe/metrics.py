@@ -1,7 +1,7 @@
-"""A run's numbers as OpenMetrics families: counted from the journal's events, and read off the committed state. Pure.
+"""A run's metrics as OpenMetrics families, from the journal's counts and the committed state. Pure.
 
-Names are Tidemark's own, in base units; the help text of each names its relatives in Debezium and Flink CDC, by which operators
-know them. Counters begin with the run (`run.observe.counters`); `families` is asked at each scrape.
+Names are Tidemark's own, in base units. Each help text names the related Debezium and Flink CDC metrics, which operators know.
+Counters start with the run (`run.observe.counters`); each scrape calls `families`.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99", "max": "1"}
 
 
 def families(pipeline: str, seen: Seen, state: State | None) -> Iterator[Metric]:
-    """Everything, as it is now. state: the committed state, None before there is one."""
+    """All metrics as of now. state: the committed state, None before there is one."""
     make = _Families(pipeline)
     yield from _run(make, seen, state)
     yield from _source(make, seen)
@@ -39,45 +39,45 @@ def families(pipeline: str, seen: Seen, state: State | None) -> Iterator[Metric]
 
 @dataclass(frozen=True)
 class _Families:
-    """Makes metric families, each sample with the pipeline's name as its first label."""
+    """Creates metric families; each sample has the pipeline's name as its first label."""
 
     pipeline: str
 
     def gauge(self, name: str, text: str, value: float | None) -> Iterator[Metric]:
-        """One number; none at all when it is not known."""
+        """A gauge without labels; nothing if its value is unknown."""
         if value is not None:
             yield from self.gauges(name, text, (), {(): value})
 
     def gauges(self, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Iterator[Metric]:
-        """Numbers by the values of labels."""
+        """A gauge with labels."""
         made = GaugeMetricFamily(f"tidemark_{name}", text, labels=("pipeline", *labels), unit=_unit(name))
         for named, value in values.items():
             made.add_metric((self.pipeline, *_texts(named)), value)
         yield made
 
     def counter(self, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, float]) -> Iterator[Metric]:
-        """Counts by the values of labels; `_total` is added to the name."""
+        """A counter with labels; the library adds `_total` to the name."""
         made = CounterMetricFamily(f"tidemark_{name}", text, labels=("pipeline", *labels), unit=_unit(name))
         for named, value in values.items():
             made.add_metric((self.pipeline, *_texts(named)), value)
         yield made
 
     def summary(self, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, Timed]) -> Iterator[Metric]:
-        """How often, and how long in all."""
+        """A summary: count and total seconds."""
         made = SummaryMetricFamily(f"tidemark_{name}", text, labels=("pipeline", *labels), unit=_unit(name))
         for named, timed in values.items():
             made.add_metric((self.pipeline, *_texts(named)), timed.count, timed.seconds)
         yield made
 
     def states(self, name: str, text: str, labels: tuple[str, ...], values: Mapping[Any, dict[str, bool]]) -> Metric:
-        """Which of some states something is in."""
+        """A state set."""
         made = StateSetMetricFamily(f"tidemark_{name}", text, labels=("pipeline", *labels))
         for named, among in values.items():
             made.add_metric((self.pipeline, *_texts(named)), among)
         return made
 
     def info(self, name: str, text: str, values: dict[str, str]) -> Metric:
-        """Facts that are texts."""
+        """An info metric: text facts."""
         made = InfoMetricFamily(f"tidemark_{name}", text, labels=("pipeline",))
         if values:
             made.add_metric((self.pipeline,), values)
@@ -86,11 +86,11 @@ class _Families:
 
 def _run(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
     yield make.info("build", "The version that runs.", {"version": __version__})
-    yield make.info("source", "The server that is followed, and the class of its low watermarks.", seen.source)
+    yield make.info("source", "The source server, and the class of its low watermarks.", seen.source)
     states = [name for name in PIPELINE.transitions if name != START]
     yield make.states("run_state", "The runner's state.", (), {(): {s: s == seen.state for s in states}})
     phase = "starting" if state is None else "streaming" if state.copied else "snapshot"
-    text = "What the pipeline is at. Debezium: SnapshotRunning; Flink CDC: isSnapshotting, isStreamReading."
+    text = "The pipeline's phase. Debezium: SnapshotRunning; Flink CDC: isSnapshotting, isStreamReading."
     yield make.states("phase", text, (), {(): {name: name == phase for name in PHASES}})
     yield from make.gauge(
         "snapshot_completed",
@@ -98,11 +98,11 @@ def _run(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
         None if state is None else float(state.copied),
     )
     yield from make.counter(
-        "errors", "Failures that were tried again. Debezium: NumberOfDisconnects.", (), {(): seen.errors}
+        "errors", "Failures that were retried. Debezium: NumberOfDisconnects.", (), {(): seen.errors}
     )
     yield from make.gauges(
         "alerts",
-        "Alerts that stand, by kind and table (empty: the whole pipeline's).",
+        "Active alerts, by kind and table (empty: the whole pipeline).",
         ("kind", "table"),
         dict.fromkeys(sorted(seen.alerts), 1),
     )
@@ -112,13 +112,13 @@ def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
     lag = seen.lag
     yield from make.gauge(
         "source_connected",
-        "0 while the source is away and waited for. Debezium: Connected.",
+        "0 while the run waits for an unreachable source. Debezium: Connected.",
         float(not seen.away) if seen.source or seen.tries else None,
     )
-    yield from make.counter("source_away_tries", "Tries of connecting to a source that is away.", (), {(): seen.tries})
+    yield from make.counter("source_away_tries", "Tries to connect to an unreachable source.", (), {(): seen.tries})
     yield from make.gauge(
         "source_lag_seconds",
-        "Behind the source by its own clock; 0 when nothing waits. Debezium: MilliSecondsBehindSource; Flink CDC: "
+        "Lag by the source's clock; 0 when nothing is outstanding. Debezium: MilliSecondsBehindSource; Flink CDC: "
         "currentFetchEventTimeLag, currentEmitEventTimeLag.",
         lag.lag_s if lag else None,
     )
@@ -139,7 +139,7 @@ def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
         lag.runway_s if lag else None,
     )
     yield from make.gauge(
-        "source_measured_timestamp_seconds", "When lag and runway were last measured.", seen.measured_s
+        "source_measured_timestamp_seconds", "When lag and retention left were last measured.", seen.measured_s
     )
     for name, which, position in (
         ("position", "Committed position", lag.position if lag else ""),
@@ -193,7 +193,7 @@ def _log(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
         return
     yield from make.gauge(
         "unknown_events",
-        "Events passed over since the pipeline began that this version does not know; should be 0. "
+        "Events skipped since the pipeline began, because this version does not know them; should be 0. "
         "Debezium: NumberOfSkippedEvents.",
         sum(state.unknown.values()),
     )
@@ -225,7 +225,11 @@ def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric
         {name: {s: s == table.state for s in states} for name, table in shown.items()},
     )
     by_table: tuple[tuple[str, str, dict[str, int]], ...] = (
-        ("chunks", "Chunks there are; an estimate while some are not cut.", {n: t.chunks for n, t in known.items()}),
+        (
+            "chunks",
+            "Number of chunks; an estimate until the table is completely split.",
+            {n: t.chunks for n, t in known.items()},
+        ),
         (
             "chunks_done",
             "Chunks committed. Flink CDC: numSnapshotSplitsFinished.",
@@ -246,22 +250,22 @@ def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric
         ("table",),
         seen.chunks,
     )
-    yield from make.counter("chunk_failures", "Reads of chunks that failed.", ("table",), seen.failures)
-    yield from make.gauge("readers", "Slots of Spark.", seen.slots)
-    yield from make.gauge("readers_busy", "Readers that read chunks.", min(len(seen.groups), seen.slots))
+    yield from make.counter("chunk_failures", "Failed chunk reads.", ("table",), seen.failures)
+    yield from make.gauge("readers", "Spark slots.", seen.slots)
+    yield from make.gauge("readers_busy", "Readers that are reading chunks.", min(len(seen.groups), seen.slots))
 
 
 def _sink(make: _Families, seen: Seen) -> Iterator[Metric]:
     labels = ("table", "kind")
-    yield from make.gauges("sink_applied_epoch", "The last epoch that the destination got.", labels, seen.sink_epoch)
-    yield from make.counter("sink_rows", "Rows given to the destination.", labels, seen.sink_rows)
+    yield from make.gauges("sink_applied_epoch", "The last epoch applied to the destination.", labels, seen.sink_epoch)
+    yield from make.counter("sink_rows", "Rows written to the destination.", labels, seen.sink_rows)
     yield from make.summary(
-        "sink_apply_seconds", "Commits to the destination: how many, and how long.", ("kind",), seen.sink
+        "sink_apply_seconds", "Commits to the destination: how many, and the time they took.", ("kind",), seen.sink
     )
 
 
 def _unit(name: str) -> str:
-    """OpenMetrics wants the unit at a name's end, and declared."""
+    """The unit for OpenMetrics, which wants it declared and at the end of the name; "" for none."""
     return next((unit for unit in ("seconds", "bytes") if name.endswith(f"_{unit}")), "")
 
 

@@ -1,7 +1,7 @@
-"""Tells alerts: to the journal, to stderr as a line of JSON each, to a file that outlives the run, and to a webhook.
+"""Announces alerts: in the journal, as JSON lines on stderr, in a file that outlives the run, and through a webhook.
 
-It listens to the journal, so that the coordinator knows nothing of it; whoever writes a line pays for a few comparisons, and for a
-file of a few hundred bytes when an alert is raised or cleared.
+It listens to the journal, so the coordinator knows nothing of it. A journal writer pays for a few comparisons, and for a file of a
+few hundred bytes when an alert is raised or cleared.
 """
 
 import json
@@ -20,7 +20,7 @@ from engine.run.observe.webhook import Webhook
 from engine.settings import Spec, webhook
 
 PATIENCE_S = 5.0
-"""How long a run that ends waits for alerts that are on their way."""
+"""Seconds that an ending run waits for undelivered alerts."""
 
 
 class Notifier:
@@ -29,31 +29,31 @@ class Notifier:
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._alerts = Alerts(spec.alerts, _standing(directory))
-        self._lock = threading.RLock()  # what is announced is heard again
+        self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._webhook: Webhook | None = None
         journal.listeners.append(self.hear)
 
     def connect(self) -> None:
-        """Post to the webhook from here on, if there is one. Raises SpecError when it is not known where that is."""
+        """Post to the webhook from now on, if there is one. Raises SpecError when its address is unknown."""
         url = webhook(self._spec.alerts)
         if url is not None:
             self._webhook = Webhook(url, self._undelivered, self._helpers)
 
     def hear(self, entry: Entry) -> None:
-        """Take a line of the journal."""
+        """Handle a line of the journal."""
         with self._lock:
             notices = self._alerts.hear(entry, clock.monotonic_s())
             for notice in notices:
-                self._tell(notice)
+                self._announce(notice)
             if notices:
-                self._keep()
+                self._save()
 
     def close(self) -> None:
-        """Wait a little for what is still to be delivered."""
+        """Wait up to `PATIENCE_S` for undelivered alerts."""
         if self._webhook is not None:
             self._webhook.close(PATIENCE_S)
 
-    def _tell(self, notice: Notice) -> None:
+    def _announce(self, notice: Notice) -> None:
         kind, alert = notice
         entry = self._journal.write(kind(**alert.fields()))
         message = {
@@ -64,13 +64,13 @@ class Notifier:
             "host": socket.gethostname(),
             **alert.fields(),
         }
-        with suppress(OSError, ValueError):  # nobody reads it any more
+        with suppress(OSError, ValueError):  # stderr may be closed
             print(json.dumps(message, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
         if self._webhook is not None:
             self._webhook.post(message)
 
-    def _keep(self) -> None:
-        with suppress(OSError):  # a full disk: the alert is announced all the same
+    def _save(self) -> None:
+        with suppress(OSError):  # a full disk: the alert is announced anyway
             if standing := self._alerts.as_list():
                 write_atomically(self._directory.alerts, list_text("alerts", standing))
             else:
@@ -81,8 +81,8 @@ class Notifier:
             ErrorReported(
                 error="WebhookError",
                 message=f"An alert could not be posted to the webhook: {problem}.",
-                detail="The run goes on; alerts are in the journal and on stderr too. This is said once until it works again.",
-                hint="Look at the webhook, and at the address that alerts.webhook_env or alerts.webhook_file names.",
+                detail="The run continues; alerts are in the journal and on stderr too. This is reported once until it works.",
+                hint="Check the webhook, and the address in alerts.webhook_env or alerts.webhook_file.",
                 attempt=1,
                 retry_in_s=retry_s,
             )
@@ -90,7 +90,7 @@ class Notifier:
 
 
 def _standing(directory: Directory) -> list[Alert]:
-    """What an earlier run left; a file that says nothing sensible is as good as none."""
+    """The alerts that an earlier run left active; none if the file is invalid."""
     with suppress(ValueError, OSError, TypeError, KeyError):
         return [Alert(**record) for record in read_alerts(directory)]
     return []

@@ -1,4 +1,4 @@
-"""What a pipeline is doing, from its files alone: ledger, journal and `runner.json`; works without a runner."""
+"""A pipeline's status from its files alone: ledger, journal and `runner.json`. Works without a runner."""
 
 import json
 from collections import Counter
@@ -19,11 +19,11 @@ _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
 E = TypeVar("E", bound=Event)
 _FRESH = timedelta(seconds=10)
-"""A lag that was measured longer ago is not shown as the present one."""
+"""An older lag measurement is not shown as current."""
 
 
 class ParkedChunk(TypedDict):
-    """A chunk that failed too often and is set aside."""
+    """A parked chunk: it failed too often."""
 
     chunk: int
     lower: str | None
@@ -36,7 +36,7 @@ class ParkedChunk(TypedDict):
 
 
 class Reading(TypedDict):
-    """What has been read for the longest time of a table."""
+    """The longest-running read of a table."""
 
     chunks: list[int]
     since: str
@@ -44,18 +44,18 @@ class Reading(TypedDict):
 
 
 class TableStatus(TypedDict):
-    """One table, captured or removed."""
+    """A captured or removed table."""
 
     table: str
     state: str
     chunks_done: int
     chunks_total: int
-    """An estimate while some are not cut."""
+    """An estimate until the table is completely split."""
     rows_read: int
     changes_applied: int
     dates_nulled: Mapping[str, int]
     error: str | None
-    """Why it stopped."""
+    """Why the table stopped."""
     hint: str | None
     destination: str | None
     """Of a removed table: kept, dropping or dropped."""
@@ -64,20 +64,20 @@ class TableStatus(TypedDict):
 
 
 class BinlogStatus(TypedDict):
-    """What the binlog is like."""
+    """Facts about the binlog."""
 
     unknown_events: int
-    """Events that were skipped since the pipeline began, as this version does not know them. It should be 0."""
+    """Events skipped since the pipeline began, because this version does not know them. It should be 0."""
     unknown: dict[str, int]
     largest_transaction: Mapping[str, Any] | None
     lag_percentiles_s: Mapping[str, float] | None
     changes_per_s: dict[str, float] | None
-    """By kind, over the last minute; None where it has no change."""
+    """By kind, over the last minute; None without changes."""
     changes_per_s_by_table: dict[str, float] | None
 
 
 class Status(TypedDict):
-    """What `status --json` prints (docs/command-line.md). What only a living runner knows is None without one."""
+    """The output of `status --json` (docs/command-line.md). Facts that only a live runner knows are None without one."""
 
     pipeline: str
     state: str
@@ -107,7 +107,7 @@ class Status(TypedDict):
 
 
 def status(directory: Directory, name: str) -> Status:
-    """The fields of `status --json` (docs/command-line.md)."""
+    """The status of a pipeline, from its files."""
     state = Ledger(directory.ledger).state
     runner = find_runner(directory)
     now = _now(runner)
@@ -142,7 +142,7 @@ def status(directory: Directory, name: str) -> Status:
 
 
 def _now(runner: dict[str, Any] | None) -> datetime:
-    """The present instant by the clock of the runner's machine, which stamps the journal; by this one's without a runner."""
+    """The current time by the clock that stamps the journal, the runner's; by the local clock without a runner."""
     if runner is None or not runner["alive"]:
         return clock.utc_now()
     same = processes.age_s(runner.get("process") or {})
@@ -208,14 +208,14 @@ def _tables(directory: Directory, state: State | None, runner: dict[str, Any], n
 
 
 def _destination(table: TableState) -> str | None:
-    """What becomes of what was published of a table that was removed: kept, dropping or dropped; None for others."""
+    """The state of a removed table's destination: kept, dropping or dropped; None for other tables."""
     if not table.removed:
         return None
     return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
 
 
 def _parked(directory: Directory, name: str, table: TableState) -> list[ParkedChunk]:
-    """Those that are still to be read."""
+    """The table's parked chunks that are still pending."""
     pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
     chunks = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
     return [
@@ -254,7 +254,7 @@ def recent_events(directory: Directory, kind: type[E]) -> list[tuple[str, E]]:
 def _parsed(lines: Iterable[str], kind: type[E]) -> Iterator[tuple[str, E]]:
     for line in lines:
         if f'"event": "{kind.NAME}"' in line:
-            with suppress(ValueError, KeyError, AttributeError):  # the line is being written, or truncated
+            with suppress(ValueError, KeyError, AttributeError):  # the line is incomplete
                 entry = entry_from(json.loads(line))
                 if entry and isinstance(entry.event, kind):
                     yield entry.ts, entry.event

@@ -8,15 +8,13 @@ from engine.sentences import parked
 
 
 def print_status(out: Console, now: Status) -> None:
-    """Print what `status --json` gives."""
+    """Print a pipeline's status."""
     lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
     out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
     if now["runway_s"] is not None:
         out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
     if now["log"]["unknown_events"]:
-        out.print(
-            f"events passed over that this version does not know: {now['log']['unknown']}", style="red", markup=False
-        )
+        out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
     grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
@@ -36,19 +34,19 @@ def print_status(out: Console, now: Status) -> None:
 
 
 def _print_waits(out: Console, now: Status) -> None:
-    """Why nothing is begun now, and what does not work beside the pipeline."""
+    """Print why nothing starts now, and which helpers fail."""
     if now["disk_full"]:
-        text = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
+        text = f"waits for room: {now['disk_full']}; it continues by itself once there is room"
         out.print(text, style="red", markup=False)
     elif now["waiting_for"]:
-        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
+        out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)
     for helper in now["helpers"]:
         text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
         out.print(text, style="red", markup=False)
 
 
 def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
-    """What has been read for the longest time of each table, and what is parked."""
+    """Print the longest-running reads and the parked chunks."""
     for t in tables:
         if t["reading"]:
             chunks = ", ".join(map(str, t["reading"]["chunks"]))

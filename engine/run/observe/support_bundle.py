@@ -1,7 +1,7 @@
-"""A zip for whoever is to help: what a pipeline is, does and did; no secrets, and no values of rows unless they are wanted.
+"""A zip for support: a pipeline's configuration, state and history, without secrets, and without row values unless requested.
 
-Nothing in it leaves this machine by itself. Secrets are removed by `engine.redaction`. Values of rows are in bounds of chunks and
-in lists of keys.
+Nothing in it leaves this machine by itself. `engine.redaction` removes secrets. Row values occur in chunk bounds and in lists of
+keys.
 """
 
 import json
@@ -28,11 +28,11 @@ from engine.source.preflight import run_preflight
 from engine.tail import tail
 
 RUNS = 5
-"""Journals of so many runs, the newest."""
+"""The number of newest journals in it."""
 _JOURNAL_BYTES, _LOG_BYTES = 4 << 20, 1 << 20
 _PACKAGES = ("pyspark", "deltalake", "pyarrow", "numpy", "duckdb", "pymysql", "streamlit", "pydantic", "sqlglot")
 _VALUES = frozenset({"lower", "upper", "min", "max", "keys", "range", "missing"})
-"""Fields of journals and commands that hold values of rows. Of `chunk.planned` and `table.planned` also `chunks`."""
+"""Fields of journals and commands that hold row values; in `chunk.planned` and `table.planned`, also `chunks`."""
 
 README = """\
 Diagnostics of the pipeline {name}, made {at} by Tidemark {version}.
@@ -45,27 +45,27 @@ Look through it before you give it away.
 
 @dataclass(frozen=True)
 class Bundle:
-    """A zip that was written."""
+    """A written zip."""
 
     file: Path
     parts: tuple[tuple[str, int], ...]
-    """Names and sizes in bytes, unpacked."""
+    """Names and unpacked sizes in bytes."""
     removed: int
-    """How many secrets were replaced."""
+    """The number of secrets replaced."""
 
     def as_dict(self) -> dict[str, Any]:
         return {"file": str(self.file), "parts": [list(part) for part in self.parts], "removed": self.removed}
 
 
 def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *, with_values: bool = False) -> Bundle:
-    """Write the zip to `out`. with_values: keep bounds and keys. Raises TidemarkError when it cannot be written."""
+    """Write the zip to `out`. with_values: include chunk bounds and keys. Raises TidemarkError when it cannot be written."""
     settings.learn_secrets(spec)
     scrubber = Scrubber()
     parts = []
     for name, make in _parts(spec, spec_file, directory, scrubber, with_values):
         try:
             parts.append((name, scrubber.clean(make())))
-        except (TidemarkError, OSError, ValueError, KeyError) as error:  # a part that cannot be made says so itself
+        except (TidemarkError, OSError, ValueError, KeyError) as error:  # the part then contains the error
             parts.append((name, scrubber.clean(f"This part could not be made: {type(error).__name__}: {error}\n")))
     facts = {"name": spec.name, "at": clock.utc_text(), "version": __version__, "secrets": scrubber.removed}
     values = "" if with_values else ", and values of rows (bounds of chunks, lists of keys)"
@@ -111,7 +111,7 @@ def _versions() -> str:
 
 
 def _check(spec: Spec) -> dict[str, Any]:
-    """What `check` says now."""
+    """The result of `check` now."""
     found = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id(), partial(as_read, spec))
     return {"passed": found.passed, "server": vars(found.server), "checks": [c.as_dict() for c in found.checks]}
 
@@ -125,7 +125,7 @@ def _without_values(line: str) -> str:
     try:
         event = json.loads(line)
     except ValueError:
-        return "(a line that is no JSON)"
+        return "(a line that is not JSON)"
     if event.get("event") in ("table.planned", "chunk.planned"):
         event["chunks"] = f"({len(event['chunks'] or [])} chunks)"
     return json.dumps(_bare(event), ensure_ascii=False)
@@ -144,7 +144,7 @@ def _command(path: Path, with_values: bool) -> str:
     try:
         return _json(_bare(json.loads(text)))
     except ValueError:
-        return "(a file that is no JSON)\n"
+        return "(a file that is not JSON)\n"
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""A run as a person sees it in a terminal: live progress on a screen, plain lines elsewhere. Fed by the journal's events."""
+"""A run in a terminal: live progress on a screen, plain lines elsewhere. Fed by the journal's events."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ def _sentence(e: Event) -> str:
 
 
 def _of_table(e: ChunkFailed | ChunkParked | ChunkUnparked) -> str:
-    """The sentence of an event, behind the table's name."""
+    """The sentence of an event after the table's name."""
     text = _sentence(e)
     return f"{e.table}: {text[0].lower()}{text[1:]}"
 
@@ -102,13 +102,13 @@ def line(entry: Entry) -> str | None:
 
 
 class Lines:
-    """Plain lines, for logs."""
+    """Plain lines for logs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
     def hear(self, entry: Entry) -> None:
-        """Print an event when it is worth a line."""
+        """Print an event if it is worth a line."""
         text = line(entry)
         if text is not None:
             self._console.print(f"{entry.ts[:19]}Z {text}", markup=False, soft_wrap=True)
@@ -120,22 +120,22 @@ class _Bar:
 
     task: TaskID
     known: set[int]
-    """Numbers of the chunks that are cut."""
+    """The numbers of the chunks split off so far."""
     estimated: int | None
     whole: bool
-    """Whether no more chunks follow, but for splits."""
+    """Whether no more chunks follow, except for chunks that are split again."""
     rows: int = 0
 
     @property
     def total(self) -> int | None:
-        """Chunks in the end; more than are known before the last is cut, so that the bar is not full too early."""
+        """The expected number of chunks; more than known until the last is split off, so that the bar does not fill too early."""
         if self.whole:
             return len(self.known)
         return None if self.estimated is None else max(self.estimated, len(self.known) + 1)
 
 
 class Screen:
-    """A progress bar a table and one line on the log, while a person watches."""
+    """A progress bar per table and a line for the binlog, for a person at a terminal."""
 
     _QUIET = (ChunkFinished, EpochCommitted, SinkApplied, TablePlanned)
 

@@ -1,1 +1,1 @@
-"""Redumps: what is asked for, whether and how a table can be redumped, what would be read, and the execution."""
+"""Redumps: requests, rules that decide how a table is redumped, the preview, and the execution."""

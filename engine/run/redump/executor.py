@@ -1,7 +1,7 @@
-"""Reading published tables again on command, beside everything else: what is asked, under way, read, and done.
+"""Executes redumps of published tables while the pipeline streams.
 
-A command stays in the inbox until its last part is committed. So one that a killed runner left half done is begun again by the
-next: what was read again twice is as right as what was read once (`capture.chunk.redump_part`).
+A command stays in the inbox until its last part is committed. So the next runner restarts a redump that a killed runner left
+unfinished: redumping a part twice is as right as once (`capture.chunk.redump_part`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,32 +24,34 @@ from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
 
-_TOLD_KEYS = 1000
+_REPORTED_KEYS = 1000
 
 
 @dataclass
 class _Work:
-    """A command that is being carried out."""
+    """A running command."""
 
     redump: Redump
-    again: set[str]
-    fresh: set[str]
-    """`again` holds the tables that are still to be resnapshotted, `fresh` those of which parts are still to be read."""
+    to_resnapshot: set[str]
+    to_read: set[str]
+    """`to_resnapshot` holds tables still to resnapshot, `to_read` those with parts still to read."""
     rows: int = 0
     ghosts: int = 0
     missing: list[list[str]] = field(default_factory=list)
 
     def result(self) -> Description:
-        """For the journal's `command.done`."""
-        named = {"missing": self.missing[:_TOLD_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
+        """The result in the journal's `command.done`."""
+        named = (
+            {"missing": self.missing[:_REPORTED_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
+        )
         return {"rows": self.rows, "ghosts": self.ghosts, **named}
 
 
 class RedumpExecutor:
-    """The commands of one runner.
+    """The redumps of one runner.
 
-    copying: makes the work on a table, for its coverage, a command and keys. has_copy: whether its mirror has
-    all of its last copy. unmerged: the files of its change log that its mirror may not have yet.
+    make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
+    snapshot. unmerged: the change log files that a mirror may not have yet.
     """
 
     def __init__(
@@ -57,13 +59,13 @@ class RedumpExecutor:
         snapshot: Snapshot,
         control: Control,
         journal: Journal,
-        copying: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
+        make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
         unmerged: Callable[[str], list[str]],
     ) -> None:
         self._snapshot, self._control, self._journal = snapshot, control, journal
-        self._copying, self._check, self._has_copy, self._unmerged = copying, check, has_copy, unmerged
+        self._make_copy, self._check, self._has_copy, self._unmerged = make_copy, check, has_copy, unmerged
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
         self._logs: dict[str, list[str]] = {}
@@ -71,18 +73,18 @@ class RedumpExecutor:
 
     @property
     def waiting(self) -> bool:
-        """Whether something was read and is not committed."""
+        """Whether redumped chunks wait for their commit."""
         return bool(self._read)
 
-    def waits(self, tables: Mapping[str, TableState]) -> bool:
-        """Whether nothing can be done before tables are copied that are not."""
+    def blocked(self, tables: Mapping[str, TableState]) -> bool:
+        """Whether all commands are blocked on tables that are still being copied."""
         begun = all(redump.identity in self._works for redump in self._control.accepted(Redump))
         works = self._works.values()
-        can_go_on = any(work.again or any(tables[name].copied for name in work.fresh) for work in works)
-        return begun and not self._read and not can_go_on
+        can_continue = any(work.to_resnapshot or any(tables[name].copied for name in work.to_read) for work in works)
+        return begun and not self._read and not can_continue
 
     def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
-        """Start what can be; returns the tables that are to be resnapshotted instead, as they are not streaming now."""
+        """Start the redumps that can start. Returns the tables to resnapshot instead."""
         for redump in self._control.accepted(Redump):
             if redump.identity not in self._works:
                 self._works[redump.identity] = self._split(redump, tables, captured)
@@ -93,61 +95,61 @@ class RedumpExecutor:
                 self._end(work, error)
             else:
                 self._end_if_done(work)
-        return {name for work in self._works.values() for name in work.again}
+        return {name for work in self._works.values() for name in work.to_resnapshot}
 
     def _split(
         self, redump: Redump, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]
     ) -> _Work:
         names = set(redump.tables or tables)
         if names - set(tables):
-            return _Work(redump, names, set())  # `_start` says why not
+            return _Work(redump, names, set())  # `_start` raises the reason
         ways = {name: decide(redump, tables[name], *captured[name]).way for name in names}
-        again = {name for name, way in ways.items() if way == RESNAPSHOTTED}
-        return _Work(redump, again, {name for name, way in ways.items() if way in (BESIDE, REFUSED)})
+        to_resnapshot = {name for name, way in ways.items() if way == RESNAPSHOTTED}
+        return _Work(redump, to_resnapshot, {name for name, way in ways.items() if way in (BESIDE, REFUSED)})
 
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
-        for name in sorted((work.again | work.fresh) - set(tables)):
+        for name in sorted((work.to_resnapshot | work.to_read) - set(tables)):
             if work.redump.tables:
                 raise _refused(name, "it was removed", f"Add it: tidemark add-table SPEC --table {name}")
-            work.again.discard(name)
-            work.fresh.discard(name)
-        for name in sorted(work.again | work.fresh - set(self._active)):
-            decision = decide(work.redump, tables[name], *captured[name])  # its state may have changed since
+            work.to_resnapshot.discard(name)
+            work.to_read.discard(name)
+        for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
+            decision = decide(work.redump, tables[name], *captured[name])  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)
             if decision.way == RESNAPSHOTTED:
-                work.fresh.discard(name)
-                work.again.add(name)
-        for name in sorted(work.fresh - set(self._active)):
+                work.to_read.discard(name)
+                work.to_resnapshot.add(name)
+        for name in sorted(work.to_read - set(self._active)):
             if not tables[name].copied or not self._has_copy(name):
-                continue  # its turn comes when it is, and what the mirror had before is gone
+                continue  # wait until it is copied, and the mirror's old rows are replaced
             self._check(name, work.redump)
             self._active[name], self._logs[name] = work.redump.identity, self._unmerged(name)
             coverage = _coverage(work.redump, captured[name][1])
-            self._snapshot.add(self._copying(name, coverage, work.redump.identity, work.redump.keys))
+            self._snapshot.add(self._make_copy(name, coverage, work.redump.identity, work.redump.keys))
 
-    def logged(self, record: EpochRecord) -> None:
-        """An epoch was committed; its changes may not be in the mirror yet that a part is compared with."""
+    def note_changes(self, record: EpochRecord) -> None:
+        """Record a committed epoch: the mirrors that parts are compared with may lack its changes."""
         for name in self._active:
             changes = record["tables"].get(name, {}).get("changes", {})
             self._logs[name] += [file["name"] for file in changes.get("files", [])]
 
     def log_of(self, table: str) -> tuple[str, ...]:
-        """The files of its change log, in their order, that its mirror may have lacked since it began to be read again."""
+        """The change log files, in order, that the table's mirror may have lacked since its redump began."""
         return tuple(self._logs[table])
 
     def take(self, finished: Finished) -> None:
-        """A chunk was read again."""
+        """Take a redumped chunk."""
         self._read.append(finished)
 
     def due(self, known: Position) -> list[Finished]:
-        """What can be committed with the epoch that begins at `known`."""
+        """The chunks that the epoch starting at `known` can commit."""
         return [f for f in self._read if f.high.order <= known.order]
 
     def committed(
         self, due: Sequence[Finished], reports: Iterable[RedumpReport], folder: Callable[[str], Path]
     ) -> None:
-        """An epoch that holds them is committed: their own files are of no use any more."""
+        """Record that an epoch committed these chunks, and delete their temporary files."""
         written = {(report.table, report.chunk): report for report in reports}
         for finished in due:
             self._read.remove(finished)
@@ -155,13 +157,13 @@ class RedumpExecutor:
                 (folder(finished.table) / file.name).unlink(missing_ok=True)
             assert finished.redump is not None
             work, report = self._works[finished.redump], written[finished.identity]
-            self._tell(work, finished, report)
+            self._report(work, finished, report)
             if self._snapshot.redumped(finished.table, finished.report.chunk):
                 del self._active[finished.table]
-                work.fresh.discard(finished.table)
+                work.to_read.discard(finished.table)
                 self._end_if_done(work)
 
-    def _tell(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
+    def _report(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
         rows, _, _, ghosts = report.changes.kinds
         work.rows, work.ghosts = work.rows + rows, work.ghosts + ghosts
         work.missing += report.missing
@@ -179,28 +181,28 @@ class RedumpExecutor:
             )
         )
 
-    def begun(self, names: Iterable[str]) -> None:
-        """These tables are being resnapshotted since an epoch that is committed."""
+    def resnapshot_begun(self, names: Iterable[str]) -> None:
+        """Record that a committed epoch resnapshots these tables."""
         for work in list(self._works.values()):
-            if work.again.intersection(names):
-                work.again.difference_update(names)
+            if work.to_resnapshot.intersection(names):
+                work.to_resnapshot.difference_update(names)
                 self._end_if_done(work)
 
     def drop(self, table: str) -> None:
-        """The table is another now, or stopped: what was read of it is discarded, and read again when that is possible."""
+        """Discard the redumped chunks of a table that changed or stopped; they are read again if that is possible."""
         if self._active.pop(table, None) is not None:
             self._snapshot.drop(table)
         self._read = [f for f in self._read if f.table != table]
 
     def failed(self, table: str, error: TidemarkError) -> None:
-        """What was asked for cannot be read."""
+        """End the command whose chunks cannot be read."""
         identity = self._active.get(table)
         self.drop(table)
         if identity in self._works:
             self._end(self._works[identity], error)
 
     def _end_if_done(self, work: _Work) -> None:
-        if not work.again and not work.fresh:
+        if not work.to_resnapshot and not work.to_read:
             del self._works[work.redump.identity]
             self._control.carried_out(work.redump, work.result())
 
@@ -212,7 +214,7 @@ class RedumpExecutor:
 
 
 def _coverage(redump: Redump, plan: Plan) -> Coverage:
-    """What is to be read, as chunks."""
+    """The redump's ranges or keys as chunks."""
     if redump.keys:
         return Coverage(uncut=(), pending={}, next_number=0).cut(_named_chunks(len(redump.keys)), (), 0)
     if redump.ranges:

@@ -1,4 +1,4 @@
-"""What a redump would read, shown before it is sent: tables, rows, bytes, and how each table is redumped."""
+"""The preview of a redump: tables, rows, bytes, and how each table would be redumped."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -28,27 +28,27 @@ from engine.run.redump.rules import Way, decide
 
 @dataclass(frozen=True)
 class AffectedTable:
-    """One table of a redump."""
+    """How a redump affects one table."""
 
     table: str
     way: Way
     why: str
     of_rows: int
-    """Rows that the mirror holds of the table now."""
+    """Rows in the table's mirror now."""
     of_bytes: int
     rows: int | None
-    """How many of them would be read; None when only the server can tell."""
+    """How many of them it would read; None when only the server knows."""
     ranges: tuple[tuple[str | None, str | None], ...] = ()
-    """Bounds as texts."""
+    """Bounds as text."""
     keys: int = 0
-    """How many are asked for."""
+    """The number of requested keys."""
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def preview(directory: Directory, sink: Path, arguments: Mapping[str, Any]) -> list[AffectedTable]:
-    """What a command with these arguments would read now, by table. Raises SpecError for one that would be refused at once."""
+    """What a command with these arguments would read now, by table. Raises SpecError if it would be refused at once."""
     state = Ledger(directory.ledger).state
     tables = state.tables if state else {}
     redump = redump_from("", directory.inbox, arguments, tables, directory.journals)
@@ -82,7 +82,7 @@ def _rows(redump: Redump, mirror: Mirror, table: Table, plan: Plan) -> int | Non
 
 
 def _inside(key: ChunkKey, limits: Range) -> pc.Expression | None:
-    """The rows of a range, NULL belonging to the lowest; None when Arrow does not compare its columns as the server does."""
+    """The rows of a range; NULL belongs to the lowest. None if Arrow compares its columns differently from the server."""
     parts = []
     first = pc.field(key.names[0])
     if limits.lower is not None:
@@ -97,7 +97,7 @@ def _inside(key: ChunkKey, limits: Range) -> pc.Expression | None:
 
 
 def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
-    """The rows whose key lies at or behind a bound, by Arrow: (a, b) >= (x, y)."""
+    """The rows whose key is at or after a bound, in Arrow: (a, b) >= (x, y)."""
     values = [scalar(column, value) for column, value in zip(key.columns, bound, strict=False)]
     if None in values:
         return None

@@ -1,4 +1,4 @@
-"""Commands to read tables again, as they come: everything, tables, chunks, a range, or keys."""
+"""Redump commands: of everything, tables, chunks, a range, or keys."""
 
 import json
 import sys
@@ -26,11 +26,11 @@ _MOST_KEYS = 1_000_000
 
 @dataclass(frozen=True)
 class Redump:
-    """A redump that was asked for: of all tables when none is named; of `ranges` or `keys` of one, when they are given."""
+    """A requested redump: of all tables if it names none; of one table's `ranges` or `keys` if it has any."""
 
     identity: str
     path: Path
-    """The command's file. It stays in the inbox until the redump is carried out."""
+    """The command's file, in the inbox until the redump is done."""
     tables: tuple[str, ...]
     ranges: tuple[Range, ...] = ()
     keys: tuple[Bound, ...] = ()
@@ -41,24 +41,24 @@ class Redump:
 
     @property
     def whole(self) -> bool:
-        """Whether it is whole tables."""
+        """Whether it redumps whole tables."""
         return not self.ranges and not self.keys
 
     def describe(self) -> str:
-        """What is read again, in words."""
+        """Its tables and parts as text."""
         count, noun = (len(self.ranges), "range") if self.ranges else (len(self.keys), "key")
         parts = f"{count:,} {noun}{'' if count == 1 else 's'} of " if count else ""
         return parts + (", ".join(self.tables) or "everything")
 
 
 def check(directory: Directory, arguments: dict[str, Any]) -> None:
-    """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""
+    """Raises SpecError for a command that the pipeline would refuse, judged by its current ledger."""
     state = Ledger(directory.ledger).state
     redump_from("", directory.inbox, arguments, state.tables if state else {}, directory.journals)
 
 
 def check_ranges(endpoint: Endpoint, redump: Redump, table: Table, plan: Plan) -> None:
-    """Raises SpecError for a range that the server does not take for one of the table's chunk key."""
+    """Raises SpecError for a range that the server does not accept for the table's chunk key."""
     key = plan.key(table)
     with closing(ServerOrder(endpoint)) as order:
         for limits in redump.ranges:
@@ -67,29 +67,29 @@ def check_ranges(endpoint: Endpoint, redump: Redump, table: Table, plan: Plan) -
 
 
 def arguments_from(file: str) -> dict[str, Any]:
-    """A command's arguments from a file with a JSON document (see `redump_from`); `-` is standard input.
+    """A command's arguments from a JSON file (see `redump_from`); `-` is standard input.
 
-    Raises SpecError when it cannot be read, or is no JSON object.
+    Raises SpecError when it cannot be read or is not a JSON object.
     """
     try:
         arguments = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise _wrong(f"The request {file} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise _wrong(f"The request is no JSON: {error}.") from error
+        raise _wrong(f"The request is not JSON: {error}.") from error
     if not isinstance(arguments, dict):
-        raise _wrong('The request is no JSON object, such as {"tables": ["shop.orders"], "keys": ["17"]}.')
+        raise _wrong('The request is not a JSON object, such as {"tables": ["shop.orders"], "keys": ["17"]}.')
     return arguments
 
 
 def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None, keys: str) -> dict[str, Any]:
-    """A command's arguments from the words of a command line. keys: `k1,k2`, or a file with one a line; several columns as JSON."""
+    """A command's arguments from the command line. keys: `k1,k2`, or a file with one per line; several columns as JSON lists."""
     arguments: dict[str, Any] = {"tables": tables}
     if chunks:
         try:
             arguments["chunks"] = [int(number) for number in chunks.split(",")]
         except ValueError as error:
-            raise _wrong(f"--chunk {chunks!r} are no numbers with commas between.") from error
+            raise _wrong(f"--chunk {chunks!r} is not a list of numbers separated by commas.") from error
     if limits is not None:
         arguments["range"] = [end or None for end in limits]
     if keys:
@@ -113,14 +113,14 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise _wrong(f"{text!r} is no JSON list.") from error
+        raise _wrong(f"{text!r} is not a JSON list.") from error
 
 
 def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, TableState], journals: Path) -> Redump:
-    """A command's arguments: "tables", and of one table "chunks" (numbers), "range" ([lower, upper]) or "keys".
+    """Parse a command's arguments: "tables", and for one table "chunks" (numbers), "range" ([lower, upper]) or "keys".
 
-    A bound, or a key, is a text, or of several columns a list of texts; null is an open end. Raises SpecError for what cannot be
-    carried out.
+    A bound or key is a text, or a list of texts for several columns; a null bound is an open end. Raises SpecError for a command
+    that cannot be executed.
     """
     names = arguments.get("tables") if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -154,7 +154,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
 
 
 def bound_from(end: Any, plan: Plan) -> Bound | None:
-    """A bound as `plan --json` shows it: a text, of several columns a JSON list of texts; None is an open end."""
+    """A bound as `plan --json` shows it: a text, or a JSON list of texts for several columns; None is an open end."""
     if end is None:
         return None
     if isinstance(end, str) and len(plan.chunk_key) > 1 and end.startswith("["):
@@ -170,7 +170,7 @@ def _keys(given: Any) -> tuple[Bound, ...]:
 
 
 def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tuple[Range, ...]:
-    """The ranges that chunks of the table's last copy had, which the journals tell. Raises SpecError for others."""
+    """The ranges of chunks in the table's last copy, from the journals. Raises SpecError for unknown chunks."""
     if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
         raise _wrong("Chunks are a list of numbers.")
     wanted, found = set(numbers), dict[int, Range]()
@@ -189,7 +189,7 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
 
 
 def _events(journals: Path, table: str) -> Iterator[TablePlanned | ChunkFinished]:
-    """When the table was planned, and the chunks of it that were read, in all journals, oldest first."""
+    """The plans and finished chunks of a table in all journals, oldest first."""
     marks = ('"run.started"', '"table.planned"', '"chunk.finished"')
     for journal in sorted(journals.glob("*.jsonl")):
         with journal.open(encoding="utf-8", errors="replace") as lines:
@@ -202,7 +202,7 @@ def _events(journals: Path, table: str) -> Iterator[TablePlanned | ChunkFinished
 
 
 def _parsed(line: str, marks: tuple[str, ...]) -> Event | None:
-    """A line that is whole and of one of these kinds; None for others, and for one that a full disk tore."""
+    """A complete line of one of these kinds; None for others, and for a line torn by a full disk."""
     if not line.endswith("\n") or not any(mark in line for mark in marks):
         return None
     try:

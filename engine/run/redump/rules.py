@@ -1,4 +1,4 @@
-"""Whether a table can be redumped, and how: decided here alone, for the runner and for the preview. Pure."""
+"""Decides whether and how a table can be redumped, for both the runner and the preview. Pure."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,12 +11,12 @@ from engine.run.redump.requests import Redump
 
 Way = Literal["beside the log", "resnapshotted", "refused", "left alone"]
 BESIDE: Way = "beside the log"
-"""Its parts are read while its binlog keeps streaming, and become changes of it."""
+"""Its parts are read while its binlog keeps streaming, and become changes of the table."""
 RESNAPSHOTTED: Way = "resnapshotted"
-"""A new snapshot replaces the mirror when it is whole."""
+"""A complete new snapshot replaces the mirror."""
 REFUSED: Way = "refused"
 LEFT_ALONE: Way = "left alone"
-_MIRROR_STAYS = "its mirror stays as it is until the new copy is there"
+_MIRROR_STAYS = "its mirror stays as it is until the new copy is complete"
 _NO_KEY = "it has no key, so nothing identifies its rows"
 
 
@@ -26,15 +26,15 @@ class Decision:
 
     way: Way
     why: str = ""
-    """A clause in plain words; empty where nothing needs to be explained."""
+    """The reason as a clause; "" if none is needed."""
     hint: str = ""
-    """What to do instead; of a refusal."""
+    """What to do instead, for a refusal."""
 
 
 def decide(redump: Redump, known: TableState, table: Table, plan: Plan) -> Decision:
-    """How a table is redumped in the state that it is in now."""
+    """How to redump a table in its current state."""
     if not table.key and not known.stopped:
-        if not redump.tables:  # all tables are asked for, and this one is well
+        if not redump.tables:  # a redump of all tables skips healthy ones without a key
             return Decision(LEFT_ALONE, _NO_KEY)
         return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
     moves = moving(table, plan.key(table))

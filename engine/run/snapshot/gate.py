@@ -1,4 +1,4 @@
-"""What may keep chunks from being read: operators, the throttle, a full disk, chunks that failed too often."""
+"""What can block chunk reads: operators, the throttle, a full disk, parked chunks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from engine.run.snapshot.throttle import Pace
 
 @dataclass(frozen=True)
 class Gate:
-    """All of it, for one run."""
+    """Everything that can block one run's chunk reads."""
 
     pace: Pace
     parking: Parking

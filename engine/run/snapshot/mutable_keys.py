@@ -1,4 +1,4 @@
-"""Fast-forwarding the chunks of tables with a mutable key to their epoch's position (`capture.chunk.fast_forward` says why)."""
+"""Fast-forwards chunks of tables with a mutable key to their epoch's position (`capture.chunk.fast_forward` explains why)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from engine.source.positions import Position
 
 @dataclass
 class FastForwarded:
-    """The chunks, exact at the position now; tables that stopped meanwhile; of each, files that have been replaced by others."""
+    """Chunks that are now exact at the position, tables that stopped meanwhile, and replaced files by chunk."""
 
     chunks: list[Finished]
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
@@ -27,7 +27,7 @@ def fast_forward_to(
     task: Callable[[Finished, Position], FastForward],
     run: Callable[[Sequence[FastForward], str], Sequence[ReaderReport]],
 ) -> FastForwarded:
-    """Fast-forward chunks, whose high watermarks are not behind the position, to it. Raises what is not one table's error alone."""
+    """Fast-forward chunks to a position at or after their high watermarks. Raises errors that concern more than one table."""
     forwarded = FastForwarded([f for f in chunks if f.high.order == position.order])
     behind = {f.identity: f for f in chunks if f.high.order < position.order}
     if not behind:

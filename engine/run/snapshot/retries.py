@@ -1,16 +1,16 @@
-"""What becomes of reads that fail: whose fault it was, when it is tried again, and when that is given up.
+"""Failed reads: what was at fault, when to retry, and when to give up.
 
-    the table changed     `SchemaChangedError`: the log will tell how; the whole table waits for it
-    the source was away   the reader could not connect right after: the table waits, for as long as the run does (`run.outage`)
-    the chunk itself      the reader could connect right after. That chunk alone waits; failed too often in a row, it is parked
-                          (`run.snapshot.parking`), and everything else goes on
-    a disk is full        nobody's: the pipeline waits until there is room (`run.disk`), and the chunks wait with it. It counts for
-                          no chunk and no table
-    a worker was lost     with all that its group had read. Any of its chunks may be what killed it: they are read again in groups
-                          of half as many, until one that fails is alone; then it is that chunk's own fault
+    the table changed     `SchemaChangedError`: the binlog will show the schema change; the whole table waits for it
+    the source was away   the reader could not reconnect right after: the table waits as long as the run does (`run.outage`)
+    the chunk itself      the reader could reconnect right after. Only that chunk waits; after too many failures in a row it is
+                          parked (`run.snapshot.parking`), and everything else continues
+    a disk is full        the whole pipeline waits until there is room (`run.disk`), chunks included. It counts against no chunk and
+                          no table
+    a worker was lost     with all that its group had read. Any of its chunks may have killed it: they are read again in groups half
+                          the size, until a failing chunk is alone; then the chunk itself is at fault
 
-A table of which many chunks were parked in a row, with none read in between, is at fault itself: what is left of it rests until the
-table is resumed, or the next run. What is read again on command is not parked: the command is refused instead.
+If many chunks of a table are parked in a row, with none read in between, the table itself is at fault: its remaining chunks rest
+until an operator resumes the table, or until the next run. Redumped chunks are not parked: the command is refused instead.
 """
 
 import math
@@ -35,112 +35,112 @@ from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import Finished, TableCopy, Trial
 
 ATTEMPTS = 8
-"""Of a table, at what is neither a chunk's own nor a source that is away; a read or a cut in between starts the count again."""
+"""Of a table, for errors other than a chunk's own and an unreachable source; a chunk read or split off resets the count."""
 _FIRST_RETRY_S = 0.5
 _LONGEST_RETRY_S = 30.0
 
 
 @dataclass
 class Batch:
-    """What `Snapshot.collect` gives back: finished chunks, tables that stopped, and tables of which a redump failed."""
+    """The result of `Snapshot.collect`: finished chunks, stopped tables, and tables whose redump failed."""
 
     finished: list[Finished] = field(default_factory=list)
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
     failed: dict[str, TidemarkError] = field(default_factory=dict)
 
-    def stop(self, copying: TableCopy, error: TidemarkError) -> None:
-        """Its copy, or what is read again of it, cannot go on."""
-        (self.failed if copying.redump else self.stopped)[copying.table.full_name] = error
-        copying.drop()
+    def stop(self, copy: TableCopy, error: TidemarkError) -> None:
+        """Stop a table's copy or its redump."""
+        (self.failed if copy.redump else self.stopped)[copy.table.full_name] = error
+        copy.drop()
 
 
 class ChunkRetries:
-    """Judges failures. attempts: of a chunk, before it is parked. Used by one thread."""
+    """Judges failures. attempts: failures of a chunk before it is parked. Used by one thread."""
 
     def __init__(self, journal: Journal, parking: Parking, attempts: int, disk: Disk) -> None:
         self._journal, self._parking, self._attempts, self._disk = journal, parking, attempts, disk
-        self.log_read_s = 0.0
-        self._refused_s = math.inf  # since when the login is refused
+        self.binlog_read_s = 0.0
+        self._refused_s = math.inf  # when the source first refused the login
 
-    def add(self, copying: TableCopy) -> None:
-        """A table begins to be copied, or goes on: what is parked of it is tried once more."""
-        if copying.redump:
+    def add(self, copy: TableCopy) -> None:
+        """Register a table copy that starts or continues: its parked chunks are retried once."""
+        if copy.redump:
             return
-        for number, parked in self._parking.known(copying.table.full_name, copying.coverage.pending).items():
-            copying.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
+        for number, parked in self._parking.reconcile(copy.table.full_name, copy.coverage.pending).items():
+            copy.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
 
     def resume(self, tables: dict[str, TableCopy]) -> None:
-        """Try again what is parked of the tables for which that was asked."""
-        for name in self._parking.asked(tables):
+        """Retry the parked chunks of the tables with a requested retry."""
+        for name in self._parking.take_retries(tables):
             if not tables[name].dropped and not tables[name].redump:
-                tables[name].try_again()
+                tables[name].unpark_all()
 
-    def read(self, copying: TableCopy, number: int) -> None:
-        """A chunk was read after all."""
+    def read(self, copy: TableCopy, number: int) -> None:
+        """Record that a chunk was read."""
         self._refused_s = math.inf
         self._disk.worked("chunks")
-        if copying.trials.pop(number, None) is not None and not copying.redump:
-            self._parking.free(copying.table.full_name, number, "it was read")
+        if copy.trials.pop(number, None) is not None and not copy.redump:
+            self._parking.unpark(copy.table.full_name, number, "it was read")
 
     def reported(
-        self, copying: TableCopy, failure: FailureReport, unread: list[int], group: int, batch: Batch
+        self, copy: TableCopy, failure: FailureReport, unread: list[int], group: int, batch: Batch
     ) -> set[int]:
-        """A reader failed at one chunk and read no further. unread: of the table. Returns those that are not to be put back now."""
+        """Handle a reader that failed at one chunk. unread: chunks of the table. Returns those not to put back now."""
         error = failure.error
         if isinstance(error, DiskFullError):
-            self._no_room(copying, unread, group, error)
+            self._disk_full(copy, unread, group, error)
         elif isinstance(error, TableStoppedError):
-            self._tell(copying, unread, group, error, None, copying.failures)
-            batch.stop(copying, error)
-        elif failure.own and not copying.redump:
-            return self._own(copying, failure.chunk, group, error)
+            self._report(copy, unread, group, error, None, copy.failures)
+            batch.stop(copy, error)
+        elif failure.own and not copy.redump:
+            return self._chunk_at_fault(copy, failure.chunk, group, error)
         else:
             away = not failure.own and not isinstance(error, SchemaChangedError)
-            self.retry(copying, unread, group, error, batch, away=away)
+            self.retry(copy, unread, group, error, batch, away=away)
         return set()
 
     def lost(
-        self, copying: TableCopy, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
+        self, copy: TableCopy, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
     ) -> set[int]:
-        """A worker was lost with a group of `among` chunks. chunks: of the table. Returns those that are not to be put back now."""
+        """Handle a lost worker with a group of `among` chunks. chunks: those of the table. Returns those not to put back now."""
         if isinstance(error, DiskFullError):
-            self._no_room(copying, chunks, group, error)
+            self._disk_full(copy, chunks, group, error)
             return set()
-        if copying.redump:
-            self.retry(copying, chunks, group, error, batch)
+        if copy.redump:
+            self.retry(copy, chunks, group, error, batch)
             return set()
         if among == 1:
-            return self._own(copying, chunks[0], group, error)
-        self._tell(copying, chunks, group, error, _pause_s(1), 1)
+            return self._chunk_at_fault(copy, chunks[0], group, error)
+        self._report(copy, chunks, group, error, _pause_s(1), 1)
         for number in chunks:
-            copying.trials.setdefault(number, Trial()).among = max(1, min(len(chunks), among // 2))
-            copying.rest(number, clock.monotonic_s() + _pause_s(1))
+            copy.trials.setdefault(number, Trial()).among = max(1, min(len(chunks), among // 2))
+            copy.postpone(number, clock.monotonic_s() + _pause_s(1))
         return set(chunks)
 
-    def _no_room(self, copying: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
-        """They are read again when there is room."""
+    def _disk_full(self, copy: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
+        """Wait for room on the disk; the chunks are put back."""
         self._disk.met("chunks", error)
-        self._tell(copying, chunks, group, error, RETRY_S, 1)
+        self._report(copy, chunks, group, error, RETRY_S, 1)
 
-    def _own(self, copying: TableCopy, number: int, group: int, error: TidemarkError) -> set[int]:
-        """A failure of the chunk itself."""
-        trial = copying.trials.setdefault(number, Trial())
+    def _chunk_at_fault(self, copy: TableCopy, number: int, group: int, error: TidemarkError) -> set[int]:
+        """Handle a failure of the chunk itself."""
+        trial = copy.trials.setdefault(number, Trial())
         trial.failures += 1
         if trial.failures < self._attempts:
             pause_s = _pause_s(trial.failures)
-            self._tell(copying, [number], group, error, pause_s, trial.failures)
-            copying.rest(number, clock.monotonic_s() + pause_s)
+            self._report(copy, [number], group, error, pause_s, trial.failures)
+            copy.postpone(number, clock.monotonic_s() + pause_s)
         else:
-            self._tell(copying, [number], group, error, None, trial.failures)
-            limits, known = copying.coverage.pending[number], trial.known
-            copying.park(number)
-            copying.parked_in_row += not known
-            self._parking.park(copying.table.full_name, number, limits, error, trial.failures)
+            self._report(copy, [number], group, error, None, trial.failures)
+            limits, known = copy.coverage.pending[number], trial.known
+            copy.park(number)
+            copy.parked_in_a_row += not known
+            self._parking.park(copy.table.full_name, number, limits, error, trial.failures)
         return {number}
 
     def retry(
         self,
-        copying: TableCopy,
+        copy: TableCopy,
         chunks: list[int],
         group: int,
         error: TidemarkError,
@@ -148,58 +148,58 @@ class ChunkRetries:
         *,
         away: bool = False,
     ) -> None:
-        """Wait before the next try of a table; raises the error when it is not worth one, or there were too many.
+        """Schedule the next try of a table. Raises the error if a retry is useless or there were too many.
 
-        away: the reader could not connect right after, so that the tries are not counted: `run.outage` ends them. A table that
-        changes and of which the log says nothing stops alone.
+        away: the reader could not reconnect right after; such tries are not counted, as `run.outage` ends them. A changed table
+        whose schema change never shows up in the binlog stops alone.
         """
-        # The groups that fail together, when a connection is lost, are one failure.
-        copying.failures += clock.monotonic_s() >= copying.retry_at
-        retry_s = _pause_s(copying.failures)
+        # Groups that fail together, after a lost connection, count as one failure.
+        copy.failures += clock.monotonic_s() >= copy.retry_at
+        retry_s = _pause_s(copy.failures)
         if not isinstance(error, SchemaChangedError):
-            copying.changed_s = math.inf
-        elif copying.changed_s == math.inf:
-            copying.changed_s = clock.monotonic_s()
-        # The log will tell what became of a table that changes, however far behind the pipeline is.
-        awaited = isinstance(error, SchemaChangedError) and self.log_read_s <= copying.changed_s
+            copy.changed_s = math.inf
+        elif copy.changed_s == math.inf:
+            copy.changed_s = clock.monotonic_s()
+        # The binlog will show the schema change, however far behind the pipeline is.
+        awaited = isinstance(error, SchemaChangedError) and self.binlog_read_s <= copy.changed_s
         counts = not (awaited or isinstance(error, SourceAwayError) or away)
-        retried = isinstance(error, TransientError) and not (counts and copying.failures >= ATTEMPTS)
+        retried = isinstance(error, TransientError) and not (counts and copy.failures >= ATTEMPTS)
         retried = retried or (isinstance(error, LoginRefusedError) and self._refused())
-        self._tell(copying, chunks, group, error, retry_s if retried else None, copying.failures)
+        self._report(copy, chunks, group, error, retry_s if retried else None, copy.failures)
         if isinstance(error, SchemaChangedError) and not retried:
             stopped = TableStoppedError(
                 error.message,
-                detail="The log was read to its end since, and does not have it; what is published of the table is right.",
-                hint=f"Resnapshot it: tidemark redump SPEC --table {copying.table.full_name}",
+                detail="The binlog was read to its end since, without a schema change of the table. Its published data is right.",
+                hint=f"Resnapshot it: tidemark redump SPEC --table {copy.table.full_name}",
             )
-            batch.stop(copying, stopped)
-        elif copying.redump and isinstance(error, TransientError) and not retried:
-            batch.stop(copying, error)
+            batch.stop(copy, stopped)
+        elif copy.redump and isinstance(error, TransientError) and not retried:
+            batch.stop(copy, error)
         elif not retried:
             raise error
-        copying.retry_at = clock.monotonic_s() + retry_s
+        copy.retry_at = clock.monotonic_s() + retry_s
 
     def _refused(self) -> bool:
-        """Whether a login that is refused is still worth another try."""
+        """Whether a refused login is still worth a retry."""
         self._refused_s = min(self._refused_s, clock.monotonic_s())
         return clock.monotonic_s() - self._refused_s < REFUSED_S
 
-    def _tell(
+    def _report(
         self,
-        copying: TableCopy,
+        copy: TableCopy,
         chunks: list[int],
         group: int,
         error: TidemarkError,
         retry_in_s: float | None,
         attempt: int,
     ) -> None:
-        copying.on("failed", chunks)
-        if copying.redump:
+        copy.on("failed", chunks)
+        if copy.redump:
             self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=retry_in_s))
             return
         self._journal.write(
             ChunkFailed(
-                table=copying.table.full_name,
+                table=copy.table.full_name,
                 chunks=chunks,
                 group=group,
                 error=type(error).__name__,
@@ -211,5 +211,5 @@ class ChunkRetries:
 
 
 def _pause_s(failures: int) -> float:
-    """Seconds before the next try after so many failures in a row."""
+    """Seconds before the next try after that many failures in a row."""
     return float(min(_FIRST_RETRY_S * 2 ** min(failures, 10), _LONGEST_RETRY_S))

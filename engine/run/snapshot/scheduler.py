@@ -1,9 +1,9 @@
-"""Which chunks are read next, by whom, and what came of it: the snapshot's side of the coordinator.
+"""The chunk scheduler: which chunks are read next, by which job, and what they return.
 
-Tables are cut while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Chunks go to Spark in one-task
-jobs, a group of chunks worth at least a second of work each, from a small pool of threads. At most one group more than there are
-readers is under way, so that the binlog waits for one task at the most. Spark's scheduler gives the next group to
-whichever slot is free; towards the end groups get smaller, so that the readers end together.
+Tables are split while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Threads submit groups of chunks
+to Spark as one-task jobs, each worth at least a second of work. At most one group more than there are readers is in flight,
+so that the binlog waits for one task at most. Spark gives the next group to whichever slot is free. Groups shrink towards the end,
+so that the readers finish together.
 """
 
 from collections.abc import Callable
@@ -28,16 +28,16 @@ from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.source.positions import bytes_between
 
 GROUP_S = 1.0
-"""Seconds of work that a group of chunks should be worth."""
+"""Target seconds of work per group of chunks."""
 AHEAD = 256
-"""So many chunks of a table are cut ahead of its readers at the most."""
+"""The most chunks of a table that are split ahead of its readers."""
 _MOST_READERS = 1024
-"""Each is a thread here that waits for its job."""
+"""Each occupies a thread here that waits for its job."""
 
 
 @dataclass(frozen=True)
 class _Group:
-    """Chunks that one job reads: their numbers by table, and the copies that they are of."""
+    """The chunks of one job: numbers by table, and their table copies."""
 
     number: int
     chunks: dict[str, list[int]]
@@ -47,7 +47,7 @@ class _Group:
 
 
 class Snapshot:
-    """Cuts, assigns and collects. Used by one thread; only the jobs and the splitter run in others."""
+    """Splits tables, assigns chunks and collects results. Used by one thread; only the jobs and the splitter run in others."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class Snapshot:
         run: Callable[[ChunkGroup, str], list[ReaderReport]],
         attempts: int = ATTEMPTS,
     ) -> None:
-        """Make the scheduler of one session.
+        """Create the scheduler of one session.
 
-        readers: how many read at once; executors come and go.
-        gate: what may keep chunks from being read.
-        activity: gets what is read, and why nothing is.
+        readers: how many readers run at once; changes as executors come and go.
+        gate: what can block chunk reads.
+        activity: receives the running reads, and why there are none.
         max_memory: of a chunk's window, in bytes.
         run: runs one group as a Spark job and returns its reports.
-        attempts: of a chunk, before it is parked.
+        attempts: failures of a chunk before it is parked.
         """
         self._usual_readers, self._gate, self._activity = readers, gate, activity
         self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, splitter, run
@@ -78,87 +78,87 @@ class Snapshot:
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
 
     def _readers(self) -> int:
-        """Groups that are read at once; it may be changed at any time."""
+        """The number of groups read at once; may change at any time."""
         return self._gate.pace.settings.readers or self._usual_readers()
 
-    def add(self, copying: TableCopy) -> None:
-        """Copy what is not finished of a table."""
-        self._tables[copying.table.full_name] = copying
-        self._retries.add(copying)
-        # An earlier run that was killed may not have reported all that it had committed.
-        self._report_cut(copying, list(copying.waiting))
+    def add(self, copy: TableCopy) -> None:
+        """Start or continue copying a table."""
+        self._tables[copy.table.full_name] = copy
+        self._retries.add(copy)
+        # An earlier run may have been killed after a commit, before it journaled the chunks.
+        self._report_chunks(copy, list(copy.waiting))
 
     def drop(self, table: str) -> None:
-        """Cut and read no more of a table; what is under way of it is forgotten."""
+        """Stop splitting and reading a table; running reads of it are ignored."""
         if table in self._tables:
             self._tables[table].drop()
             self._splitter.forget(table)
 
     def reading(self, table: str) -> bool:
-        """Whether a job is under way that reads chunks of a table, though they are of no use any more."""
+        """Whether a job is reading chunks of a table, even if their result is ignored."""
         return any(table in group.chunks for group in self._jobs.values())
 
     def redumped(self, table: str, chunk: int) -> bool:
-        """A chunk that was read again is committed; whether that was the last one of its command."""
-        copying = self._tables[table]
-        copying.committed(copying.coverage.finish([chunk]))
-        if copying.coverage.copied:
+        """Record that a redumped chunk is committed. Returns whether it was the last one of its command."""
+        copy = self._tables[table]
+        copy.committed(copy.coverage.finish([chunk]))
+        if copy.coverage.copied:
             del self._tables[table]
-        return copying.coverage.copied
+        return copy.coverage.copied
 
     def lost(self, finished: Finished) -> None:
-        """The files of a finished chunk are gone: it is read again."""
-        copying = self._tables.get(finished.table)
-        if copying is not None and not copying.dropped:
-            copying.lost(finished.report.chunk)
+        """Read a finished chunk again, because its files are gone."""
+        copy = self._tables.get(finished.table)
+        if copy is not None and not copy.dropped:
+            copy.lost(finished.report.chunk)
 
     def coverage(self, table: str) -> Coverage | None:
-        """How far a table that is being copied is cut; None for others."""
-        copying = self._tables.get(table)
-        return copying.coverage if copying and not copying.dropped and not copying.redump else None
+        """How far a table that is being copied is split; None for other tables."""
+        copy = self._tables.get(table)
+        return copy.coverage if copy and not copy.dropped and not copy.redump else None
 
-    def cut_since(self) -> dict[str, list[Chunk]]:
-        """The chunks that were cut, or got nearer bounds, since the last commit, by table."""
+    def new_chunks(self) -> dict[str, list[Chunk]]:
+        """The chunks that were split off or shortened since the last commit, by table."""
         copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.redump}
-        return {name: list(copying.uncommitted.values()) for name, copying in copies.items()}
+        return {name: list(copy.uncommitted.values()) for name, copy in copies.items()}
 
     def committed(self, table: str, coverage: Coverage) -> None:
-        """An epoch was committed, with everything that was cut before."""
-        copying = self._tables.get(table)
-        if copying is not None and not copying.redump:
-            copying.committed(coverage)
+        """Record that an epoch was committed, with all chunks split off before."""
+        copy = self._tables.get(table)
+        if copy is not None and not copy.redump:
+            copy.committed(coverage)
 
-    def log_read(self, asked_s: float) -> None:
-        """The log was read to where it ended at that time (`clock.monotonic_s`): what altered a table before is known."""
-        self._retries.log_read_s = asked_s
+    def binlog_read(self, asked_s: float) -> None:
+        """Record that the binlog was read to its end as of that time (`clock.monotonic_s`), so earlier schema changes are known."""
+        self._retries.binlog_read_s = asked_s
 
     @property
     def idle(self) -> bool:
-        """Nothing waits and nothing is under way; what is parked does not wait."""
-        return not self._jobs and not any(copying.to_do for copying in self._tables.values())
+        """Whether no chunk waits or is being read; parked chunks do not count."""
+        return not self._jobs and not any(copy.has_work for copy in self._tables.values())
 
     @property
     def under_way(self) -> bool:
         return bool(self._jobs)
 
     def assign(self, prototype: ChunkGroup, hold: Callable[[], str] = lambda: "") -> None:
-        """Keep chunks cut ahead, and start groups while readers are free. prototype: a group with what all of them need.
+        """Keep chunks split ahead, and start groups while readers are free.
 
-        hold: why none may start now.
+        prototype: a group without requests. hold: the reason why no group may start now, or "".
         """
         self._retries.resume(self._tables)
-        for name, copying in self._tables.items():
-            copying.wake()
+        for name, copy in self._tables.items():
+            copy.queue_due()
             if self._gate.is_paused(name):
                 continue
-            if copying.ready and copying.coverage.uncut and len(copying.waiting) < AHEAD // 2:
-                most = 1 if copying.fresh else AHEAD - len(copying.waiting)
-                self._splitter.start(copying.table, copying.plan, copying.coverage.uncut[0], most)
+            if copy.ready and copy.coverage.uncut and len(copy.waiting) < AHEAD // 2:
+                most = 1 if copy.unsplit else AHEAD - len(copy.waiting)
+                self._splitter.start(copy.table, copy.plan, copy.coverage.uncut[0], most)
         while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
             paused = self._gate.is_paused
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
-            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.turn)
-            stopped = any(paused(copying.table.full_name) for copying in wanted)
+            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.priority)
+            stopped = any(paused(copy.table.full_name) for copy in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
             held = (hold() if ready else still) or ("the disk is full" if self._gate.disk.holds() else "")
@@ -168,33 +168,33 @@ class Snapshot:
             self._start(ready, prototype)
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
-        """Start a group: chunks of the table whose turn it is; when that is small, those of other small ones with them."""
-        small = [c for c in ready if c.worth_s <= GROUP_S and not c.coverage.uncut and not c.trials]
+        """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
+        small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.uncut and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
         budget_s = GROUP_S * self._gate.pace.share(ROWS_PER_S)
-        for copying in tables:
-            chunks = copying.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
-            budget_s -= len(chunks) * copying.each_s
-            chosen[copying.table.full_name] = [chunk.number for chunk in chunks]
-            requests += [self._request(copying, chunk) for chunk in chunks]
+        for copy in tables:
+            chunks = copy.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
+            budget_s -= len(chunks) * copy.chunk_s
+            chosen[copy.table.full_name] = [chunk.number for chunk in chunks]
+            requests += [self._request(copy, chunk) for chunk in chunks]
             if budget_s <= 0:
                 break
         self._groups += 1
-        for copying in tables:
-            name = copying.table.full_name
-            if name in chosen and not copying.redump:
+        for copy in tables:
+            name = copy.table.full_name
+            if name in chosen and not copy.redump:
                 self._journal.write(ChunkAssigned(table=name, chunks=chosen[name], group=self._groups))
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         about = f"{first} and {len(others)} tables more" if others else first
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
         self._jobs[self._pool.submit(self._run, group, about)] = _Group(
-            self._groups, chosen, {copying.table.full_name: copying for copying in tables}, clock.utc_text()
+            self._groups, chosen, {copy.table.full_name: copy for copy in tables}, clock.utc_text()
         )
         self._show_reading()
 
     def _show_reading(self) -> None:
-        """Say what has been read for the longest time, of each table: `status` tells."""
+        """Publish the longest running read of each table to `status`."""
         oldest: dict[str, Reading] = {}
         for group in self._jobs.values():  # in the order in which they began
             for name, numbers in group.chunks.items():
@@ -202,28 +202,28 @@ class Snapshot:
                     oldest.setdefault(name, {"chunks": numbers, "since": group.since})
         self._activity.reading = oldest
 
-    def _request(self, copying: TableCopy, chunk: Chunk) -> ChunkRequest:
+    def _request(self, copy: TableCopy, chunk: Chunk) -> ChunkRequest:
         return ChunkRequest(
-            copying.table,
+            copy.table,
             chunk.number,
-            copying.key,
+            copy.key,
             chunk.limits,
-            copying.plan.chunk_rows,
-            copying.folder,
+            copy.plan.chunk_rows,
+            copy.folder,
             self._max_memory,
-            copying.projection,
-            copying.redump is not None,
-            copying.named(chunk.number),
+            copy.projection,
+            copy.redump is not None,
+            copy.keys_of(chunk.number),
         )
 
     def collect(self) -> Batch:
-        """The chunks that were cut, and the reports of all jobs that have ended, since the last call.
+        """The split-off chunks and the reports of ended jobs since the last call.
 
-        Raises what ends the run: an error of Spark, a source that is lost, a chunk that failed too often.
+        Raises errors that end the run: of Spark, of a lost source, of a table that failed too often.
         """
         batch = Batch()
         for name, cut in self._splitter.done().items():
-            self._take_cut(self._tables[name], cut, batch)
+            self._take_split(self._tables[name], cut, batch)
         for job in [job for job in self._jobs if job.done()]:
             group = self._jobs.pop(job)
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
@@ -240,73 +240,73 @@ class Snapshot:
     def _reports(
         self, job: Future[list[ReaderReport]], group: _Group, batch: Batch, left: dict[str, set[int]]
     ) -> list[ReaderReport]:
-        """The job's reports; none when it was lost with its worker."""
+        """The job's reports; none if its worker was lost."""
         try:
             return job.result()
         except TransientError as error:
             among = sum(map(len, group.chunks.values()))
             for name, numbers in group.chunks.items():
-                copying = group.copies[name]
-                if not copying.dropped:
-                    left[name] -= self._retries.lost(copying, numbers, among, group.number, error, batch)
+                copy = group.copies[name]
+                if not copy.dropped:
+                    left[name] -= self._retries.lost(copy, numbers, among, group.number, error, batch)
             return []
 
-    def _take_cut(self, copying: TableCopy, job: Future[Cut], batch: Batch) -> None:
-        if copying.dropped:
+    def _take_split(self, copy: TableCopy, job: Future[Cut], batch: Batch) -> None:
+        if copy.dropped:
             return
         try:
-            chunks = copying.take(job.result())
+            chunks = copy.take(job.result())
         except TableStoppedError as error:
-            batch.stop(copying, error)
+            batch.stop(copy, error)
         except TransientError as error:
-            self._retries.retry(copying, [], 0, error, batch)
+            self._retries.retry(copy, [], 0, error, batch)
         else:
-            copying.failures = 0
-            self._report_cut(copying, chunks)
+            copy.failures = 0
+            self._report_chunks(copy, chunks)
 
-    def _report_cut(self, copying: TableCopy, chunks: list[Chunk]) -> None:
-        if copying.redump:
+    def _report_chunks(self, copy: TableCopy, chunks: list[Chunk]) -> None:
+        if copy.redump:
             return
         news = [
             [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
             for chunk in chunks
-            if not copying.listed(chunk)
+            if not copy.listed(chunk)
         ]
-        complete = not copying.coverage.uncut
-        if news or (complete and not copying.reported_complete):
-            copying.reported_complete = complete
-            self._journal.write(ChunkPlanned(table=copying.table.full_name, chunks=news, complete=complete))
+        complete = not copy.coverage.uncut
+        if news or (complete and not copy.reported_complete):
+            copy.reported_complete = complete
+            self._journal.write(ChunkPlanned(table=copy.table.full_name, chunks=news, complete=complete))
 
     def _take_report(
         self,
-        copying: TableCopy,
+        copy: TableCopy,
         report: ChunkReport | FailureReport,
         group: _Group,
         batch: Batch,
         left: dict[str, set[int]],
     ) -> None:
-        if copying.dropped:
+        if copy.dropped:
             return
         if isinstance(report, FailureReport):
             unread = sorted(left[report.table])
-            left[report.table] -= self._retries.reported(copying, report, unread, group.number, batch)
+            left[report.table] -= self._retries.reported(copy, report, unread, group.number, batch)
             return
         left[report.table].discard(report.chunk)
-        if report.limits != copying.coverage.pending[report.chunk]:
-            self._report_cut(copying, copying.shorten(report.chunk, report.limits))
-        copying.read_one(report)
-        self._retries.read(copying, report.chunk)
+        if report.limits != copy.coverage.pending[report.chunk]:
+            self._report_chunks(copy, copy.shorten(report.chunk, report.limits))
+        copy.chunk_read(report)
+        self._retries.read(copy, report.chunk)
         self._gate.pace.spend(report.rows, sum(file.bytes for file in report.files), clock.monotonic_s())
-        if not copying.redump:
+        if not copy.redump:
             self._journal.write(_finished(report, group.number))
-        batch.finished.append(Finished(report, copying.redump, copying.named(report.chunk)))
+        batch.finished.append(Finished(report, copy.redump, copy.keys_of(report.chunk)))
 
-    def let_go(self) -> None:
-        """Wait for no answer of the source; another thread asks for it."""
-        self._splitter.let_go()
+    def abort_waits(self) -> None:
+        """Abort waits for the source's answer; called from another thread."""
+        self._splitter.abort_waits()
 
     def close(self) -> None:
-        """Wait for the jobs that are under way; their unread reports are lost, their files never published."""
+        """Wait for running jobs. Their unread reports are lost and their files never published."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         with suppress(TidemarkError):
             self._splitter.close()

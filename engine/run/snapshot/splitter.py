@@ -1,9 +1,9 @@
-"""The thread that cuts tables into chunks, a bounded number of them ahead of the readers, on a connection of its own.
+"""The thread that splits tables into chunks, a bounded number ahead of the readers, on its own connection.
 
-It keeps nothing: it is given a range that is not cut yet and gives back what it cut off it. So the log never waits for a walk.
+It is stateless: it receives a range that is not split yet and returns the chunks split off. So the binlog never waits for a walk.
 
-How bounds are found is in `plan.cutting`. A chunk that turns out too large: its reader stops at twice the planned rows
-(`ChunkRequest.most`), and `TableCopy.shorten` has the rest cut again.
+`plan.cutting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large (`ChunkRequest.most`), and
+`TableCopy.shorten` queues the rest to be split again.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,7 +22,7 @@ _PATIENCE_S = 0.2
 
 
 class ChunkSplitter:
-    """Cuts; one range of a table at a time."""
+    """Splits tables, one range of a table at a time."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -31,31 +31,31 @@ class ChunkSplitter:
         self._jobs: dict[str, Future[Cut]] = {}
 
     def start(self, table: Table, plan: Plan, piece: Uncut, most: int) -> None:
-        """Begin to cut up to `most` chunks off a range, if nothing of this table is being cut."""
+        """Start to split up to `most` chunks off a range, unless this table is being split already."""
         if table.full_name not in self._jobs:
-            self._jobs[table.full_name] = self._thread.submit(self._cut, table, plan, piece, most)
+            self._jobs[table.full_name] = self._thread.submit(self._split, table, plan, piece, most)
 
     def done(self) -> dict[str, Future[Cut]]:
-        """What has been cut since the last call, by table; `result` raises what went wrong."""
+        """The results since the last call, by table; `result` raises the split's error."""
         done = {name: job for name, job in self._jobs.items() if job.done()}
         self._jobs = {name: job for name, job in self._jobs.items() if name not in done}
         return done
 
     def forget(self, table: str) -> None:
-        """What is just being cut of a table is of no use any more."""
+        """Ignore the running split of a table."""
         self._jobs.pop(table, None)
 
-    def let_go(self) -> None:
-        """Wait for no answer of the source; another thread asks for it."""
+    def abort_waits(self) -> None:
+        """Abort waits for the source's answer; called from another thread."""
         if (connection := self._connection) is not None:
             break_off(connection)
 
     def close(self) -> None:
-        """End the thread; what it is just cutting is forgotten."""
+        """End the thread, ignoring its current result."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._drop()
 
-    def _cut(self, table: Table, plan: Plan, piece: Uncut, most: int) -> Cut:
+    def _split(self, table: Table, plan: Plan, piece: Uncut, most: int) -> Cut:
         try:
             if self._connection is None:
                 self._connection = open_connection(self._endpoint)
@@ -66,9 +66,9 @@ class ChunkSplitter:
         except Exception as error:
             self._drop()
             raise TransientError(
-                f"Cutting {table.full_name} into chunks failed: {type(error).__name__}: {error}",
-                detail="Nothing was published wrongly; what is cut already is read.",
-                hint="It is tried again. If it stays, report it with `tidemark bundle SPEC`.",
+                f"Splitting {table.full_name} into chunks failed: {type(error).__name__}: {error}",
+                detail="Nothing was published wrongly. Chunks that are split off already are read.",
+                hint="Tidemark retries. If this persists, report it with `tidemark bundle SPEC`.",
             ) from error
 
     def _drop(self) -> None:

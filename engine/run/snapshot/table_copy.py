@@ -1,4 +1,4 @@
-"""One table that is being copied: what of it is cut, what waits, how fast it goes, whose turn it is, what is finished."""
+"""The state of one table that is being copied: split-off and waiting chunks, pace, turn, finished chunks."""
 
 import math
 from collections import deque
@@ -20,17 +20,17 @@ from engine.source.positions import Position
 
 KEYS_A_CHUNK = 2000
 PARKED_IN_ROW = 8
-"""A table of which so many chunks were parked, with none read in between, is at fault itself."""
+"""When this many chunks in a row are parked, with none read in between, the table itself is at fault."""
 LISTED_CHUNKS = 10_000
-"""An even plan of so many chunks is written to the journal whole, when it is made."""
+"""Up to this many chunks, the journal gets all chunks of an even plan at once."""
 ROWS_PER_S = 400_000
-"""How fast a reader reads until it is measured."""
+"""The assumed reading speed until it is measured."""
 _CHUNK_S = 0.005
-"""What a chunk takes however few its rows: a few statements."""
+"""Seconds per chunk regardless of its rows: a few statements."""
 
 
 def reported_whole(plan: Plan) -> bool:
-    """Whether all chunks are written to the journal when the plan is made."""
+    """Whether the journal gets all chunks at once with the plan."""
     return plan.strategy != "uneven" and plan.estimated_chunks <= LISTED_CHUNKS
 
 
@@ -42,19 +42,19 @@ def planned(plan: Plan) -> TablePlanned:
 
 @dataclass
 class Trial:
-    """A chunk that failed."""
+    """The failures of a chunk."""
 
     failures: int = 0
-    """The chunk's own failures, in a row."""
+    """The chunk's own failures in a row."""
     among: int = 1
-    """With how many other chunks it may be read the next time."""
+    """The most chunks that may share its next group."""
     known: bool = False
-    """Whether it was parked before."""
+    """Whether an earlier run parked it."""
 
 
 @dataclass
 class TableCopy:
-    """One table's copy, or the parts of it that are redumped."""
+    """One table's copy, or its redumped parts."""
 
     table: Table
     plan: Plan
@@ -63,39 +63,39 @@ class TableCopy:
     """The operator's priority; 0 comes first."""
     coverage: Coverage
     projection: Projection = WHOLE_TABLE
-    """What of the table is published."""
+    """The published columns and rows."""
     redump: str | None = None
-    """The command that asked to redump these ranges of a published table, or `keys` of it."""
+    """The command that redumps these ranges of a published table, or its `keys`."""
     keys: tuple[Bound, ...] = ()
-    """`KEYS_A_CHUNK` of them make a chunk."""
+    """Redumped keys, `KEYS_A_CHUNK` per chunk."""
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
-    """The chunks that were cut since the last commit, by number."""
+    """The chunks split off or shortened since the last commit, by number."""
     states: dict[int, str] = field(default_factory=dict)
-    """Of the chunks that are cut and not committed, by number (`state_machines.CHUNK`)."""
+    """States of the split-off chunks that are not committed, by number (`state_machines.CHUNK`)."""
     changed: bool = False
-    """Whether something was cut since the last commit."""
+    """Whether chunks were split off or shortened since the last commit."""
     reported_complete: bool = field(init=False)
-    """Whether the journal has all chunks of it."""
+    """Whether the journal has all its chunks."""
     trials: dict[int, Trial] = field(default_factory=dict)
-    """The chunks that failed, by number."""
+    """Failures, by chunk number."""
     resting: dict[int, float] = field(default_factory=dict)
     """The chunks that wait for their next try, with its time (`clock.monotonic_s`)."""
     parked: set[int] = field(default_factory=set)
-    """The chunks that are not tried again."""
-    parked_in_row: int = 0
+    """The chunks that are not retried."""
+    parked_in_a_row: int = 0
     under_way: int = 0
     failures: int = 0
-    """In a row, of the table as a whole."""
+    """Failures in a row of the table as a whole."""
     retry_at: float = 0.0
     changed_s: float = math.inf
-    """When a read first found that the table had changed (`clock.monotonic_s`)."""
+    """When a read first found the table changed (`clock.monotonic_s`)."""
     dropped: bool = False
-    """Its chunks are of no use any more."""
+    """Whether its chunks are discarded."""
     seconds: float = 0.0
-    """That readers have spent on it."""
+    """Seconds that readers spent on it."""
     read: int = 0
-    """Rows that were read."""
+    """The number of chunks read."""
 
     def __post_init__(self) -> None:
         self.reported_complete = reported_whole(self.plan)
@@ -104,11 +104,11 @@ class TableCopy:
         self.on("cut", self.coverage.pending)
 
     def on(self, event: str, numbers: Iterable[int]) -> None:
-        """This happened to these chunks. Raises IllegalEventError."""
+        """Apply an event to the states of these chunks. Raises IllegalEventError."""
         self.states.update({n: CHUNK.after(self.states.get(n, START), event) for n in numbers})
 
     def listed(self, chunk: Chunk) -> bool:
-        """Whether the journal has known the chunk, as it is, since the plan was made."""
+        """Whether the journal got the chunk, with these bounds, together with the plan."""
         return reported_whole(self.plan) and (
             chunk.number < self.plan.estimated_chunks and chunk.limits == self.plan.even_range(chunk.number)
         )
@@ -119,46 +119,46 @@ class TableCopy:
 
     @property
     def stuck(self) -> bool:
-        """Whether one chunk after the other was parked, so that no more of it is tried."""
-        return self.parked_in_row >= PARKED_IN_ROW
+        """Whether too many chunks in a row were parked, so that no more are tried."""
+        return self.parked_in_a_row >= PARKED_IN_ROW
 
     @property
-    def to_do(self) -> bool:
-        """Whether something of it waits to be read or cut."""
+    def has_work(self) -> bool:
+        """Whether it has chunks to read or to split off."""
         return not self.dropped and not self.stuck and bool(self.waiting or self.resting or self.coverage.uncut)
 
     @property
-    def fresh(self) -> bool:
-        """Whether nothing of it is cut: its first chunk is wanted at once."""
+    def unsplit(self) -> bool:
+        """Whether nothing of it is split yet, so that its first chunk is needed at once."""
         return not self.coverage.done and not self.coverage.pending
 
     @property
-    def each_s(self) -> float:
-        """Seconds that a chunk takes: measured, or guessed from its rows."""
+    def chunk_s(self) -> float:
+        """Seconds per chunk: measured, or estimated from its rows."""
         if self.read:
             return max(self.seconds / self.read, 1e-3)
         return _CHUNK_S + min(self.plan.chunk_rows, max(self.plan.approx_rows, 1)) / ROWS_PER_S
 
     @property
-    def worth_s(self) -> float:
-        """Seconds that all waiting chunks take."""
-        return len(self.waiting) * self.each_s
+    def waiting_s(self) -> float:
+        """Estimated seconds for all waiting chunks."""
+        return len(self.waiting) * self.chunk_s
 
-    def named(self, number: int) -> tuple[Bound, ...]:
-        """The keys that are chunk `number`."""
+    def keys_of(self, number: int) -> tuple[Bound, ...]:
+        """The keys of chunk `number`."""
         return self.keys[number * KEYS_A_CHUNK : (number + 1) * KEYS_A_CHUNK]
 
     def next_chunks(self, budget_s: float, readers: int, *, share: bool) -> list[Chunk]:
-        """The next chunks, worth `budget_s`. share: leave some for the other readers, fewer to each towards the end."""
+        """Take the next chunks, worth `budget_s`. share: leave chunks for other readers, so that groups shrink towards the end."""
         fair = max(1, len(self.waiting) // (2 * readers)) if share else len(self.waiting)
-        count = self._together(min(max(1, round(budget_s / self.each_s)), fair))
+        count = self._group_limit(min(max(1, round(budget_s / self.chunk_s)), fair))
         chunks = [self.waiting.popleft() for _ in range(count)]
         self.under_way += count
         self.on("assigned", [chunk.number for chunk in chunks])
         return chunks
 
-    def _together(self, count: int) -> int:
-        """How many of the next chunks may be read in one group: those that failed only among few others."""
+    def _group_limit(self, count: int) -> int:
+        """How many of the next chunks may share a group; chunks that failed share it with few others."""
         for before, chunk in enumerate(self.waiting):
             if before >= count:
                 break
@@ -166,12 +166,12 @@ class TableCopy:
                 count = min(count, max(trial.among, before))
         return count
 
-    def rest(self, number: int, until_s: float) -> None:
-        """A chunk that failed is not to be tried before that time."""
+    def postpone(self, number: int, until_s: float) -> None:
+        """Do not retry a failed chunk before that time."""
         self.resting[number] = until_s
 
-    def wake(self) -> None:
-        """What has rested for long enough comes next."""
+    def queue_due(self) -> None:
+        """Queue the chunks whose wait is over, first in line."""
         now_s = clock.monotonic_s()
         due = sorted((n for n, until_s in self.resting.items() if until_s <= now_s), reverse=True)
         for number in due:
@@ -179,25 +179,25 @@ class TableCopy:
             self.waiting.appendleft(Chunk(number, self.coverage.pending[number]))
 
     def park(self, number: int) -> None:
-        """A chunk that failed is tried no more."""
+        """Park a failed chunk."""
         self.on("parked", [number])
         self.parked.add(number)
 
-    def try_again(self) -> None:
-        """What is parked is a chunk like any other again."""
+    def unpark_all(self) -> None:
+        """Queue the parked chunks like any others."""
         self.on("tried again", self.parked)
         self.waiting.extend(Chunk(number, self.coverage.pending[number]) for number in sorted(self.parked))
         for number in self.parked:
             self.trials[number] = Trial(known=True)
-        self.parked, self.parked_in_row = set(), 0
+        self.parked, self.parked_in_a_row = set(), 0
 
-    def turn(self) -> tuple[int, int, float]:
-        """Whose turn it is, smallest first: priority, then the fewest chunks under way, then the most to do."""
+    def priority(self) -> tuple[int, int, float]:
+        """The sort key for the next table: priority, then the fewest chunks in flight, then the most work left."""
         left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
-        return self.rank, self.under_way, -left * self.each_s
+        return self.rank, self.under_way, -left * self.chunk_s
 
     def take(self, cut: Cut) -> list[Chunk]:
-        """Take over what was cut; the new chunks."""
+        """Add split-off chunks; returns them."""
         self.coverage, chunks = self.coverage.after(cut)
         self.on("cut", [chunk.number for chunk in chunks])
         self.waiting.extend(chunks)
@@ -205,7 +205,7 @@ class TableCopy:
         return chunks
 
     def shorten(self, number: int, limits: Range) -> list[Chunk]:
-        """A chunk was read up to a nearer bound; the chunk as it is now."""
+        """Record that a chunk was read only up to a nearer bound; returns the shortened chunk."""
         self.on("split", [number])
         self.coverage = self.coverage.shortened(number, limits)
         chunk = Chunk(number, limits)
@@ -217,33 +217,33 @@ class TableCopy:
         self.uncommitted.update({chunk.number: chunk for chunk in chunks})
 
     def put_back(self, numbers: Iterable[int]) -> None:
-        """These chunks were assigned and not read."""
+        """Queue assigned chunks that were not read, first in line."""
         if not self.dropped:
             back = [Chunk(number, self.coverage.pending[number]) for number in sorted(numbers)]
             self.waiting.extendleft(reversed(back))
             self.on("put back", [chunk.number for chunk in back if self.states[chunk.number] == "reading"])
 
     def lost(self, number: int) -> None:
-        """The files of a finished chunk are gone before it was committed."""
+        """Queue a finished chunk whose files are gone before its commit."""
         self.on("lost", [number])
         self.waiting.appendleft(Chunk(number, self.coverage.pending[number]))
 
-    def read_one(self, report: ChunkReport) -> None:
-        """A chunk was read: the pace."""
+    def chunk_read(self, report: ChunkReport) -> None:
+        """Record a finished chunk and its reading time."""
         self.on("finished", [report.chunk])
         self.seconds += sum(report.timings.values())
         self.read += 1
-        self.failures = self.parked_in_row = 0
+        self.failures = self.parked_in_a_row = 0
 
     def committed(self, coverage: Coverage) -> None:
-        """An epoch was committed, with everything that was cut and the chunks that are no longer pending."""
+        """Record a committed epoch: all split-off chunks are in the ledger; finished ones are no longer pending."""
         self.coverage, self.uncommitted, self.changed = coverage, {}, False
         if done := [number for number in self.states if number not in coverage.pending]:
             self.on("committed", done)
             self.states = {number: self.states[number] for number in coverage.pending}
 
     def drop(self) -> None:
-        """Read no more of it."""
+        """Stop reading it and discard its chunks."""
         self.on("dropped", self.states)
         self.states.clear()
         self.dropped = True
@@ -254,13 +254,13 @@ class TableCopy:
 
 @dataclass(frozen=True)
 class Finished:
-    """A chunk that was read and waits for the next epoch."""
+    """A chunk that was read and waits for its commit."""
 
     report: ChunkReport
     redump: str | None = None
-    """The command that it was redumped for."""
+    """The command that redumped it."""
     keys: tuple[Bound, ...] = ()
-    """The identities of its rows, where the command names rows."""
+    """The identities of its rows, if the command names keys."""
 
     @property
     def table(self) -> str:
@@ -273,7 +273,7 @@ class Finished:
 
     @property
     def limits(self) -> Range:
-        """What was read of it."""
+        """The range that was read."""
         return self.report.limits
 
     @property
@@ -287,5 +287,5 @@ class Finished:
 
     @property
     def ghosts(self) -> tuple[DataFile, ...]:
-        """Of a redump: the files of what the mirror has beside the chunk's rows."""
+        """For a redump: the files with the mirror rows that the chunk does not have."""
         return self.report.ghosts

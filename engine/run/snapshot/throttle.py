@@ -1,10 +1,9 @@
-"""How fast tables are read, and when not at all: by rates, by the hour, and by the source's own health.
+"""The throttle: limits chunk reads by rate, by the hour, and by the source's load and replica lag.
 
-Only the reading of tables is throttled, never the log. `hold` says why to wait; `run.snapshot.scheduler` asks it before each
-group. Rates hold on average: a group of chunks is begun when what was read before has been paid for, and groups are small where
-the rate is. The health is asked for all the time on a connection of its own, as gh-ost does it: above `max_load`, or while a
-named replica lags, no group begins; above `critical_load` the pipeline pauses. A load is what it is at one instant, and jumps:
-reading goes on only when it was within its limits at every look for two seconds.
+It throttles chunk reads only, never the binlog. `run.snapshot.scheduler` asks `hold` before each group. Rates hold on average: a
+group starts when earlier rows are paid for, and low rates make small groups. Like gh-ost, a separate connection polls the source's
+health. Above `max_load`, or while a named replica lags, no group starts; above `critical_load` the pipeline pauses. A load is an
+instantaneous value that jumps, so reading continues only after two seconds of polls within the limits.
 """
 
 import threading
@@ -21,16 +20,16 @@ from engine.source.connect import Connection, Endpoint, describe, open_connectio
 
 _INTERVAL_S = 0.25
 _SLOW_INTERVAL_S = 1.0
-"""Between two looks at the replicas, and at a source that could not be asked: each is a login."""
+"""Seconds between polls of the replicas, and of a source that does not answer: each poll is a login."""
 _CALM_S = 2.0
-"""How long a load must have been within its limits."""
+"""Seconds that a load must stay within its limits."""
 _REPLICA = (8, 0, 22)
-"""The MySQL in which replicas got their name."""
+"""The MySQL version that introduced the word REPLICA."""
 _LAG_COLUMNS = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 
 
 class Pace:
-    """When the next group of chunks may begin. Pure, but for the clock that it is given.
+    """Decides when the next group of chunks may start. Pure; takes the time as an argument.
 
     settings: may be replaced at any time.
     """
@@ -40,11 +39,11 @@ class Pace:
         self._paid_at = 0.0
 
     def spend(self, rows: int, size: int, now_s: float) -> None:
-        """So many rows and bytes were read."""
+        """Charge rows and bytes that were read."""
         self._paid_at = max(self._paid_at, now_s) + owed_s(self.settings, rows, size)
 
     def wait(self, now_s: float, time: datetime) -> str:
-        """Why no group may begin now; empty when one may."""
+        """Why no group may start now; "" if one may."""
         if not within_hours(self.settings.hours, time):
             return f"the hours of reading are {', '.join(self.settings.hours)} UTC"
         limited = self.settings.max_rows_per_s or self.settings.max_bytes_per_s
@@ -55,19 +54,19 @@ class Pace:
         return ""
 
     def share(self, usual_rows_per_s: float) -> float:
-        """The part of a group's usual size that this rate allows: about a second's worth."""
+        """The fraction of a usual group that this rate allows: about a second's worth."""
         rate = self.settings.max_rows_per_s
         return min(1.0, rate / usual_rows_per_s) if rate else 1.0
 
 
 def too_much(status: dict[str, float], limits: dict[str, float]) -> str:
-    """Which of the server's status variables is above its limit, in words; empty when none is."""
+    """Which status variables exceed their limits, as text; "" if none does."""
     over = [f"{name} is {status[name]:g} (limit {limit:g})" for name, limit in limits.items() if status[name] > limit]
     return " and ".join(over)
 
 
 class Hold:
-    """A reason not to read stands until all was within the limits at every look for `_CALM_S`, or other limits are set."""
+    """Keeps a reason to wait until all polls for `_CALM_S` were within the limits, or the limits change."""
 
     def __init__(self) -> None:
         self._reason = ""
@@ -75,7 +74,7 @@ class Hold:
         self._calm_since_s: float | None = None
 
     def after(self, reason: str | None, settings: Throttle, now_s: float) -> str:
-        """What stands after a look that gave this reason, or none (empty), or that failed (None): then nothing is known."""
+        """The reason after a poll. reason: of this poll, "" if within the limits, None if the poll failed."""
         if settings != self._settings:
             self._reason, self._settings = "", settings
         if reason:
@@ -90,10 +89,10 @@ class Hold:
 
 
 class Health:
-    """Asks the source, and the replicas that are named, how they are, until it is closed.
+    """Polls the load of the source and the lag of the named replicas until it is closed.
 
-    reason: why nothing should be read now. critical: called once each time that `critical_load` is passed, with the reason. A
-    source that cannot be asked is not this thread's to report; a replica that cannot be asked is a reason to wait.
+    reason: why nothing should be read now. critical: called with the reason whenever a load newly exceeds `critical_load`. This
+    thread does not report a source that does not answer; a replica that does not answer is a reason to wait.
     """
 
     def __init__(self, endpoint: Endpoint, pace: Pace, critical: Callable[[str], None], helpers: Helpers) -> None:
@@ -116,7 +115,7 @@ class Health:
         while not self._closing.wait(pause_s):
             try:
                 pause_s = self._look()
-            except Exception as error:  # noqa: BLE001 - what stands, stands on until the source can be asked again
+            except Exception as error:  # noqa: BLE001 - the reason stays until the source answers again
                 self._helpers.failed("health", error)
                 pause_s = _SLOW_INTERVAL_S
             else:
@@ -125,7 +124,7 @@ class Health:
             self._forget(name)
 
     def _look(self) -> float:
-        """Ask once; in how many seconds to ask again."""
+        """Poll once. Returns the seconds until the next poll."""
         settings = self._pace.settings
         if not (settings.max_load or settings.critical_load or settings.replicas):
             self.reason, self._was_critical = "", False
@@ -137,7 +136,7 @@ class Health:
         return _INTERVAL_S if load is not None else _SLOW_INTERVAL_S
 
     def _load(self, settings: Throttle) -> str | None:
-        """What is too much; None when the source cannot be asked."""
+        """Which load is too high, as text; None when the source does not answer."""
         names = [*settings.max_load, *settings.critical_load]
         if not names:
             return ""
@@ -182,7 +181,7 @@ class Health:
         return max(map(float, lags)) if lags else None
 
     def _connection(self, name: str) -> Connection:
-        """To the source, or to a replica at `host:port` with the same user."""
+        """The connection to the source (""), or to a replica at `host:port` with the same user."""
         if name not in self._connections:
             host, _, port = name.rpartition(":")
             there = replace(self._endpoint, host=host, port=int(port), identity=None) if name else self._endpoint
@@ -196,5 +195,5 @@ class Health:
 
 
 def hold(pace: Pace, health: Health) -> str:
-    """Why no group of chunks may begin now; empty when one may."""
+    """Why no group of chunks may start now; "" if one may."""
     return health.reason or pace.wait(clock.monotonic_s(), clock.utc_now())

@@ -1,4 +1,4 @@
-"""Finds out what becomes of the tables that an epoch's end concerns: those that were altered, and those to resnapshot."""
+"""Judges the tables at an epoch's end: those with a schema change, and those to resnapshot."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from engine.source.positions import Position, current
 
 @dataclass
 class Alterations:
-    """Asks the catalogue, the binlog and the destination. Used by one thread."""
+    """Uses the catalogue, the binlog and the destination. Used by one thread."""
 
     spec: Spec
     source: Source
@@ -35,7 +35,7 @@ class Alterations:
         asked: Collection[str],
         end: Position,
     ) -> dict[str, Verdict]:
-        """By table, the verdict. alteration: at which the epoch ends. asked: tables to resnapshot. end: the epoch's end."""
+        """Verdicts by table. alteration: the one that ends the epoch. asked: tables to resnapshot. end: the epoch's end."""
         statements: dict[str, str | None] = {}
         if alteration is not None:
             endpoint, server, first = self.source.endpoint, self.source.server, self.spec.first_server_id()
@@ -60,7 +60,7 @@ class Alterations:
         return found
 
     def _is_last(self, connection: Connection, name: str, start: Position) -> bool:
-        """Whether no statement of the log from `start` to its present end concerns the table."""
+        """Whether the binlog from `start` to its current end has no schema change of the table."""
         end, mariadb = current(connection, self.source.server), self.source.server.flavor == "mariadb"
         binlog_range = BinlogRange({}, start, end, mariadb=mariadb, awaited=[self.captured.tables[name]])
         for _ in read_range(self.source.endpoint, binlog_range, self.spec.first_server_id()):

@@ -1,7 +1,7 @@
-"""The first epoch: where a pipeline begins, what it captures, and how its tables are cut.
+"""The first epoch: where a pipeline starts, which tables it captures, and their plans.
 
-The position is taken before the catalogue is read: a statement that alters a table in between lies behind the position,
-so it is seen in the log.
+The position is taken before the catalogue is read. So a schema change in between lies after the position, and is seen in the
+binlog.
 """
 
 import uuid
@@ -33,7 +33,7 @@ from engine.startup import startup_position, startup_time
 
 @dataclass(frozen=True)
 class Source:
-    """The source as the coordinator uses it."""
+    """The source and what the coordinator needs to know about it."""
 
     endpoint: Endpoint
     server: Server
@@ -42,7 +42,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Begun:
-    """The record of epoch 0 and the plans in it."""
+    """The record of epoch 0 and its plans."""
 
     record: EpochRecord
     plans: list[Plan]
@@ -55,9 +55,10 @@ def first_epoch(
     server: Server,
     run: str,
 ) -> Begun:
-    """The record of epoch 0 for a pipeline that has no ledger yet. Tables that cannot be captured stop in it.
+    """The record of epoch 0 for a pipeline without a ledger. Tables that cannot be captured stop in it.
 
-    Without a copy (`Source.copies`) each table is one finished chunk. Raises SpecError when the binlog has no such place to start.
+    If the pipeline copies nothing (`Source.copies`), each table is one finished chunk. Raises SpecError if the binlog does not
+    contain the start position.
     """
     position = anchored(_start(spec, connection, endpoint, server), spec, connection, endpoint, server)
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
@@ -94,18 +95,18 @@ def first_epoch(
 
 
 def unfit_record(table: Table, error: TidemarkError) -> TableChange:
-    """What an epoch says of a table that cannot be captured: it joins, and has stopped."""
+    """The record of a table that cannot be captured: it joins and stops at once."""
     plan = Plan(table.full_name, 0, 0, (), "", None, None, None, "one", "not captured", 0, 1)
     return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
 
 
 def anchored(position: Position, spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:
-    """The position with what proves later that the server still has the history before it: GTIDs, and when the file began."""
+    """The position with the proof that the server still has the history before it: GTIDs, and when the file began."""
     first, mariadb = spec.first_server_id(), server.flavor == "mariadb"
     gtids = None
     if has_gtids(connection, server):
         found = before(endpoint, position, first, mariadb=mariadb)
-        gtids = None if found.anonymous else found.gtids  # a set without them would be believed of another server
+        gtids = None if found.anonymous else found.gtids  # an incomplete set would pass for complete at a failover
     return replace(position, gtids=gtids, born=read_head(endpoint, position.file, first).born)
 
 
@@ -119,9 +120,9 @@ def _start(spec: Spec, connection: Connection, endpoint: Endpoint, server: Serve
         if mode == "timestamp":
             return _since(binlog, argument, server_time_s(connection))
         if mode == "position":
-            return _given(binlog, argument, files)
+            return _at_position(binlog, argument, files)
         if mode == "gtid":
-            return _behind(binlog, argument, connection, server)
+            return _after_gtids(binlog, argument, connection, server)
     except NoPlaceError as error:
         hint = "Choose a later place, or let the tables be copied: source.startup = initial."
         raise _no_start(spec.source.startup, f"{error.verdict}: {error.seen}", hint) from error
@@ -135,12 +136,12 @@ def _since(binlog: Binlog, argument: str, now_s: float) -> Position:
     return binlog.since(round(since.timestamp() * 1_000_000))
 
 
-def _given(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
+def _at_position(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
     position = Position(*startup_position(argument))
     hint = "SHOW BINLOG EVENTS IN '…' lists the places; a transaction begins with a GTID event (Gtid, Anonymous_Gtid)."
     if position.file not in files:
-        seen = f"the server has {binlog.files[0]} to {binlog.files[-1]}"
-        raise _no_start(f"position:{argument}", f"there is no such file; {seen}", "Choose one of them.")
+        available = f"the server has {binlog.files[0]} to {binlog.files[-1]}"
+        raise _no_start(f"position:{argument}", f"there is no such file; {available}", "Choose one of them.")
     size = files[position.file]
     if position.offset > size:
         raise _no_start(f"position:{argument}", f"the file has {size} bytes", "Choose an offset in it.")
@@ -149,7 +150,7 @@ def _given(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
     return position
 
 
-def _behind(binlog: Binlog, argument: str, connection: Connection, server: Server) -> Position:
+def _after_gtids(binlog: Binlog, argument: str, connection: Connection, server: Server) -> Position:
     try:
         gtids = parse_gtids(argument, mariadb=binlog.mariadb)
     except ValueError as error:
@@ -177,7 +178,7 @@ def streaming_only(plan: Plan) -> Plan:
 
 
 def finished(spec: Spec, position: Position) -> TableChange:
-    """What an epoch says beside the plan of a table that joins: without a copy (`Source.copies`) it is one finished chunk."""
+    """The rest of the record of a table that joins: without a copy (`Source.copies`), it is one finished chunk."""
     if spec.source.copies:
         return {}
     whole = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
@@ -185,7 +186,7 @@ def finished(spec: Spec, position: Position) -> TableChange:
 
 
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:
-    """Raises SourceChangedError when this is not the server that the ledger follows, SourceLostError when it has not its history.
+    """Raises SourceChangedError for another server than the ledger's, SourceLostError for one without the ledger's history.
 
     first: the first of the pipeline's server ids.
     """
@@ -194,9 +195,9 @@ def check_source(state: State, connection: Connection, endpoint: Endpoint, serve
 
 
 def check_tables(spec: Spec, state: State, captured: list[Table], to_add: Collection[str]) -> None:
-    """Raises SpecError when the spec chooses tables that the ledger does not have, and nobody wants them added.
+    """Raises SpecError when the spec matches tables that are not in the ledger, and no command adds them.
 
-    to_add: those that commands which wait want to be added.
+    to_add: the tables that waiting commands add.
     """
     new = sorted({table.full_name for table in captured} - set(state.tables) - set(to_add))
     if new and spec.source.new_tables == "refuse":

@@ -1,4 +1,4 @@
-"""The tables that a run captures: as the source describes them, how they are cut, what of them is published, and where."""
+"""The captured tables of a run: columns, plans, projections and folders."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from engine.settings import Spec
 
 
 class CapturedTables:
-    """By full name. Used by one thread."""
+    """The captured tables by full name. Used by one thread."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -21,23 +21,23 @@ class CapturedTables:
         self._projections: dict[str, tuple[Table, Projection]] = {}
 
     def take(self, name: str, table: TableState) -> None:
-        """A table is captured as the ledger has it."""
-        # The spec decides, not what it said when the table joined.
+        """Capture a table from its committed state."""
+        # The current spec decides, not the spec when the table joined.
         null_dates = self._spec.source.invalid_dates == "null"
         self.put(table_from_dict(table.table).with_null_dates(null_dates), plan_from_dict(table.plan))
 
     def put(self, table: Table, plan: Plan) -> None:
-        """A table is captured with these columns and this plan from here on."""
+        """Set a table's columns and plan."""
         self.plans[table.full_name] = plan
         self.tables[table.full_name] = table.identified_by(plan.chunk_key)
 
     def forget(self, name: str) -> None:
-        """A table is captured no more."""
+        """Stop capturing a table."""
         for known in (self.tables, self.plans, self._projections):
             known.pop(name, None)
 
     def projection(self, name: str) -> Projection:
-        """What of the table is published, as it is now."""
+        """The table's current projection."""
         table = self.tables[name]
         known = self._projections.get(name)
         if known is None or known[0] != table:
@@ -54,5 +54,5 @@ class CapturedTables:
         return changes_folder(self._spec.sink.path, self.tables[name].database, self.tables[name].name)
 
     def chunks(self, name: str) -> Path:
-        """The folder of its chunks: a table without a key has no mirror."""
+        """The folder of its chunk files; a table without a key has no mirror, so they go to the change log."""
         return self.mirror(name) if self.tables[name].key else self.changes(name)

@@ -1,7 +1,7 @@
-"""What a DDL does to the rows of a table, as far as it can be known from its text. Pure; sqlglot parses.
+"""What a DDL does to the rows of a table, as far as its text shows. Pure; sqlglot parses.
 
-Nothing here has to be complete: whatever is not recognised has the table resnapshotted, which is always right. So only what surely
-leaves every value of every row as it was is recognised. The verdict (evolve, resnapshot, stop) is in `run.tables.schema_change`.
+This does not have to be complete: unrecognised statements cause a resnapshot, which is always right. So it recognises only
+statements that certainly keep every value of every row. `run.tables.schema_change` has the verdict (evolve, resnapshot, stop).
 """
 
 import logging
@@ -20,7 +20,7 @@ _HARMLESS_CONSTRAINTS = (
     exp.CommentColumnConstraint,
 )
 _HARMLESS_OPTIONS = (exp.AlgorithmProperty, exp.LockProperty, exp.SchemaCommentProperty)
-# Rows are moved between partitions, none is dropped; sqlglot does not parse these.
+# These move rows between partitions and drop none; sqlglot does not parse them.
 _PARTITIONS = re.compile(
     r"(?is)^ALTER\s+TABLE\s+\S+\s+(ADD|REORGANIZE|REBUILD|OPTIMIZE|ANALYZE|CHECK|COALESCE)\s+PARTITION\b[^;]*$"
 )
@@ -28,7 +28,7 @@ _PARTITIONS = re.compile(
 
 @dataclass(frozen=True)
 class Actions:
-    """What an ALTER TABLE does: the columns that it adds, all NULL; drops; and changes in a way that its text does not tell."""
+    """The columns that an ALTER TABLE adds (all NULL), drops, or changes in a way that its text does not show."""
 
     added: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Actions:
 
 
 def actions_of(statement: str) -> Actions | None:
-    """The actions of an ALTER TABLE that are understood; None when one of them, or the statement, is not."""
+    """The actions of an ALTER TABLE; None if the statement or one of its actions is not recognised."""
     if _PARTITIONS.match(statement):
         return Actions()
     try:
@@ -51,9 +51,9 @@ def actions_of(statement: str) -> Actions | None:
             added.append(action.name)
         elif isinstance(action, exp.Drop) and action.args.get("kind") == "COLUMN":
             dropped += [column.name for column in action.args["tables"]]
-        elif isinstance(action, exp.ModifyColumn) and _modified_openly(action):
+        elif isinstance(action, exp.ModifyColumn) and _visible_change(action):
             changed.append(action.this.name)
-        elif not _beside_the_rows(action):
+        elif not _harmless_action(action):
             return None
     if not all(_harmless_option(option) for option in parsed.args.get("options") or ()):
         return None
@@ -61,13 +61,13 @@ def actions_of(statement: str) -> Actions | None:
 
 
 def _parsed(statement: str) -> exp.Expr:
-    # sqlglot tells its log, not the caller, that it did not understand a statement.
+    # sqlglot logs statements that it does not understand, instead of telling the caller.
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)
     return sqlglot.parse_one(statement, dialect="mysql")
 
 
 def _added_as_null(column: exp.ColumnDef) -> bool:
-    """Whether every row has NULL in a new column: it is nullable, without default, and not generated."""
+    """Whether every row has NULL in a new column: it is nullable, has no default, and is not generated."""
     for constraint in column.constraints:
         kind = constraint.args["kind"]
         null = isinstance(kind, exp.NotNullColumnConstraint) and kind.args.get("allow_null")
@@ -77,8 +77,8 @@ def _added_as_null(column: exp.ColumnDef) -> bool:
     return column.kind is not None and not column.kind.sql("mysql").upper().startswith(("TIMESTAMP", "SERIAL"))
 
 
-def _modified_openly(action: exp.ModifyColumn) -> bool:
-    """Whether the column keeps its name and becomes nothing that the catalogue's types do not tell, as a generated one."""
+def _visible_change(action: exp.ModifyColumn) -> bool:
+    """Whether the column keeps its name, and the catalogue shows every change of it; it does not for a generated column."""
     return action.args.get("rename_from") is None and all(
         isinstance(constraint.args["kind"], (*_HARMLESS_CONSTRAINTS, exp.NotNullColumnConstraint))
         for constraint in action.this.constraints
@@ -86,14 +86,14 @@ def _modified_openly(action: exp.ModifyColumn) -> bool:
 
 
 def _harmless_option(option: exp.Expr) -> bool:
-    """InnoDB rebuilt is InnoDB; another engine may not keep the rows (BLACKHOLE)."""
+    """Whether rows survive: InnoDB rebuilt is InnoDB, but another engine may not keep the rows (BLACKHOLE)."""
     if isinstance(option, exp.EngineProperty):
         return bool(option.name.casefold() == "innodb")
     return isinstance(option, _HARMLESS_OPTIONS)
 
 
-def _beside_the_rows(action: exp.Expr) -> bool:
-    """Indexes, foreign keys and defaults: whether the identity is another then is seen in the catalogue."""
+def _harmless_action(action: exp.Expr) -> bool:
+    """Whether the action concerns indexes, foreign keys or defaults only; the catalogue shows a new row identity."""
     if isinstance(action, exp.Drop):
         return bool(action.args.get("kind") == "INDEX")
     if isinstance(action, exp.AlterColumn):
@@ -106,10 +106,10 @@ def _beside_the_rows(action: exp.Expr) -> bool:
 
 
 def keeps_rows(before: Table, after: Table, statement: str, *, held: Sequence[str]) -> bool:
-    """Whether every row that was there has the same values after the statement, NULL in the columns that it adds.
+    """Whether every existing row keeps its values after the statement, with NULL in the columns that it adds.
 
-    after: the table as the catalogue shows it, perhaps after further statements. held: the names of the destination's columns: one
-    that comes back there would bring its old values.
+    after: the table in the catalogue, perhaps after further statements. held: the names of the destination's columns: adding one of
+    them again would bring back its old values.
     """
     actions = actions_of(statement)
     if actions is None or before.key != after.key:
@@ -120,7 +120,7 @@ def keeps_rows(before: Table, after: Table, statement: str, *, held: Sequence[st
         name.casefold() for name in (*held, *names)
     }:
         return False
-    if [name for name in shown if name in names] != names:  # in another order: another statement may have changed more
+    if [name for name in shown if name in names] != names:  # a different order: a later statement may have changed more
         return False
     if not all(after.column(name).nullable for name in actions.added):
         return False
@@ -130,10 +130,10 @@ def keeps_rows(before: Table, after: Table, statement: str, *, held: Sequence[st
 
 
 def _keeps_values(before: Column, after: Column, *, changed: bool) -> bool:
-    """Whether a column shows the same values before and after.
+    """Whether a column has the same values before and after.
 
-    One that the statement changes must show in the catalogue how: when nothing is to be seen there, a later statement has changed
-    it again, and what it was in between is not known.
+    The catalogue must show the change of a column that the statement changes. If it does not, a later statement changed the column
+    again, and its type in between is unknown.
     """
     if not changed:
         return before == after

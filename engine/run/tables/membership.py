@@ -1,19 +1,19 @@
-"""Tables that join a pipeline and tables that leave it, while the others stream on.
+"""Tables that join or leave a pipeline while the others keep streaming.
 
-Each time by an epoch of its own, which reads nothing of the log and leaves the position P as it is:
+Each change is a separate epoch, which reads no binlog and leaves the position P as it is:
 
-    leave   what is published of the table is right at P; nothing behind P is read for it any more
-    join    P was taken before the catalogue is read, so a statement that alters the table afterwards lies behind P, where it is
-            seen. And nothing that lies in front of its chunks' low watermarks is needed of the log: a change is emitted for a
-            chunk only when it is finished, and a chunk that is read later is exact later (`run.coordinator`). So a table may join
-            at any position whatsoever. Where nothing is copied (`source.startup`) it is streamed from P on
+    leave   the published data of the table is right at P; no binlog after P is read for it
+    join    P was taken before the catalogue is read, so a later schema change of the table lies after P, where it is seen. The
+            binlog before the chunks' low watermarks is not needed: a change is emitted for a chunk only once that is finished,
+            and a chunk that is read later is exact later (`run.coordinator`). So a table may join at any position. If the
+            pipeline copies nothing (`source.startup`), the table is streamed from P on
 
-A table that left and whose destination was kept joins as one that is resnapshotted (`run.tables.schema_change`): the mirror stays
-as it was until the last chunk is there, and is replaced at once.
+A table that left and whose destination was kept joins by a resnapshot (`run.tables.schema_change`): the mirror stays as it was
+until the last chunk is finished, and is then replaced at once.
 
-What is to be dropped is deleted behind the commit, when no reader and no publisher can write there any more, and another epoch says
-that it is gone. Until that the table cannot join again, so that no rows of its next life are deleted with those of the last. A
-runner that is killed in between leaves a ledger that says what is still to do; the next one does it before anything else.
+A dropped table is deleted after the commit, when no reader and no publisher can write to it any more. Another epoch then commits
+that it is deleted. Until then the table cannot join again, so that the deletion never touches its new rows. If the runner is killed
+in between, the ledger still says what to delete; the next runner does that first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,46 +41,54 @@ from engine.source.connect import Connection, describe
 from engine.source.positions import current, position_from_dict
 from engine.source.preflight import refused
 
-_LOOK_S = 2.0
-"""A statement is in the log a moment before its table is in the catalogue."""
+_CATALOGUE_LAG_S = 2.0
+"""The binlog has a statement a moment before the catalogue has its table."""
 Name = tuple[str, str]
 
 
 class MembershipChanges:
-    """What is to change in which tables are captured. reading: whether chunks of a table are being read, in vain perhaps."""
+    """Pending membership changes. reading: whether chunks of a table are being read, even if their result is ignored."""
 
     def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
         self._spec, self._publisher, self._control, self._reading = spec, publisher, control, reading
-        self._looked = spec.source.new_tables != "add"
-        self._look_until_s = 0.0
+        self._searched = spec.source.new_tables != "add"
+        self._search_until_s = 0.0
 
     @property
     def waiting(self) -> bool:
-        """Whether something may be to change still."""
-        return not self._looked or bool(self._control.accepted(MembershipCommand))
+        """Whether a membership change may be pending."""
+        return not self._searched or bool(self._control.accepted(MembershipCommand))
 
     def defined(self) -> None:
-        """The log has a statement that may have made a table."""
-        self._look_until_s = clock.monotonic_s() + _LOOK_S
+        """Record that the binlog has a statement that may have created a table."""
+        self._search_until_s = clock.monotonic_s() + _CATALOGUE_LAG_S
 
     def next(self, connection: Connection, state: State) -> dict[str, TableChange]:
-        """What the next epoch says of tables that join or leave; nothing when there is nothing to change now.
+        """The next epoch's records of tables that join or leave; empty if nothing changes now.
 
-        Answers the commands. state: committed before; the catalogue is read after that.
+        Answers the commands. state: committed before the catalogue is read.
         """
         change = next(iter(self._control.accepted(MembershipCommand)), None)
-        if change is not None and change.done(state) and all(map(self._publisher.released, _left(change, state))):
-            self._control.carried_out(change, {})  # what is kept is as it stays from here on
+        if (
+            change is not None
+            and change.done(state)
+            and all(map(self._publisher.released, _removed_names(change, state)))
+        ):
+            self._control.carried_out(change, {})  # the kept data is final now
             change = None
         if gone := list(self._dropped(state)):
             return {name: {"dropped": True} for name in gone}
-        if change is not None and not change.begun(state) and all(map(self._publisher.released, _left(change, state))):
+        if (
+            change is not None
+            and not change.begun(state)
+            and all(map(self._publisher.released, _removed_names(change, state)))
+        ):
             try:
                 check_command(change, state)
-                return self._added(connection, state, change) if change.adds else _removed(change)
+                return self._add(connection, state, change) if change.adds else _removed(change)
             except (SpecError, TableStoppedError, PreflightError) as error:
                 self._control.refused(change, error)
-        return self._found(connection, state)
+        return self._find_new(connection, state)
 
     def _dropped(self, state: State) -> Iterator[str]:
         for name in to_drop(state):
@@ -88,34 +96,34 @@ class MembershipChanges:
                 destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
                 yield name
 
-    def _added(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
+    def _add(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
         if any(name in to_drop(state) for name in change.tables):
             return {}
         names = _named(change.tables, list_tables(connection))
-        records, errors = self._joined(connection, state, names, change.identity)
+        records, errors = self._join(connection, state, names, change.identity)
         for error in errors.values():
             raise error
         return records
 
-    def _found(self, connection: Connection, state: State) -> dict[str, TableChange]:
-        """The tables that the globs choose and the ledger does not know."""
-        if self._spec.source.new_tables != "add" or (self._looked and clock.monotonic_s() > self._look_until_s):
+    def _find_new(self, connection: Connection, state: State) -> dict[str, TableChange]:
+        """Records of the tables that match the globs and are not in the ledger."""
+        if self._spec.source.new_tables != "add" or (self._searched and clock.monotonic_s() > self._search_until_s):
             return {}
         chosen = members_of(state).chosen(self._spec.source.tables, list_tables(connection))
         names = {f"{database}.{table}": (database, table) for database, table in chosen}
         new = [name for full, name in names.items() if not state.known(full)]
-        records, errors = self._joined(connection, state, new, None) if new else ({}, {})
-        self._looked = True
+        records, errors = self._join(connection, state, new, None) if new else ({}, {})
+        self._searched = True
         return records | {
             table.full_name: unfit_record(table, error) for table, error in errors.items() if table.columns
         }
 
-    def _joined(
+    def _join(
         self, connection: Connection, state: State, names: Sequence[Name], by: str | None
     ) -> tuple[dict[str, TableChange], dict[Table, TidemarkError]]:
-        """What an epoch says of tables that join, whose places in the destination are begun, and those that cannot.
+        """Records of the tables that join, with new folders created in the destination, and the errors of those that cannot.
 
-        by: a command, of which no place is begun when one of its tables cannot join.
+        by: a command; if one of its tables cannot join, none of its folders remains.
         """
         null_dates = self._spec.source.invalid_dates == "null"
         records: dict[str, TableChange] = {}
@@ -123,22 +131,22 @@ class MembershipChanges:
         begun: list[DeltaTables] = []
         for table in read_tables(connection, names, null_dates=null_dates):
             try:
-                record, fresh = self._record(connection, state, table, by)
-                if fresh is not None and not (by and errors):
-                    begun.append(fresh)
-                    fresh.begin()
+                record, created = self._record(connection, state, table, by)
+                if created is not None and not (by and errors):
+                    begun.append(created)
+                    created.begin()
                 records[table.full_name] = record
             except (SpecError, TableStoppedError, PreflightError) as error:
                 errors[table] = error
         if by and errors:
-            for fresh in begun:
-                fresh.drop()
+            for created in begun:
+                created.drop()
         return records, errors
 
     def _record(
         self, connection: Connection, state: State, table: Table, by: str | None
     ) -> tuple[TableChange, DeltaTables | None]:
-        """What an epoch says of a table that joins, and its destination if that is to be begun."""
+        """The record of a table that joins, and its destination if that must be created."""
         if not table.columns:
             raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
         for error in refused([as_read(self._spec, table)]).values():
@@ -164,19 +172,19 @@ class MembershipChanges:
                     "since": since,
                 }
             }, None
-        fresh = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
-        fresh.check_free()
-        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, fresh
+        created = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
+        created.check_free()
+        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
 
 
 def to_drop(state: State) -> list[str]:
-    """The tables whose destination is still to be deleted."""
+    """The removed tables whose destination is still to be deleted."""
     facts = {name: table.removed or {} for name, table in state.removed.items()}
     return [name for name, fact in facts.items() if fact["drop"] and not fact["dropped"]]
 
 
 def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded) -> None:
-    """Delete what is still to be deleted, and commit that it is; while no reader and no publisher is at work."""
+    """Delete the destinations of dropped tables and commit that; call it only while no reader and no publisher runs."""
     state = ledger.state
     if state is None or not (names := to_drop(state)):
         return
@@ -187,11 +195,11 @@ def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded)
 
 
 def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> DeltaTables:
-    """Where a table is, or was, published."""
+    """A table's folders in the destination."""
     return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
 
 
-def _left(change: MembershipCommand, state: State) -> list[str]:
+def _removed_names(change: MembershipCommand, state: State) -> list[str]:
     return [name for name in change.tables if name in state.removed]
 
 
@@ -199,12 +207,12 @@ def _removed(change: MembershipCommand) -> dict[str, TableChange]:
     return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
 
 
-def _named(wanted: Sequence[str], there: Sequence[Name]) -> list[Name]:
-    """The tables of these full names. Raises SpecError for one that is not there, or that two tables have."""
-    names = [f"{database}.{table}" for database, table in there]
+def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:
+    """The tables with these full names. Raises SpecError for a name that matches none, or two."""
+    names = [f"{database}.{table}" for database, table in existing]
     for name in wanted:
         if names.count(name) > 1:
-            raise SpecError(f"Two tables have the full name {name} (dots in their names are cut in two ways).")
+            raise SpecError(f"Two tables have the full name {name} (the dots in it can be split in two ways).")
         if name not in names:
             near = get_close_matches(name, names, 1)
             raise SpecError(
@@ -212,12 +220,12 @@ def _named(wanted: Sequence[str], there: Sequence[Name]) -> list[Name]:
                 detail="Views and sequences are not captured.",
                 hint=f"The nearest is {near[0]}." if near else "Check its name and the user's grants.",
             )
-    return [there[names.index(name)] for name in wanted]
+    return [existing[names.index(name)] for name in wanted]
 
 
 def _no_key(table: Table) -> SpecError:
     return SpecError(
-        f"{table.full_name} has no key, so it cannot be resnapshotted into the log that was kept of it.",
-        detail="Its rows would stand there twice.",
+        f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
+        detail="Its rows would be duplicated there.",
         hint="Move its folder in the destination away, or give it a primary key.",
     )

@@ -1,4 +1,4 @@
-"""Commands to add tables and to remove some, as they come, and what they make of the tables that the spec's globs choose."""
+"""Commands that add or remove tables, and the resulting membership."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,26 +17,26 @@ ADD, REMOVE = "add-table", "remove-table"
 
 @dataclass(frozen=True)
 class MembershipCommand:
-    """A wish to add tables, or to remove some: all that it names, or none."""
+    """A command that adds or removes all the tables it names, or none."""
 
     identity: str
     path: Path
-    """The command's file. It stays in the inbox until the command is carried out."""
+    """The command's file, in the inbox until the command is executed."""
     verb: str
     tables: tuple[str, ...]
     drop: bool = False
-    """Whether what is published of removed tables is deleted."""
+    """Whether to delete the published data of removed tables."""
 
     @property
     def adds(self) -> bool:
         return self.verb == ADD
 
     def describe(self) -> str:
-        """What is added or removed, in words."""
+        """Its tables as text."""
         return ", ".join(self.tables) + (" and what is published of it" if self.drop else "")
 
     def done(self, state: State) -> bool:
-        """Whether the ledger says that this very command was carried out: by a runner that was killed before it could say so."""
+        """Whether the ledger has this command's result; a runner may have been killed before it answered."""
         if self.adds:
             return all(name in state.tables and state.tables[name].by == self.identity for name in self.tables)
         facts = [state.removed[name].removed or {} for name in self.tables if name in state.removed]
@@ -44,19 +44,19 @@ class MembershipCommand:
         return len(ours) == len(self.tables)
 
     def begun(self, state: State) -> bool:
-        """Whether the ledger has it, though perhaps not all that it asks for is done."""
+        """Whether the ledger has the command, even if parts of it are still to do."""
         return self.done(state) or all(
             name in state.removed and (state.removed[name].removed or {})["by"] == self.identity for name in self.tables
         )
 
 
 def check(directory: Directory, verb: str, arguments: dict[str, Any]) -> None:
-    """Raises SpecError for a command that the pipeline, as its ledger is now, would refuse."""
+    """Raises SpecError for a command that the pipeline would refuse, judged by its current ledger."""
     command_from("", directory.inbox, verb, arguments, Ledger(directory.ledger).state)
 
 
 def command_from(identity: str, path: Path, verb: str, arguments: Any, state: State | None) -> MembershipCommand:
-    """A command's arguments: "tables", full names, and "drop". Raises SpecError as `check_command`."""
+    """Parse a command's arguments: "tables", full names, and "drop". Raises SpecError like `check_command`."""
     names = arguments.get("tables") if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
         raise _wrong("It does not say which tables: a list of full names (database.table).")
@@ -67,7 +67,7 @@ def command_from(identity: str, path: Path, verb: str, arguments: Any, state: St
 
 
 def check_command(change: MembershipCommand, state: State | None) -> None:
-    """Raises SpecError for a change that the ledger alone shows to be impossible."""
+    """Raises SpecError for a command that contradicts the ledger."""
     (_check_added if change.adds else _check_removed)(change, state)
 
 
@@ -92,7 +92,7 @@ def _check_removed(change: MembershipCommand, state: State | None) -> None:
 
 
 def members_of(state: State | None) -> Membership:
-    """What a pipeline's ledger says beside its spec's globs."""
+    """The tables in the ledger that override the spec's globs."""
     if state is None:
         return BY_GLOBS
     also, without = (
@@ -103,12 +103,12 @@ def members_of(state: State | None) -> Membership:
 
 
 def removed_tables(state: State | None) -> list[Table]:
-    """The tables that were removed, as they were then."""
+    """The removed tables, with their columns at that time."""
     return [table_from_dict(table.table) for table in state.removed.values()] if state else []
 
 
 def members_in(directory: Directory) -> tuple[Membership, list[Table]]:
-    """Both of the pipeline in a directory."""
+    """The membership and the removed tables of the pipeline in a directory."""
     state = Ledger(directory.ledger).state
     return members_of(state), removed_tables(state)
 

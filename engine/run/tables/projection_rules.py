@@ -1,4 +1,4 @@
-"""The projections of tables as the spec gives them, and whether they can be what it says."""
+"""Table projections from the spec, and their validation."""
 
 import hashlib
 import hmac
@@ -22,11 +22,11 @@ from engine.settings import ProjectionRules, Spec, mask_salt
 from engine.source.preflight import refused
 
 
-def projection_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Projection:
-    """The projection of a table. cut_by: the columns of its chunk key. Raises SpecError when it cannot be."""
+def projection_of(spec: Spec, table: Table, key_columns: Collection[str] = ()) -> Projection:
+    """The projection of a table. key_columns: the columns of its chunk key. Raises SpecError if it is invalid."""
     rules = spec.projection_rules(table.database, table.name)
     kept, masks = _kept(rules, table), _masks(rules, table)
-    for name in dict.fromkeys([*table.key, *cut_by]):
+    for name in dict.fromkeys([*table.key, *key_columns]):
         if name in masks or (kept is not None and name not in kept):
             raise _identifies(table, name, masked=name in masks)
     for name in masks:
@@ -38,7 +38,7 @@ def projection_of(spec: Spec, table: Table, cut_by: Collection[str] = ()) -> Pro
 
 
 def projection_record(spec: Spec, table: Table) -> Description | None:
-    """What the ledger keeps of a table's projection, by which it is known again; None where the spec says nothing of it."""
+    """A table's projection as the ledger keeps it, with a digest to compare; None if the spec has no rules for it."""
     rules = spec.projection_rules(table.database, table.name)
     digest = _digest(spec, rules)
     return {**Projection(_kept(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
@@ -64,13 +64,13 @@ def _identifies(table: Table, name: str, *, masked: bool) -> SpecError:
         f"{table.full_name}: column {name!r} cannot be {what}.",
         detail="It identifies rows or bounds chunks. Nothing was started.",
         hint=f"Publish it as it is (tables.{table.full_name}: columns, exclude, mask)"
-        + ("" if name in table.key else ", or cut the table by another column (snapshot.chunk_key)")
+        + ("" if name in table.key else ", or split the table by another column (snapshot.chunk_key)")
         + ".",
     )
 
 
 def _digest(spec: Spec, rules: ProjectionRules) -> str:
-    """A table's rules, to be known again; empty where there are none."""
+    """A digest of a table's rules; empty without rules."""
     published: dict[str, Any] = {
         "columns": sorted(map(str.lower, rules.columns)) if rules.columns is not None else None,
         "exclude": sorted(map(str.lower, rules.exclude or ())),
@@ -85,19 +85,19 @@ def _digest(spec: Spec, rules: ProjectionRules) -> str:
 
 
 def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
-    """Raises SpecError for rules of tables that are not captured, and for columns that no table of theirs has."""
+    """Raises SpecError for rules that match no captured table, and for columns that no matching table has."""
     for glob, rules in spec.tables.items():
-        theirs = [table for table in tables if matches(glob, table.database, table.name)]
-        if not theirs:
+        matching = [table for table in tables if matches(glob, table.database, table.name)]
+        if not matching:
             raise SpecError(
                 f"tables names {glob!r}, which no captured table matches{nearest(glob, [t.full_name for t in tables])}.",
                 detail="Nothing was started.",
                 hint="Correct it, or remove that section.",
             )
-        known = list(dict.fromkeys(column.name for table in theirs for column in table.columns))
+        known = list(dict.fromkeys(column.name for table in matching for column in table.columns))
         for field in ("columns", "exclude", "mask"):
             for name in getattr(rules, field) or ():
-                if not any(column_named(table, name) for table in theirs):
+                if not any(column_named(table, name) for table in matching):
                     raise SpecError(
                         f"tables.{glob}: {field} names column {name!r}, which is not there{nearest(name, known)}.",
                         detail="Nothing was started.",
@@ -106,16 +106,16 @@ def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
 
 
 def as_read(spec: Spec, table: Table) -> Table:
-    """A table with the columns that are of no use marked, as far as its projection can be."""
+    """A table with its unpublished columns marked as such, if its projection is valid."""
     with suppress(SpecError, TableStoppedError):
         return projection_of(spec, table).tolerant(table)
     return table
 
 
 def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = ()) -> None:
-    """Raises SpecError when the captured tables cannot have the projections that the spec gives them.
+    """Raises SpecError when the spec's projections do not fit the captured tables.
 
-    removed: tables that were captured, of which the spec may speak still.
+    removed: removed tables, for which the spec may still have rules.
     """
     check_rules(spec, [*tables, *removed])
     unfit = refused([as_read(spec, table) for table in tables])
@@ -124,27 +124,27 @@ def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = (
         projection_of(spec, table, key.names if key else ())
 
 
-def check_altered(spec: Spec, before: Table, after: Table, cut_by: Collection[str]) -> None:
-    """Raises TableStoppedError when an altered table lost a column that its projection needs, or has another in its place."""
+def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collection[str]) -> None:
+    """Raises TableStoppedError when an altered table lost or replaced a column that its projection needs."""
     rules = spec.projection_rules(before.database, before.name)
     named = [c.name for name in (*(rules.columns or ()), *(rules.mask or ())) if (c := column_named(before, name))]
     gone = [name for name in named if column_named(after, name) is None]
     message = f"{after.full_name}: column {gone[0]!r}, which the spec publishes or masks, is gone." if gone else ""
     try:
-        projection_of(spec, after, cut_by)
+        projection_of(spec, after, key_columns)
     except SpecError as error:
         message = message or error.message
     if message:
         raise TableStoppedError(
             message,
-            detail="The altered table cannot have the projection that the spec gives it; what is published is right up to that.",
+            detail="The altered table cannot have the projection that the spec gives it; its published data is right up to then.",
             hint=f"Correct the section tables of the spec, then resnapshot the table: tidemark redump SPEC --table "
             f"{after.full_name}",
         )
 
 
 def with_other_projection(spec: Spec, state: State) -> list[str]:
-    """The tables whose rules are not those that the ledger says they are published by."""
+    """The tables whose rules differ from those in the ledger."""
     found = []
     for name, known in state.tables.items():
         table = table_from_dict(known.table)
@@ -155,7 +155,7 @@ def with_other_projection(spec: Spec, state: State) -> list[str]:
 
 
 def check_asked(names: Collection[str]) -> None:
-    """Raises SpecError when there are tables with other rules than before, and nobody has asked to resnapshot them."""
+    """Raises SpecError when tables have new rules and no command resnapshots them."""
     if names:
         raise SpecError(
             f"The spec now publishes other rows or columns of {', '.join(sorted(names)[:5])} than this pipeline has published.",

@@ -1,7 +1,7 @@
-"""Restarting from the source as it is, with the destination that is there: what `redump --all` does when the position is lost.
+"""Restarts a pipeline from the source's current state into the existing destination: `redump --all` after a lost position.
 
-An epoch of its own commits the new place and has every table resnapshotted; the mirrors stay as they were until their new copies
-are whole. What happened between the lost position and the new one is in no change log: the copies show its outcome.
+A separate epoch commits the new position and resnapshots every table. The mirrors stay as they were until their new copies are
+complete. No change log has what happened between the two positions; the copies show the outcome.
 """
 
 from collections.abc import Iterable
@@ -22,20 +22,20 @@ def resnapshot_all(
     spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
 ) -> EpochRecord:
     """The epoch that restarts the pipeline. Tables that cannot be resnapshotted stop in it."""
-    # Before the catalogue is read: a statement that alters a table in between lies behind the position.
+    # Before the catalogue is read, so that a schema change in between lies after the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
-    tables = _copied_again(spec, state, connection, state.tables)
+    tables = _resnapshots(spec, state, connection, state.tables)
     return following(state, run, tables, identity=server.identity, to=position.as_dict())
 
 
 def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> EpochRecord:
-    """The epoch that reads nothing and has tables resnapshotted, of which the spec publishes something else from here on."""
-    return following(state, run, _copied_again(spec, state, connection, names))
+    """An epoch that reads nothing and resnapshots tables, for example with a new projection."""
+    return following(state, run, _resnapshots(spec, state, connection, names))
 
 
-def _copied_again(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
+def _resnapshots(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
     def fits(before: Table, after: Table) -> None:
-        if state.tables[before.full_name].begun:  # else it has no place in the destination yet
+        if state.tables[before.full_name].begun:  # else it has no folder in the destination yet
             DeltaTables(spec.sink.path, state.owner, before).check(before, after)
 
     tables: dict[str, TableChange] = {}

@@ -1,15 +1,15 @@
-"""What becomes of a table that was altered, truncated, dropped or replaced, or that an operator wants resnapshotted.
+"""The verdict on a table that was altered, truncated, dropped or replaced, or that an operator wants resnapshotted.
 
-    evolved        every row has the values that it had, and the destination can have the columns: they are written from here on
-    resnapshotted  otherwise: nothing of the log is emitted for the table until its chunks are read again, with the columns that it
-                   has then; the mirror stays as it is until the last chunk is there, and is replaced at once (`sink.publisher`).
-                   A pipeline that copies nothing (`source.startup`) empties the mirror and follows the table from here on
-    stopped        the table is gone, or cannot be captured as it is now, or the destination cannot hold it; or nothing is copied
-                   and the log holds later alterations, so that what lies between has columns that nothing shows any more
+    evolved        every row keeps its values, and the destination can have the columns: they are written from here on
+    resnapshotted  otherwise: no binlog changes are emitted for the table until its chunks are read again, with its columns at that
+                   time. The mirror stays as it is until the last chunk is finished, and is then replaced at once
+                   (`sink.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the table
+    stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is copied and
+                   the binlog has later schema changes, so that the columns in between are unknown
 
-A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. For nothing is emitted for a
-chunk before it is read, it is read with the columns of then, and a later alteration in the log comes here again: it finds chunks
-that were read before it (exact at a position in front of it), and has them resnapshotted, or rows that it left as they were.
+A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. Nothing is emitted for a chunk
+before it is read, and it is read with the columns of that time. A later schema change in the binlog gets its own verdict: chunks
+that were read before it (exact at an earlier position) are resnapshotted, or the change kept their rows as they were.
 """
 
 from collections.abc import Callable, Collection
@@ -36,21 +36,21 @@ Outcome = Literal["evolved", "resnapshotted", "stopped"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What becomes of a table."""
+    """What happens to a table."""
 
     outcome: Outcome
     reason: str
     table: Table
     plan: Plan
-    """`table` and `plan` are those from here on; where the table stopped, those of before."""
+    """`table` and `plan` apply from here on; those of before if the table stopped."""
     error: TableStoppedError | None = None
     since: Position | None = None
-    """Where nothing is copied: the binlog is published from this position on."""
+    """If nothing is copied: the position from which the binlog is published."""
     projection: Description | None = None
-    """Which columns and rows are published from here on, as the ledger keeps it."""
+    """The published columns and rows from here on, as the ledger keeps them."""
 
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
-        """What the epoch's record says of it."""
+        """The table's part of the epoch record."""
         if self.error is not None:
             return {"stopped": self.error.as_dict()}
         change: Switch = {
@@ -67,38 +67,38 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Altered:
-    """A table as it was, and what it must fulfil to evolve."""
+    """A table before its schema change, and the conditions for it to evolve."""
 
     table: Table
     plan: Plan
     copied: bool
     """Whether all of its chunks are finished."""
     held: Collection[str]
-    """Names of all columns that it ever had."""
+    """The names of all columns that it ever had."""
     fits: Callable[[Table, Table], None]
     """Raises TableStoppedError when the destination cannot take the table's new columns."""
     projection: Description | None = None
-    """Which columns and rows were published, as the ledger keeps it."""
+    """The published columns and rows, as the ledger keeps them."""
     stopped: ErrorRecord | None = None
     """The error that had stopped it."""
     at: Position | None = None
-    """The position behind the statement."""
+    """The position after the statement."""
     settled: Callable[[], bool] = lambda: True
-    """Whether the binlog holds no later alteration of the table. Ask it after reading the catalogue, which may already
-    show that one."""
+    """Whether the binlog has no later schema change of the table. Call it after reading the catalogue, which may already
+    show that change."""
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
-    """What becomes of a table. statement: None when it is to be resnapshotted whatever happened."""
+    """The verdict on a table. statement: None for a resnapshot whatever happened."""
     before = altered.table
     try:
-        after = _as_it_is(connection, spec, before)
+        after = _current_table(connection, spec, before)
         projection = projection_record(spec, after)
         altered.fits(published_as(before, altered.projection), published_as(after, projection))
         if statement is not None and not altered.stopped and _evolves(altered, after, statement) and altered.settled():
             found = Verdict("evolved", "every row keeps its values", after, altered.plan)
         else:
-            found = _again(connection, spec, after, statement)
+            found = _resnapshot(connection, spec, after, statement)
             if not spec.source.copies:
                 found = replace(found, since=_since(connection, altered, statement))
         check_altered(spec, before, after, found.plan.chunk_key)
@@ -108,23 +108,23 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
 
 
 def _since(connection: Connection, altered: Altered, statement: str | None) -> Position:
-    """From where on a table that is not copied can be read by its present columns without a gap, if that was not asked for."""
+    """The position from which an uncopied table's current columns can read the binlog. Raises TableStoppedError for a gap."""
     if statement is None:
         return current(connection, describe(connection))
     name = altered.table.full_name
     missed = altered.stopped is not None and altered.stopped["error"] != TableGoneError.__name__
     if missed or altered.at is None or not statement or not altered.settled():
         raise TableStoppedError(
-            f"{name} was altered so that the log's next rows of it cannot be read: {statement[:200] or 'no statement shows how'}",
-            detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the log does not "
-            "tell. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
+            f"{name} was altered so that its next rows in the binlog cannot be read: {statement[:200] or 'no statement shows how'}",
+            detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the binlog does "
+            "not show. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
             hint=f"Stream it from now on, without what lies between: tidemark redump SPEC --table {name}",
         )
     return altered.at
 
 
-def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
-    """The table as the catalogue shows it. Raises TableStoppedError when it cannot be captured."""
+def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
+    """The table in the catalogue. Raises TableStoppedError when it cannot be captured."""
     if (before.database, before.name) not in list_tables(connection):
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
@@ -140,18 +140,18 @@ def _as_it_is(connection: Connection, spec: Spec, before: Table) -> Table:
 
 def _evolves(altered: Altered, after: Table, statement: str) -> bool:
     plan, before = altered.plan, altered.table
-    # What is still to be read is read by the plan's index.
+    # Unread chunks are read by the plan's index.
     readable = altered.copied or not plan.chunk_key or plan.index in [index.name for index in after.indexes]
     keyed = all(name in [c.name for c in after.columns] for name in plan.chunk_key)
     bare = replace(before, columns=tuple(replace(c, tells_apart=False) for c in before.columns))
     return readable and keyed and keeps_rows(bare, after, statement, held=list(altered.held))
 
 
-def _again(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
+def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
     reason = "asked for" if statement is None else "its rows may have other values"
     if not after.key:
         raise TableStoppedError(
-            f"{after.full_name} has no key, so it cannot be resnapshotted into the log that it is published to.",
+            f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",
             detail="What is published is right up to the change of the table; nothing after it was published.",
             hint="Give it a primary key, or move its folder in the destination away and copy it with a pipeline of its own.",
         )

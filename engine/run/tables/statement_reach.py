@@ -1,18 +1,18 @@
 """Which captured tables a write that is logged as a statement can have reached.
 
     its own tables       `capture.binlog.written_tables`
-    + triggers           every table, view and routine whose name stands in the body of a trigger on a reached table
+    + triggers           every table, view and routine whose name occurs in the body of a trigger on a reached table
     + foreign keys       tables whose rows follow those of a reached one (ON DELETE / ON UPDATE CASCADE, SET NULL, SET DEFAULT)
     + views              a written view leads to every table and view that its text names
-    + routines           every table, view and routine whose name stands in the body of a routine that is called
+    + routines           every table, view and routine whose name occurs in the body of a called routine
 
-and so on until nothing is added. A name counts wherever it stands, read or written, in whichever database: a table too many is
-copied for nothing, one too few would be wrong.
+and so on until nothing is added. A name counts wherever it occurs, read or written, in any database: a table too many costs a
+needless copy, one too few would be wrong.
 
-Every captured table is reached where that is not known: the statement is not understood; a body is not shown, or builds SQL as it
-runs (PREPARE, EXECUTE); a reached table's engine hands writes on; the user's grants do not show the whole catalogue; or the log,
-from the statement on, holds a statement that defines or alters anything, so that the catalogue may be another than it was. What a
-session with `sql_log_bin = 0` defines is in no log, and is not seen here.
+Every captured table counts as reached if the reach is unknown: the statement is not understood; a body is hidden, or builds SQL at
+run time (PREPARE, EXECUTE); a reached table's engine forwards writes; the user's grants do not show the whole catalogue; or the
+binlog after the statement has another that defines or alters anything, so that the catalogue may have changed. Definitions by a
+session with `sql_log_bin = 0` are in no binlog, and are not seen here.
 """
 
 import re
@@ -35,7 +35,7 @@ _BUILDS = frozenset(("prepare", "execute", "immediate"))
 
 
 def reached(programs: Programs, written: Written) -> frozenset[Name] | None:
-    """The tables and views that a statement can write to; None when that is not known, so that it is all. Pure."""
+    """The tables and views that a statement can write to; None, for all, if that is unknown. Pure."""
     if written.unknown or not programs.whole:
         return None
     found: set[Name] = set()
@@ -68,16 +68,16 @@ def tables_reached(
     end: Position,
     first_server_id: int,
 ) -> Collection[str]:
-    """The captured tables that an alteration is about, by full name; of a write, those that it reaches.
+    """The captured tables that an alteration concerns, by full name; for a write, those that it reaches.
 
-    end: the place in the log behind the statement.
+    end: the binlog position after the statement.
     """
     if alteration.written is None:
         return alteration.tables
     names = reached(read_programs(connection), alteration.written)
     if names is None:
         return alteration.tables
-    # Asked after the catalogue was read: what is defined later is not in what was read.
+    # Take the position after reading the catalogue, which lacks all later definitions.
     definitions = _Definitions(end, current(connection, server))
     for _ in read_range(endpoint, definitions, first_server_id):
         pass
@@ -88,7 +88,7 @@ def tables_reached(
 
 
 class _Definitions:
-    """Looks for a statement that defines or alters something (`capture.binlog.binlog_reader.EventConsumer`).
+    """Searches for a statement that defines or alters something (`capture.binlog.binlog_reader.EventConsumer`).
 
     found: whether there is one.
     """
@@ -101,7 +101,7 @@ class _Definitions:
         return self.found or self.position.order >= self.end.order
 
     def feed(self, run: EventBatch) -> Iterator[None]:
-        """Nothing; look at `found`. What lies behind the end is looked at too: it can only make the answer more careful."""
+        """Yields nothing; see `found`. Events after the end count too: they can only make the answer more careful."""
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
             queries = np.flatnonzero(plain.run.headers.kind == Kind.QUERY)
             texts = (uncommented(read_query(plain.run.body(n)).statement) for n in queries.tolist())

@@ -31,7 +31,7 @@ def test_a_preflight_fails_if_nothing_can_be_captured() -> None:
 def test_equal_checks_of_tables_are_grouped() -> None:
     """Five checks of a thousand tables are five rows."""
     passed = [check("ok", "d.a", "d.a: key"), check("ok", "d.b", "d.b: key"), check("ok")]
-    assert [(c.name, c.actual) for c in checks.shown(passed)[2]] == [
+    assert [(c.name, c.actual) for c in checks.by_outcome(passed)[2]] == [
         ("log_bin", "that"),
         ("2 tables: key", "ok in 2 tables"),
     ]

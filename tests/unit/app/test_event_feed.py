@@ -79,7 +79,9 @@ def test_a_failure_that_was_retried_needs_no_one() -> None:
     failed = event(1, "chunk.failed", table="d.t", chunks=[7], message="lost", attempt=3, retry_in_s=12)
     parked = event(2, "chunk.parked", table="d.t", chunk=8, message="bad – row", attempts=8, hint="look")
     away = event(3, "error", message="away", attempt=1, retry_in_s=4)
-    found = {(one.text, one.tone) for one in feed_lines([replace(one, mended=True) for one in (failed, parked, away)])}
+    found = {
+        (one.text, one.tone) for one in feed_lines([replace(one, resolved=True) for one in (failed, parked, away)])
+    }
     assert found == {
         ("Chunk 7: lost – read since, or planned again", "gray"),
         ("away – retried since", "gray"),

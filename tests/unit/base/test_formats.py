@@ -102,7 +102,7 @@ def test_the_parents_journals_are_read(parents: Directory) -> None:
 
 def test_the_parents_drafts_and_connections_are_read(parents: Directory) -> None:
     """They are written back with their version."""
-    (draft,) = drafts.kept()
+    (draft,) = drafts.saved_drafts()
     assert (draft.id, draft.name) == (DRAFT, "shop")
     assert drafts.connections()["main"]["host"] == "db"
     drafts.save_connection("other", {"host": "db2"})

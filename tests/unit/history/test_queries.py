@@ -236,7 +236,7 @@ def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
     assert len(log.events(cursor, "shop", ["epoch.committed"], limit=2)) == 2
 
 
-def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
+def test_a_failure_is_resolved_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
     """Not by an earlier read, and not by one chunk of two; a new plan ends failures of the old one."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
@@ -247,8 +247,8 @@ def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Pa
     def fail(chunks: list[int]) -> None:
         write("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
 
-    def mended() -> list[bool]:
-        return [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
+    def resolved() -> list[bool]:
+        return [one.resolved for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
 
     write("chunk.finished", chunk=0, rows=1)
     fail([0])
@@ -257,28 +257,28 @@ def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Pa
     write("chunk.parked", chunk=4, error="E", message="m", attempts=8, parked=1)
     write("chunk.finished", chunk=1, rows=1)
     write("chunk.finished", chunk=3, rows=1)
-    assert mended() == [False, True, False, False]
+    assert resolved() == [False, True, False, False]
     write("chunk.finished", chunk=4, rows=1)
-    assert mended() == [True, True, False, False]
+    assert resolved() == [True, True, False, False]
     write("table.planned", chunks=[[None, None]], reason="r")
     fail([0])
-    assert mended() == [False, True, True, True, True]
+    assert resolved() == [False, True, True, True, True]
 
 
 def test_an_error_that_is_tried_again_is_over_when_that_time_has_passed(tmp_path: Path) -> None:
     """A newer line shows how it went on; an error that ended a run stays."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
-    def mended() -> list[bool]:
-        return [one.mended for one in log.events(indexed(run), "shop", ["error"])]
+    def resolved() -> list[bool]:
+        return [one.resolved for one in log.events(indexed(run), "shop", ["error"])]
 
     run.write("error", message="away", retry_in_s=4)
     run.write("error", message="purged", retry_in_s=None)
-    assert mended() == [False, False]
+    assert resolved() == [False, False]
     for after_s, over in ((3, False), (2, True)):
         run.now += timedelta(seconds=after_s)
         run.write("source.lag", lag_s=0.0, lag_bytes=0)
-        assert mended() == [False, over]
+        assert resolved() == [False, over]
 
 
 def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from engine.capture.reports import ChunkReport, RangeReport, Reader, RedumpRepor
 from engine.errors import DecodeError, Failure
 from engine.events import Backfill
 from engine.plan.chunks import WHOLE
-from engine.run.epoch import committed, cut, largest, seen, table_records, up_to_alteration
+from engine.run.epoch import committed, epoch_facts, largest, split_range, table_records, up_to_alteration
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 
@@ -114,7 +114,7 @@ def test_a_range_is_cut_where_files_end(
 ) -> None:
     """Into parts that are worth a task, no more than there are slots; but never to end before the committed position."""
     files = {f"b.{number:06}": size for number, size in sizes.items()}
-    assert cut(files, start, end, slots, known) == parts
+    assert split_range(files, start, end, slots, known) == parts
 
 
 def test_an_epoch_ends_at_the_first_alteration() -> None:
@@ -181,9 +181,9 @@ def test_the_largest_transaction_and_unknown_events_are_remembered() -> None:
     small, large = {"bytes": 5, "gtid": "a"}, {"bytes": 50, "gtid": "b"}
     parts = [part(at(1, 90), largest=small, unknown={"x": 1}), part(at(2), largest=large, unknown={"x": 2, "y": 1})]
     assert largest(parts) == large
-    assert seen(parts, {"bytes": 20}) == {"unknown": {"x": 3, "y": 1}, "largest": large}
-    assert seen(parts, {"bytes": 50}) == {"unknown": {"x": 3, "y": 1}}
-    assert seen([part(at(2))], None) == {}
+    assert epoch_facts(parts, {"bytes": 20}) == {"unknown": {"x": 3, "y": 1}, "largest": large}
+    assert epoch_facts(parts, {"bytes": 50}) == {"unknown": {"x": 3, "y": 1}}
+    assert epoch_facts([part(at(2))], None) == {}
 
 
 def test_the_journal_gets_the_sums_of_an_epoch() -> None:

@@ -144,17 +144,17 @@ def test_the_source_is_back_when_nobody_misses_it(waiting: Waiting) -> None:
 
 def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
     """In either order; not while the source is connected."""
-    let_go: list[float] = []
-    waiting.away.let_go = lambda: let_go.append(waiting.now_s)
+    abort_waits: list[float] = []
+    waiting.away.abort_waits = lambda: abort_waits.append(waiting.now_s)
     waiting.away.failed(MONITOR, GONE)
-    assert not let_go
+    assert not abort_waits
     waiting.journal.write(RunState(state="stopping"))
-    assert len(let_go) == 1
+    assert len(abort_waits) == 1
     waiting.away.back(MONITOR)
     waiting.journal.write(RunState(state="stopping"))
-    assert len(let_go) == 1
+    assert len(abort_waits) == 1
     waiting.away.failed(MONITOR, GONE)
-    assert len(let_go) == 2
+    assert len(abort_waits) == 2
 
 
 def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_back(waiting: Waiting) -> None:
@@ -214,12 +214,12 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
     control, first = Control(waiting), Session()
     sessions = SparkSessions(start, control, waiting.journal)  # type: ignore[arg-type]
     sessions.use(first)  # type: ignore[arg-type]
-    second = sessions.again(lost)
+    second = sessions.replace_lost(lost)
     assert (first.stopped, second is not None, control.activity.waiting_for) == (1, True, "")
     assert len(tries) == pytest.approx(5 + 1800 / 60, abs=3)
     waiting.now_s, tries[:] = 1000.0, []
     with pytest.raises(SparkLostError):
-        SparkSessions(lambda: (_ for _ in ()).throw(lost), control, waiting.journal).again(lost)  # type: ignore[arg-type]
+        SparkSessions(lambda: (_ for _ in ()).throw(lost), control, waiting.journal).replace_lost(lost)  # type: ignore[arg-type]
     assert waiting.now_s == pytest.approx(1000 + PATIENCE_S, abs=60)
     control.stopping = True
-    assert SparkSessions(start, control, waiting.journal).again(lost) is None  # type: ignore[arg-type]
+    assert SparkSessions(start, control, waiting.journal).replace_lost(lost) is None  # type: ignore[arg-type]

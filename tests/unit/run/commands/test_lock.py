@@ -91,7 +91,7 @@ def test_a_standby_takes_over_when_the_lease_ends(directory: Directory) -> None:
     taken = threading.Event()
 
     def stand_by() -> None:
-        with held(directory, standby=True, said=why.append):
+        with held(directory, standby=True, report=why.append):
             taken.set()
 
     with beating(directory):

@@ -188,7 +188,7 @@ def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
     ((event, alert),) = alerts.hear(parked(0, 3))
     assert event is AlertRaised
     assert alert.message == (
-        "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. The rest goes on without it."
+        "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. Everything else continues."
     )
     assert alert.hint == "Mend it. Then: tidemark resume SPEC --table d.t"
     assert notices(alerts, parked(1, 4), unparked(2, 1)) == []

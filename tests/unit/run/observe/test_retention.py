@@ -39,10 +39,10 @@ def test_no_purge_and_no_file() -> None:
 def test_growth_is_known_after_a_while() -> None:
     """Across files; measured again after a failover; forgotten after ten minutes."""
     growth = Growth()
-    assert growth.see(0.0, Position("b.000008", 500), {"b.000008": 500}) is None
-    assert growth.see(5.0, Position("b.000008", 600), {"b.000008": 600}) is None
-    assert growth.see(20.0, Position("b.000010", 400), FILES) == (1000 - 500 + 1000 + 400) / 20
-    assert growth.see(21.0, Position("b.000002", 4), {"b.000002": 4}) is None
-    assert growth.see(41.0, Position("b.000002", 204), {"b.000002": 204}) == 10.0
-    assert growth.see(700.0, Position("b.000002", 204), {"b.000002": 204}) is None
-    assert growth.see(720.0, Position("b.000002", 204), {"b.000002": 204}) == 0.0
+    assert growth.observe(0.0, Position("b.000008", 500), {"b.000008": 500}) is None
+    assert growth.observe(5.0, Position("b.000008", 600), {"b.000008": 600}) is None
+    assert growth.observe(20.0, Position("b.000010", 400), FILES) == (1000 - 500 + 1000 + 400) / 20
+    assert growth.observe(21.0, Position("b.000002", 4), {"b.000002": 4}) is None
+    assert growth.observe(41.0, Position("b.000002", 204), {"b.000002": 204}) == 10.0
+    assert growth.observe(700.0, Position("b.000002", 204), {"b.000002": 204}) is None
+    assert growth.observe(720.0, Position("b.000002", 204), {"b.000002": 204}) == 0.0

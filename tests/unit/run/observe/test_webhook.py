@@ -10,7 +10,7 @@ import pytest
 
 from engine.journal import Journal
 from engine.run.helpers import Helpers
-from engine.run.observe.webhook import MOST_WAITING, Webhook
+from engine.run.observe.webhook import MAX_WAITING, Webhook
 from tests.support.receiver import Receiver
 
 
@@ -65,11 +65,11 @@ def test_a_webhook_that_is_down_holds_nobody_up(receiver: Receiver, helpers: Hel
     receiver.close()
     webhook = Webhook(url, lambda problem, _: said.append(problem), helpers, first_retry_s=0.01)
     began = time.monotonic()
-    for n in range(2 * MOST_WAITING):
+    for n in range(2 * MAX_WAITING):
         webhook.post({"n": n})
     assert time.monotonic() - began < 1
     _wait(lambda: said)
-    assert len(webhook._waiting) <= MOST_WAITING
+    assert len(webhook._waiting) <= MAX_WAITING
     began = time.monotonic()
     webhook.close(0.3)
     assert time.monotonic() - began < 2

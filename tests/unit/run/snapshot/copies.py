@@ -39,7 +39,7 @@ READER = Reader("h", 1)
 GROUP = ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate(Position("b.000001", 4, ""), 0.0), ())
 
 
-def copying(
+def table_copy(
     name: str, chunks: int, strategy: Strategy = "even", *, rank: int = 0, rows: int = 100_000, **more: Any
 ) -> TableCopy:
     """A table with bounds at 10, 20, 30 …, and that many rows per chunk."""
@@ -67,9 +67,9 @@ class FakeSplitter:
         if error := self.errors.pop(table.full_name, None):
             job.set_exception(error)
         else:
-            job.set_result(self._cut(plan, piece, most))
+            job.set_result(self._split(plan, piece, most))
 
-    def _cut(self, plan: Plan, piece: Uncut, most: int) -> Cut:
+    def _split(self, plan: Plan, piece: Uncut, most: int) -> Cut:
         if piece.way == "whole":
             return Cut(piece, (piece.limits,), None)
         chunks: list[Range] = []
@@ -181,7 +181,7 @@ class Copies:
 
     def commit(self, batch: Batch) -> None:
         """Commit the finished chunks, as the coordinator does."""
-        names = {f.table for f in batch.finished} | set(self.snapshot.cut_since())
+        names = {f.table for f in batch.finished} | set(self.snapshot.new_chunks())
         for name in names:
             coverage = self.coverage(name.removeprefix("d."))
             self.snapshot.committed(name, coverage.finish(f.report.chunk for f in batch.finished if f.table == name))

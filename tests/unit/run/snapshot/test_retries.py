@@ -17,14 +17,14 @@ from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import PARKED_IN_ROW, TableCopy
-from tests.unit.run.snapshot.copies import Copies, copies, copying, failure, report
+from tests.unit.run.snapshot.copies import Copies, copies, failure, report, table_copy
 
 PENDING = {n: Range((str(n),), (str(n + 1),)) for n in range(12)}
 
 
 def table(name: str = "t", rows: int = 10) -> TableCopy:
     """A table with twelve small chunks."""
-    return copying(name, 12, rows=rows, coverage=Coverage(pending=PENDING))
+    return table_copy(name, 12, rows=rows, coverage=Coverage(pending=PENDING))
 
 
 def poisoned(*numbers: int) -> Callable[[ChunkGroup], list[ReaderReport]]:
@@ -92,10 +92,10 @@ def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path)
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
         parking = run.parking
-        parking.ask(["d.other"])
+        parking.request_retry(["d.other"])
         assert run.assign() == []
-        parking.ask(["d.t"])
-        parking.ask(None)
+        parking.request_retry(["d.t"])
+        parking.request_retry(None)
         assert run.assign() == [{"t": [5]}]
         run.settle()
         assert run.events("chunk.failed")[-1]["attempt"] == 1
@@ -110,7 +110,7 @@ def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path)
 
 def test_the_next_run_tries_a_parked_chunk_once(tmp_path: Path) -> None:
     """Then it is parked again, with its first time; a chunk with other bounds is another chunk."""
-    one, again, replanned = table(), table(), copying("t", 12, coverage=Coverage(pending={5: Range(("5",), ("9",))}))
+    one, again, replanned = table(), table(), table_copy("t", 12, coverage=Coverage(pending={5: Range(("5",), ("9",))}))
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)
     with copies(tmp_path, again, answer=poisoned(5)) as run:
@@ -141,7 +141,7 @@ def test_what_killed_a_reader_is_found(tmp_path: Path) -> None:
 
 def test_small_tables_that_lost_their_reader_are_read_apart(tmp_path: Path) -> None:
     """One of ten tables kills its readers: only that one is parked."""
-    tables = [copying(f"t{n}", 1, "one") for n in range(10)]
+    tables = [table_copy(f"t{n}", 1, "one") for n in range(10)]
 
     def read(group: ChunkGroup) -> list[ReaderReport]:
         if any(request.table.name == "t3" for request in group.requests):
@@ -170,7 +170,7 @@ def test_a_table_that_is_at_fault_itself_is_left_alone(tmp_path: Path) -> None:
         run.assign()
         assert run.activity.waiting_for == "too many parked chunks of d.bad"
         run.answer = poisoned()
-        run.parking.ask(None)
+        run.parking.request_retry(None)
         until_idle(run, bad, good)
         assert len(run.events("chunk.finished")) == 24
 
@@ -193,14 +193,14 @@ def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_
         until_idle(run, one)
         parking = run.parking
         known = state(one)
-        assert [p.chunk for p in parking.left(known)] == [5]
+        assert [p.chunk for p in parking.pending(known)] == [5]
         parking.require_none({})
         parking.require_none({"d.t": replace(known["d.t"], stopped=TidemarkError("no").as_dict())})
         parking.require_none({"d.t": replace(known["d.t"], coverage=one.coverage.finish([5]))})
-        parking.keep_of({"d.t"})
+        parking.keep_only({"d.t"})
         assert parking.of("d.t")
-        parking.keep_of(())
-        assert run.events("chunk.unparked")[0]["reason"] == "the table is not there any more"
+        parking.keep_only(())
+        assert run.events("chunk.unparked")[0]["reason"] == "the table is no longer captured"
 
 
 def test_a_file_that_says_nothing_is_as_good_as_none(tmp_path: Path) -> None:

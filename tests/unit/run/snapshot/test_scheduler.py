@@ -12,7 +12,7 @@ from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Uncut
 from engine.run.snapshot.scheduler import AHEAD
 from engine.run.state_machines import IllegalEventError
-from tests.unit.run.snapshot.copies import GROUP, copies, copying, failure, read_all, report
+from tests.unit.run.snapshot.copies import GROUP, copies, failure, read_all, report, table_copy
 
 
 def losing(group: ChunkGroup) -> list[ReaderReport]:
@@ -32,7 +32,7 @@ def changing(group: ChunkGroup) -> list[ReaderReport]:
 
 def test_readers_that_fail_together_are_one_failure(tmp_path: Path) -> None:
     """Nine groups lose the server at once: that is one attempt of eight, and the run continues."""
-    table = copying("t", 16)
+    table = table_copy("t", 16)
     with copies(tmp_path, table, readers=8, answer=losing) as run:
         assert len(run.assign()) == 9
         run.settle()
@@ -44,7 +44,7 @@ def test_readers_that_fail_together_are_one_failure(tmp_path: Path) -> None:
 
 def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None:
     """With growing pauses, without a limit; a successful read resets them."""
-    table = copying("t", 1, "one")
+    table = table_copy("t", 1, "one")
     with copies(tmp_path, table, answer=losing) as run:
         for n in range(30):
             table.failures += 1000 * (n == 29)  # half a day
@@ -53,7 +53,7 @@ def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None
             run.settle()
         pauses = [event["retry_in_s"] for event in run.events("chunk.failed")]
         assert pauses == [1, 2, 4, 8, 16, *[30] * 25]
-    again = copying("t", 2, failures=7)
+    again = table_copy("t", 2, failures=7)
     with copies(tmp_path, again) as run:
         run.assign()
         run.settle()
@@ -62,20 +62,20 @@ def test_a_table_waits_for_as_long_as_the_source_is_away(tmp_path: Path) -> None
 
 def test_a_table_that_goes_on_changing_stops_the_8th_time(tmp_path: Path) -> None:
     """The binlog contains no schema change."""
-    table = copying("t", 1, "one")
+    table = table_copy("t", 1, "one")
     batches = []
     with copies(tmp_path, table, answer=changing) as run:
         for _ in range(8):
             table.retry_at = 0.0
             run.assign()
-            run.snapshot.log_read(math.inf)
+            run.snapshot.binlog_read(math.inf)
             batches.append(run.settle())
         assert list(batches[-1].stopped) == ["d.t"]
 
 
 def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After five minutes; a proxy may refuse for a moment."""
-    table, now = copying("t", 1, "one"), [1000.0]
+    table, now = table_copy("t", 1, "one"), [1000.0]
     monkeypatch.setattr("engine.clock.monotonic_s", lambda: now[0])
     with copies(tmp_path, table, answer=refused) as run:
         for _ in range(10):
@@ -90,7 +90,7 @@ def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkey
 
 def test_readers_that_join_get_work(tmp_path: Path) -> None:
     """There is one group more than readers, whatever their number is now."""
-    with copies(tmp_path, copying("t", 64), readers=2) as run:
+    with copies(tmp_path, table_copy("t", 64), readers=2) as run:
         assert len(run.assign()) == 3
         run.readers = 5
         assert len(run.assign()) == 3
@@ -104,7 +104,7 @@ def test_an_error_that_no_other_try_cures_ends_the_run(tmp_path: Path) -> None:
     def wrong(group: ChunkGroup) -> list[ReaderReport]:
         return [failure(group.requests[0], LedgerError("wrong"))]
 
-    with copies(tmp_path, copying("t", 1, "one"), answer=wrong) as run:
+    with copies(tmp_path, table_copy("t", 1, "one"), answer=wrong) as run:
         run.assign()
         with pytest.raises(LedgerError, match="wrong"):
             run.settle()
@@ -112,7 +112,7 @@ def test_an_error_that_no_other_try_cures_ends_the_run(tmp_path: Path) -> None:
 
 def test_a_dropped_table_is_not_queued_again(tmp_path: Path) -> None:
     """Its unfinished chunks are forgotten when the table returns."""
-    with copies(tmp_path, copying("t", 16), readers=8, answer=losing) as run:
+    with copies(tmp_path, table_copy("t", 16), readers=8, answer=losing) as run:
         run.assign()
         run.snapshot.drop("d.t")
         run.snapshot.drop("d.not_there")
@@ -126,7 +126,7 @@ def test_a_dropped_table_is_not_queued_again(tmp_path: Path) -> None:
 
 def test_small_tables_share_a_group(tmp_path: Path) -> None:
     """Forty groups would be forty jobs; groups of a quarter keep two readers busy to the end."""
-    tables = [copying(f"t{n}", 1, "one") for n in range(40)]
+    tables = [table_copy(f"t{n}", 1, "one") for n in range(40)]
     with copies(tmp_path, *tables, readers=2) as run:
         groups = run.assign()
         assert [len(group) for group in groups] == [10, 7, 5]
@@ -139,36 +139,36 @@ def test_small_tables_share_a_group(tmp_path: Path) -> None:
 
 def test_a_group_is_worth_about_a_second(tmp_path: Path) -> None:
     """Tables of a third of a second each are grouped by three or four, however many there are."""
-    tables = [copying(f"t{n}", 1, "one", seconds=0.3, read=1) for n in range(40)]
+    tables = [table_copy(f"t{n}", 1, "one", seconds=0.3, read=1) for n in range(40)]
     with copies(tmp_path, *tables, readers=1) as run:
         assert [len(group) for group in run.assign()] == [4, 4]
 
 
 def test_the_chunks_of_a_large_table_are_shared(tmp_path: Path) -> None:
     """A second of work per group, and smaller groups towards the end, so that all readers end together."""
-    table = copying("t", 16)
+    table = table_copy("t", 16)
     with copies(tmp_path, table, readers=4) as run:
         assert [group["t"] for group in run.assign()] == [[0], [1], [2], [3], [4]]
         run.commit(run.settle())
         assert run.coverage("t").finished == ((0, 4),)
         run.assign()
         assert table.under_way == len(run.events("chunk.assigned")) - 5
-    many = copying("t", 200, coverage=Coverage(pending={n: Range() for n in range(200)}))
+    many = table_copy("t", 200, coverage=Coverage(pending={n: Range() for n in range(200)}))
     with copies(tmp_path, many, readers=4) as run:
         assert [len(group["t"]) for group in run.assign()] == [4] * 5  # about a quarter of a second each, by their rows
         run.settle()
-        assert many.each_s == pytest.approx(0.2)
+        assert many.chunk_s == pytest.approx(0.2)
         assert [len(group["t"]) for group in run.assign()] == [5] * 5
 
 
 def test_whose_turn_it_is(tmp_path: Path) -> None:
     """First by priority, then the table with the fewest chunks in progress, then the one with the most left."""
-    tables = [copying("late", 900, rank=1), copying("small", 30), copying("large", 300)]
+    tables = [table_copy("late", 900, rank=1), table_copy("small", 30), table_copy("large", 300)]
     with copies(tmp_path, *tables, readers=3) as run:
         assert [next(iter(group)) for group in run.assign()] == ["large", "small", "late", "large"]  # each first chunk
         run.settle()
         assert [next(iter(group)) for group in run.assign()] == ["large", "small", "small", "large"]
-    first, second = copying("b", 1, "one", rank=1), copying("a", 1, "one", rank=0)
+    first, second = table_copy("b", 1, "one", rank=1), table_copy("a", 1, "one", rank=0)
     with copies(tmp_path, first, second, readers=1) as run:
         run.snapshot.assign(GROUP)
         run.cut()
@@ -182,7 +182,7 @@ def test_a_stopped_table_does_not_stop_the_others_of_its_group(tmp_path: Path) -
         stop = TableStoppedError("no")
         return [failure(r, stop) if r.table.name == "t1" else report(r) for r in group.requests]
 
-    tables = [copying(f"t{n}", 1, "one") for n in range(20)]
+    tables = [table_copy(f"t{n}", 1, "one") for n in range(20)]
     with copies(tmp_path, *tables, readers=1, answer=stopping) as run:
         first, second = run.assign()
         assert "t1" in first
@@ -202,7 +202,7 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
         return [report(done), failure(failed, TransientError("lost"))]
 
     pending = {n: Range((str(n),), (str(n + 1),)) for n in range(40)}
-    table = copying("t", 40, rows=10, coverage=Coverage(pending=pending))
+    table = table_copy("t", 40, rows=10, coverage=Coverage(pending=pending))
     with copies(tmp_path, table, readers=1, answer=second_fails) as run:
         (one, other) = run.assign()
         batch = run.settle()
@@ -218,7 +218,7 @@ def test_unread_chunks_are_put_back(tmp_path: Path) -> None:
         assert failed == sorted([one["t"][1:], other["t"][1:]])
         assert {table.states[n] for n in one["t"][1:] + other["t"][1:]} == {"failed"}
         assert {table.states[n] for n in read} == {"finished"}
-    tables = [copying(f"t{n}", 1, "one") for n in range(8)]
+    tables = [table_copy(f"t{n}", 1, "one") for n in range(8)]
     with copies(tmp_path, *tables, readers=1, answer=second_fails) as run:
         groups = run.assign()
         run.settle()
@@ -236,17 +236,17 @@ def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
         limits = {0: Range(None, ("3",))}
         return [report(r, limits=limits.get(r.number, r.limits)) for r in group.requests]
 
-    with copies(tmp_path, copying("t", 1, "one"), answer=nearer) as run:
+    with copies(tmp_path, table_copy("t", 1, "one"), answer=nearer) as run:
         run.assign()
         assert run.journalled() == []
         batch = run.settle()
         assert batch.finished[0].limits == Range(None, ("3",))
         assert run.journalled() == [("t", [[0, None, "3"]], False)]
         assert run.coverage("t").uncut == (Uncut(1, Range(("3",), None), "walk"),)
-        assert run.snapshot.cut_since() == {"d.t": [Chunk(0, Range(None, ("3",)))]}
+        assert run.snapshot.new_chunks() == {"d.t": [Chunk(0, Range(None, ("3",)))]}
         assert not run.snapshot.idle
         run.commit(batch)
-        assert run.snapshot.cut_since() == {}
+        assert run.snapshot.new_chunks() == {}
         run.splitter.ends["d.t"] = 8
         assert run.assign() == [{"t": [1]}]
         assert run.journalled()[1:] == [("t", [[1, "3", None]], True)]
@@ -257,7 +257,7 @@ def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
 
 def test_a_listed_plan_is_not_journalled_again(tmp_path: Path) -> None:
     """`table.planned` lists all chunks of an even plan: splitting them adds nothing."""
-    with copies(tmp_path, copying("t", 30), copying("u", 1, "one")) as run:
+    with copies(tmp_path, table_copy("t", 30), table_copy("u", 1, "one")) as run:
         while run.assign():
             run.commit(run.settle())
         assert run.coverage("t").copied
@@ -272,7 +272,7 @@ def test_a_split_of_a_listed_plan_is_journalled(tmp_path: Path) -> None:
         limits = {2: Range(("20",), ("22",))}
         return [report(r, limits=limits.get(r.number, r.limits)) for r in group.requests]
 
-    with copies(tmp_path, copying("t", 4), answer=dense) as run:
+    with copies(tmp_path, table_copy("t", 4), answer=dense) as run:
         while run.assign():
             run.commit(run.settle())
         assert run.coverage("t").copied
@@ -282,7 +282,7 @@ def test_a_split_of_a_listed_plan_is_journalled(tmp_path: Path) -> None:
 
 def test_a_walk_is_journalled_as_it_goes(tmp_path: Path) -> None:
     """The first chunk at once and alone, so that a reader can start; the last event says that no more follow."""
-    with copies(tmp_path, copying("t", 9, "uneven")) as run:
+    with copies(tmp_path, table_copy("t", 9, "uneven")) as run:
         run.splitter.ends["d.t"] = 20
         run.assign()
         first, second = run.journalled()
@@ -293,7 +293,7 @@ def test_a_walk_is_journalled_as_it_goes(tmp_path: Path) -> None:
 
 def test_a_plan_of_very_many_chunks_is_journalled_as_it_goes(tmp_path: Path) -> None:
     """More than are listed; a bounded number is split ahead, and more when half of those are assigned."""
-    table = copying("t", 10_001)
+    table = table_copy("t", 10_001)
     with copies(tmp_path, table, readers=1) as run:
         run.assign()
         assert len(table.waiting) <= AHEAD
@@ -316,14 +316,14 @@ def test_chunks_of_an_earlier_run_are_journalled_again(tmp_path: Path) -> None:
     coverage = Coverage(
         (Range(None, ("5",)),), ((0, 0),), {1: Range(("5",), ("9",))}, (Uncut(2, Range(("9",), None), "walk"),), 3
     )
-    with copies(tmp_path, copying("t", 9, "uneven", coverage=coverage), copying("e", 5)) as run:
+    with copies(tmp_path, table_copy("t", 9, "uneven", coverage=coverage), table_copy("e", 5)) as run:
         assert run.journalled() == [("t", [[1, "5", "9"]], False)]
-        assert run.snapshot.cut_since() == {}
+        assert run.snapshot.new_chunks() == {}
 
 
 def test_a_splitter_that_loses_the_source_tries_again(tmp_path: Path) -> None:
     """After a pause, like a reader."""
-    table = copying("t", 9, "uneven")
+    table = table_copy("t", 9, "uneven")
     with copies(tmp_path, table) as run:
         run.splitter.errors["d.t"] = TransientError("lost")
         assert run.assign() == []
@@ -336,7 +336,7 @@ def test_a_splitter_that_loses_the_source_tries_again(tmp_path: Path) -> None:
 
 def test_a_table_that_cannot_be_split_stops(tmp_path: Path) -> None:
     """With the reason; the others continue."""
-    with copies(tmp_path, copying("t", 9, "uneven"), copying("u", 1, "one")) as run:
+    with copies(tmp_path, table_copy("t", 9, "uneven"), table_copy("u", 1, "one")) as run:
         run.splitter.errors["d.t"] = TableStoppedError("a date that does not exist")
         run.snapshot.assign(GROUP)
         batch = run.snapshot.collect()
@@ -356,7 +356,7 @@ def test_what_is_unknown_has_no_coverage(tmp_path: Path) -> None:
 
 def test_a_chunk_goes_through_its_states_and_no_others(tmp_path: Path) -> None:
     """An unread chunk never counts as committed; committed and dropped chunks are forgotten."""
-    table = copying("t", 4, coverage=Coverage(pending={n: Range((str(n),), (str(n + 1),)) for n in range(4)}))
+    table = table_copy("t", 4, coverage=Coverage(pending={n: Range((str(n),), (str(n + 1),)) for n in range(4)}))
     with copies(tmp_path, table, readers=1) as run:
         assert set(table.states.values()) == {"waiting"}
         groups = run.assign()
