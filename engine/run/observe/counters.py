@@ -33,7 +33,7 @@ class Seen:
     lag: Line = field(default_factory=dict)
     epochs: Timed = field(default_factory=Timed)
     totals: Counter[str] = field(default_factory=Counter)
-    """Of epochs: transactions, bytes."""
+    """Transactions and bytes of all epochs."""
     events: Counter[str] = field(default_factory=Counter)
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     changed_s: float | None = None
@@ -62,7 +62,7 @@ class Seen:
         self.slots, source = line["spark"]["slots"], line["source"]
         self.source = {name: str(source[name]) for name in ("flavor", "version", "watermark_class")}
 
-    def moved(self, line: Line) -> None:
+    def run_state(self, line: Line) -> None:
         self.state = line["state"]
 
     def measured(self, line: Line) -> None:
@@ -91,15 +91,15 @@ class Seen:
         self.groups.pop(line["group"], None)
         self.failures[line["table"]] += 1
 
-    def restarted(self, line: Line) -> None:
+    def table_restarted(self, line: Line) -> None:
         """Stop showing running reads of a table that stopped or is being resnapshotted."""
         for tables in self.groups.values():
             tables.discard(line["table"])
         self.groups = {group: tables for group, tables in self.groups.items() if tables}
 
-    def table_moved(self, line: Line) -> None:
+    def table_state(self, line: Line) -> None:
         if line["state"] == "stopped":
-            self.restarted(line)
+            self.table_restarted(line)
 
     def applied(self, line: Line) -> None:
         name = (line["table"], line["kind"])
@@ -107,13 +107,13 @@ class Seen:
         self.sink_rows[name] += line["rows"]
         self.sink[line["kind"]].add(line["duration_s"])
 
-    def went_away(self, _: Line) -> None:
+    def source_away(self, _: Line) -> None:
         self.away, self.tries = True, self.tries + 1
 
-    def came_back(self, _: Line) -> None:
+    def source_back(self, _: Line) -> None:
         self.away = False
 
-    def erred(self, _: Line) -> None:
+    def error(self, _: Line) -> None:
         self.errors += 1
 
     def raised(self, line: Line) -> None:
@@ -125,18 +125,18 @@ class Seen:
 
 _HANDLERS: dict[str, Callable[[Seen, Line], None]] = {
     "run.connected": Seen.connected,
-    "run.state": Seen.moved,
+    "run.state": Seen.run_state,
     "source.lag": Seen.measured,
     "epoch.committed": Seen.committed,
     "chunk.assigned": Seen.assigned,
     "chunk.finished": Seen.finished,
     "chunk.failed": Seen.failed,
-    "source.event": Seen.restarted,
-    "table.state": Seen.table_moved,
+    "source.event": Seen.table_restarted,
+    "table.state": Seen.table_state,
     "sink.applied": Seen.applied,
-    "source.away": Seen.went_away,
-    "source.back": Seen.came_back,
-    "error": Seen.erred,
+    "source.away": Seen.source_away,
+    "source.back": Seen.source_back,
+    "error": Seen.error,
     "alert.raised": Seen.raised,
     "alert.cleared": Seen.cleared,
 }
