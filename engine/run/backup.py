@@ -217,18 +217,18 @@ def _manifest(archive: zipfile.ZipFile, file: Path, spec: Spec) -> dict[str, Any
     try:
         manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
     except (KeyError, ValueError) as error:
-        raise SpecError(f"{file} is no backup of a pipeline.", detail="Nothing was changed.") from error
+        raise SpecError(f"{file} is not a backup of a pipeline.", detail="Nothing was changed.") from error
     if manifest["format"] > FORMAT:
         raise SpecError(
-            f"{file} was written by Tidemark {manifest['version']}, whose backups this version does not know.",
+            f"{file} was written by Tidemark {manifest['version']}, and this version cannot read its backups.",
             detail="Nothing was changed.",
-            hint="Restore it by that version, or a newer one.",
+            hint="Restore it with that version or a newer one.",
         )
     if manifest["pipeline"] != spec.name:
         raise SpecError(
             f"{file} is a backup of the pipeline {manifest['pipeline']!r}, not of {spec.name!r}.",
             detail="Nothing was changed.",
-            hint="Name the spec that it belongs to.",
+            hint="Use the spec that it belongs to.",
         )
     return manifest
 

@@ -157,7 +157,7 @@ class Coordinator:
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
         self._progress.resumed(self.state)
         self._progress.show(self.state)
-        self._control.look()  # the goal is not reached while commands wait
+        self._control.poll_inbox()  # the goal is not reached while commands wait
         pace, helpers = self._gate.pace, self._control.helpers
         self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
         self._away.abort_waits = self._abort_waits
@@ -166,7 +166,7 @@ class Coordinator:
                 if self._control.stopping:
                     self._wind_up()
                     return self._reached(until, target)
-                if self._control.paused or self._control.disk.holds():
+                if self._control.paused or self._control.disk.blocks_work():
                     self._pause()
                     continue
                 self._control.settle()
@@ -234,7 +234,7 @@ class Coordinator:
             return
         except (TransientError, OSError) as error:
             if is_disk_full(error):
-                self._control.disk.met("log", error)  # the next run reads again what could not be written
+                self._control.disk.failed("log", error)  # the next run reads again what could not be written
             elif not self._away.now:
                 raise
 
@@ -266,7 +266,7 @@ class Coordinator:
             self._gather()
             if clock.monotonic_s() >= due or self._control.state != "running":
                 break
-            if self._control.disk.holds():
+            if self._control.disk.blocks_work():
                 return
             if (self._frozen or self._redumps.waiting) and self._snapshot.idle:
                 break
@@ -287,21 +287,21 @@ class Coordinator:
             if self._frozen or outdated or self._stopped or asked or self._redumps.waiting:
                 self._commit_epoch(position, asked)
             self._away.epoch_done()
-            self._control.disk.worked("log")
+            self._control.disk.succeeded("log")
         except (TransientError, LoginRefusedError, OSError) as error:
             self._failed(error)
 
     def _failed(self, error: TransientError | LoginRefusedError | OSError) -> None:
         """Handle an error that kept an epoch from being committed."""
         if is_disk_full(error):
-            self._control.disk.met("log", error)
+            self._control.disk.failed("log", error)
         elif isinstance(error, OSError):
             raise error
         else:
             self._retry(error)
 
     def _with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
-        """The chunks whose files still exist. The others are read again, as someone deleted their files."""
+        """The chunks whose files still exist. The others are read again, because someone deleted their files."""
         found = [f for f in frozen if self._delivery.has_files(self._captured.chunks(f.table), f.files)]
         for finished in (f for f in frozen if f not in found):
             self._frozen.remove(finished)
@@ -383,7 +383,7 @@ class Coordinator:
         self._stopped = {}
         self._redumps.committed(again, redumped, self._captured.mirror)
         if any(report.defined for report in reports):
-            self._membership.defined()
+            self._membership.note_definition()
         if alteration is not None:
             self._last_epoch = -math.inf  # there may be more changes after it
         self._apply_verdicts(alteration)

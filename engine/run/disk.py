@@ -1,9 +1,9 @@
 """Full disks: the pipeline waits, reports it, and continues by itself once there is room.
 
-A component that meets a full disk calls `met`, one that got through calls `worked`, each under its own name ("ledger", "chunks" …).
-The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES` fits into each of its folders. If
-so, work continues, and shows whether that was enough. So an error is reported once per episode, not per try. Disks of remote
-workers cannot be probed: there, the next chunk is the probe.
+A component calls `failed` when it meets a full disk and `succeeded` when it gets through, each under its own name ("ledger",
+"chunks" …). The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES` fits into each of its
+folders. If so, work continues, and shows whether that was enough. So an error is reported once per episode, not per try. Disks of
+remote workers cannot be probed: there, the next chunk is the probe.
 """
 
 import os
@@ -22,7 +22,7 @@ from engine.journal import Journal
 RETRY_S = 3.0
 """Seconds between two probes, and between two tries."""
 PROBE_BYTES = 1 << 20
-_FORGOTTEN_S = 60.0
+_EXPIRES_S = 60.0
 """A name expires if nobody reports it again for this long while work continues."""
 T = TypeVar("T")
 
@@ -43,18 +43,18 @@ class Disk:
         self._folders, self._journal, self._full, self._freed = folders, journal, full, freed
         self._lock = threading.Lock()
         self._names: set[str] = set()
-        self._since_s = self._met_s = self._next_s = 0.0
+        self._since_s = self._failed_s = self._next_s = 0.0
         self._trying = False
         self._attempts = 0
         self.reason = ""
         """Why the pipeline waits; empty while there is room."""
 
-    def met(self, name: str, error: BaseException) -> None:
+    def failed(self, name: str, error: BaseException) -> None:
         """Record that `name` failed because a disk is full."""
         with self._lock:
             first, now_s = not self._names, clock.monotonic_s()
             self._names.add(name)
-            self._met_s, self._next_s, self._trying = now_s, now_s + RETRY_S, False
+            self._failed_s, self._next_s, self._trying = now_s, now_s + RETRY_S, False
             self._attempts += 1
             if first:
                 self._since_s, self._attempts = now_s, 1
@@ -70,19 +70,19 @@ class Disk:
             self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
             self._full(reason)
 
-    def worked(self, name: str) -> None:
+    def succeeded(self, name: str) -> None:
         """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""
         if name in self._names and self._trying:
-            self._forget({name})
+            self._drop_names({name})
 
-    def holds(self) -> bool:
+    def blocks_work(self) -> bool:
         """Whether to start no new work; probes the folders when due."""
         if not self._names:
             return False
         now_s = clock.monotonic_s()
         if self._trying:
-            if now_s - self._met_s > _FORGOTTEN_S:
-                self._forget(set(self._names))
+            if now_s - self._failed_s > _EXPIRES_S:
+                self._drop_names(set(self._names))
             return False
         if now_s < self._next_s:
             return True
@@ -91,11 +91,11 @@ class Disk:
             self._trying, self._next_s = room, clock.monotonic_s() + RETRY_S
         return not room
 
-    def try_now(self) -> None:
+    def probe_now(self) -> None:
         """Probe at the next call of `holds`."""
         self._next_s = 0.0
 
-    def through(self, name: str, step: Callable[[], T], stopping: Callable[[], bool]) -> T:
+    def retry_when_full(self, name: str, step: Callable[[], T], stopping: Callable[[], bool]) -> T:
         """The result of a step, retried while a disk is full. Raises any other error, and the disk error on a stop."""
         while True:
             try:
@@ -103,16 +103,16 @@ class Disk:
             except Exception as error:
                 if not is_disk_full(error):
                     raise
-                self.met(name, error)
-                while self.holds():
+                self.failed(name, error)
+                while self.blocks_work():
                     if stopping():
                         raise
                     clock.sleep(0.2)
             else:
-                self.worked(name)
+                self.succeeded(name)
                 return result
 
-    def _forget(self, names: set[str]) -> None:
+    def _drop_names(self, names: set[str]) -> None:
         with self._lock:
             before = bool(self._names)
             self._names -= names

@@ -110,9 +110,7 @@ def completed(state: State, record: EpochRecord) -> EpochRecord:
         if before and now and "chunks" in change and now.copied and not before.copied:
             change["copied"] = True
         if TABLE.after_all(was, table_events(was, change)) != becomes:
-            raise IllegalEventError(
-                f"{name} was {was or 'not there'} and would be {becomes} without an event that says so."
-            )
+            raise IllegalEventError(f"{name} was {was or 'not there'} and would be {becomes} without a matching event.")
     return record
 
 

@@ -3,7 +3,7 @@
 A helper is anything that can fail without the pipeline: the inbox thread, the lag monitor, the health check, the webhook, the
 metrics server, the journal file and its listeners. Each catches everything, calls `failed` with its name, and continues. The first
 failure writes an `error` event of kind HelperError, raises an alert (`helper_failed`) and adds a line to `status`; later ones are
-counted. A helper is `fine` after it has worked for `CALM_S`, so that one that fails every other time reports it once.
+counted. A helper has recovered after `CALM_S` without an error, so that one that fails every other time reports it once.
 """
 
 import threading
@@ -56,7 +56,7 @@ class Helpers:
     def failed(self, helper: str, error: BaseException) -> None:
         """Record a helper's error. `Disk` handles a full disk."""
         if is_disk_full(error):
-            self._disk.met(helper, error)
+            self._disk.failed(helper, error)
             return
         named = _named(helper, error)
         with self._lock:
@@ -68,9 +68,9 @@ class Helpers:
             self._failing[helper] = Failure(helper, type(error).__name__, named.message, clock.utc_text())
         self._journal.write(ErrorReported.of(named, attempt=1, helper=helper))
 
-    def fine(self, helper: str) -> None:
+    def succeeded(self, helper: str) -> None:
         """Record that a helper worked."""
-        self._disk.worked(helper)
+        self._disk.succeeded(helper)
         if helper not in self._failing:
             return
         with self._lock:

@@ -27,7 +27,7 @@ _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
 _ATTEMPTS = 10
-"""Of an epoch that fails although the source answers."""
+"""Tries of an epoch that fails although the source answers."""
 
 
 @dataclass(frozen=True)

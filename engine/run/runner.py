@@ -204,7 +204,7 @@ class _Run:
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
-                    detail="What was read is committed and published; the rest is still to come.",
+                    detail="Everything read so far is committed and published; the rest is not read yet.",
                     hint="Run it again: it continues from there.",
                 )
             assert ledger.state is not None
@@ -215,7 +215,7 @@ class _Run:
 
     def _retry_disk_full(self, name: str, step: Callable[[], T]) -> T:
         """The result of a startup step; waits while a disk is full, until a stop."""
-        return self._control.disk.through(name, step, lambda: self._control.stopping)
+        return self._control.disk.retry_when_full(name, step, lambda: self._control.stopping)
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
         """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
@@ -368,7 +368,7 @@ class _Run:
         """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
         state = ledger.state
         assert state is not None
-        self._control.look()
+        self._control.poll_inbox()
         asked = [
             redump
             for redump in self._control.accepted(Redump)
@@ -377,7 +377,7 @@ class _Run:
         if not asked:
             raise lost
         record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
-        self._commit_resnapshots(ledger, record, f"asked for, as the position was lost: {lost.message}")
+        self._commit_resnapshots(ledger, record, f"requested, because the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, {})
 
@@ -392,8 +392,8 @@ class _Run:
         record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
         record["lineage"] = self._journal.run
         record["next_seq"] = max(next_seq, ledger.state.next_seq)
-        self._commit_resnapshots(ledger, record, "asked for, as the ledger was older than the destination")
-        self._control.look()
+        self._commit_resnapshots(ledger, record, "requested, because the ledger was older than the destination")
+        self._control.poll_inbox()
         for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
                 self._control.carried_out(redump, {})
@@ -401,16 +401,18 @@ class _Run:
     def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
         """Resnapshot the tables with a faulty destination that a command asked for."""
         assert ledger.state is not None
-        self._control.look()
+        self._control.poll_inbox()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
-        names_asked = sorted(wanted.intersection(names, ledger.state.tables))
-        if not names_asked:
+        to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
+        if not to_resnapshot:
             return
-        record = resnapshot_tables(self._spec, ledger.state, connection, names_asked, self._journal.run)
-        self._commit_resnapshots(ledger, record, "asked for, as the destination was not what the ledger has published")
+        record = resnapshot_tables(self._spec, ledger.state, connection, to_resnapshot, self._journal.run)
+        self._commit_resnapshots(
+            ledger, record, "requested, because the destination was not what the ledger has published"
+        )
         for redump in asked:
-            if redump.tables and set(names_asked).issuperset(redump.tables):
+            if redump.tables and set(to_resnapshot).issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
@@ -423,11 +425,11 @@ class _Run:
         if not names:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
-        self._control.look()
+        self._control.poll_inbox()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
-        self._commit_resnapshots(ledger, record, "asked for, as the spec publishes something else of it")
+        self._commit_resnapshots(ledger, record, "requested, because the spec publishes other columns or rows of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
                 self._control.carried_out(redump, {})

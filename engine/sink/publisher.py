@@ -193,7 +193,7 @@ class Publisher:
         self._journal.write(
             ErrorReported(
                 error="TornCommit",
-                message=f"{table}: the Delta commit {name} was empty or torn, as a power cut leaves it; it was set aside.",
+                message=f"{table}: the Delta commit {name} was empty or torn, as after a power cut; it was set aside.",
                 detail="The publisher applies its actions again from the ledger.",
                 hint="",
             )

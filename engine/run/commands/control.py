@@ -252,12 +252,12 @@ class Control:
         except Exception as error:  # noqa: BLE001 - nothing may end this thread: it handles commands and the heartbeat
             self.helpers.failed(helper, error)
         else:
-            self.helpers.fine(helper)
+            self.helpers.succeeded(helper)
 
     def _take(self) -> None:
         if self._signal is not None and self.state not in ("stopping", "ended"):
             self.event("stop", f"signal {signal.Signals(self._signal).name}")
-        self.look()
+        self.poll_inbox()
 
     def _show(self) -> None:
         """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
@@ -272,9 +272,9 @@ class Control:
             if name in failures:
                 self.helpers.failed(name, failures[name])
             else:
-                self.helpers.fine(name)
+                self.helpers.succeeded(name)
 
-    def look(self) -> None:
+    def poll_inbox(self) -> None:
         """Take the files in the inbox. Unreadable files are refused; a file that cannot be moved is retried next time."""
         with self._lock:
             for path in self._inbox.waiting():
@@ -330,7 +330,7 @@ class Control:
         """
         identity, verb = command.identity, str(command.verb)
         if verb == "resume" and self.disk.reason and self.state == "running":
-            self.disk.try_now()
+            self.disk.probe_now()
             self._journal.write(command.accepted())
             self._journal.write(CommandDone(id=identity, verb=verb, duration_s=0.0))
             self._inbox.put_away(command.path, "done", identity)

@@ -54,7 +54,7 @@ class Seen:
     """The time of the line that is being counted, Unix time."""
     epochs: Timed = field(default_factory=Timed)
     totals: Counter[str] = field(default_factory=Counter)
-    """Of epochs: transactions, bytes."""
+    """Transactions and bytes of all epochs."""
     events: Counter[str] = field(default_factory=Counter)
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     changed_s: float | None = None
@@ -88,7 +88,7 @@ class Seen:
             "watermark_class": source["watermark_class"],
         }
 
-    def moved(self, event: RunState) -> None:
+    def run_state(self, event: RunState) -> None:
         self.state = event.state
 
     def measured(self, event: LagMeasured) -> None:
@@ -117,15 +117,15 @@ class Seen:
         self.groups.pop(event.group, None)
         self.failures[event.table] += 1
 
-    def restarted(self, event: TableChanged | TableStateChanged) -> None:
+    def table_restarted(self, event: TableChanged | TableStateChanged) -> None:
         """Forget the groups of a table that stopped or is resnapshotted."""
         for tables in self.groups.values():
             tables.discard(event.table)
         self.groups = {group: tables for group, tables in self.groups.items() if tables}
 
-    def table_moved(self, event: TableStateChanged) -> None:
+    def table_state(self, event: TableStateChanged) -> None:
         if event.state == "stopped":
-            self.restarted(event)
+            self.table_restarted(event)
 
     def applied(self, event: SinkApplied) -> None:
         name = (event.table, event.kind)
@@ -133,13 +133,13 @@ class Seen:
         self.sink_rows[name] += event.rows
         self.sink[event.kind].add(event.duration_s)
 
-    def went_away(self, _: SourceAway) -> None:
+    def source_away(self, _: SourceAway) -> None:
         self.away, self.tries = True, self.tries + 1
 
-    def came_back(self, _: SourceBack) -> None:
+    def source_back(self, _: SourceBack) -> None:
         self.away = False
 
-    def erred(self, _: ErrorReported) -> None:
+    def error(self, _: ErrorReported) -> None:
         self.errors += 1
 
     def raised(self, event: AlertRaised) -> None:
@@ -151,18 +151,18 @@ class Seen:
 
 _HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     RunConnected: Seen.connected,
-    RunState: Seen.moved,
+    RunState: Seen.run_state,
     LagMeasured: Seen.measured,
     EpochCommitted: Seen.committed,
     ChunkAssigned: Seen.assigned,
     ChunkFinished: Seen.finished,
     ChunkFailed: Seen.failed,
-    TableChanged: Seen.restarted,
-    TableStateChanged: Seen.table_moved,
+    TableChanged: Seen.table_restarted,
+    TableStateChanged: Seen.table_state,
     SinkApplied: Seen.applied,
-    SourceAway: Seen.went_away,
-    SourceBack: Seen.came_back,
-    ErrorReported: Seen.erred,
+    SourceAway: Seen.source_away,
+    SourceBack: Seen.source_back,
+    ErrorReported: Seen.error,
     AlertRaised: Seen.raised,
     AlertCleared: Seen.cleared,
 }

@@ -96,7 +96,7 @@ class LagMonitor:
                 measured = self.measure(connection)
                 self._away.back(MONITOR)
                 self._journal.write(measured)
-                self._helpers.fine("monitor")
+                self._helpers.succeeded("monitor")
             except TidemarkError as error:
                 connection = None
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():

@@ -82,7 +82,7 @@ class Webhook:
             except Exception as error:  # noqa: BLE001 - one alert that cannot be posted must not block the others
                 self._helpers.failed("webhook", error)
             else:
-                self._helpers.fine("webhook")
+                self._helpers.succeeded("webhook")
 
     def _deliver(self, body: bytes) -> None:
         """Try until the message is accepted or rejected, or the run ends."""

@@ -133,7 +133,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
     if not parts:
         return Redump(identity, path, tuple(names))
     if len(names) != 1 or len(parts) != 1:
-        raise _wrong("Chunks, a range or keys: one of them, and of one table.")
+        raise _wrong("Give chunks, a range or keys: only one of them, for one table.")
     known = tables[names[0]]
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
     if "keys" in parts:
@@ -142,7 +142,8 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         return Redump(identity, path, tuple(names), keys=keys)
     if not plan.chunk_key:
         raise _wrong(
-            f"{table.full_name} is one chunk, without a chunk key.", "Read all of it again: --table without a part."
+            f"{table.full_name} is one chunk, without a chunk key.",
+            "Redump the whole table: --table without --chunk, --range or --keys.",
         )
     if "chunks" in parts:
         ranges = chunk_ranges(journals, table, plan, parts["chunks"])
@@ -181,9 +182,9 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
             found[event.chunk] = Range(bound_from(event.lower, plan), bound_from(event.upper, plan))
     if unknown := sorted(wanted - set(found)):
         raise _wrong(
-            f"The journals tell of no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
-            "`plan --json` and the console show its chunks; --range reads any range again. One that is parked, and so was never "
-            "read, is tried again by `resume --table`.",
+            f"The journals have no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
+            "`plan --json` and the console show its chunks; --range redumps any range. A parked chunk was never read: retry "
+            "it with `resume --table`.",
         )
     return tuple(found[number] for number in dict.fromkeys(numbers))
 

@@ -35,7 +35,7 @@ from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import Finished, TableCopy, Trial
 
 ATTEMPTS = 8
-"""Of a table, for errors other than a chunk's own and an unreachable source; a chunk read or split off resets the count."""
+"""Tries of a table, except for a chunk's own errors and an unreachable source; a chunk read or split off resets the count."""
 _FIRST_RETRY_S = 0.5
 _LONGEST_RETRY_S = 30.0
 
@@ -78,7 +78,7 @@ class ChunkRetries:
     def read(self, copy: TableCopy, number: int) -> None:
         """Record that a chunk was read."""
         self._refused_s = math.inf
-        self._disk.worked("chunks")
+        self._disk.succeeded("chunks")
         if copy.trials.pop(number, None) is not None and not copy.redump:
             self._parking.unpark(copy.table.full_name, number, "it was read")
 
@@ -119,7 +119,7 @@ class ChunkRetries:
 
     def _disk_full(self, copy: TableCopy, chunks: list[int], group: int, error: DiskFullError) -> None:
         """Wait for room on the disk; the chunks are put back."""
-        self._disk.met("chunks", error)
+        self._disk.failed("chunks", error)
         self._report(copy, chunks, group, error, RETRY_S, 1)
 
     def _chunk_at_fault(self, copy: TableCopy, number: int, group: int, error: TidemarkError) -> set[int]:

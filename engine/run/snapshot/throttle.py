@@ -119,7 +119,7 @@ class Health:
                 self._helpers.failed("health", error)
                 pause_s = _SLOW_INTERVAL_S
             else:
-                self._helpers.fine("health")
+                self._helpers.succeeded("health")
         for name in list(self._connections):
             self._forget(name)
 

@@ -159,7 +159,9 @@ def _after_gtids(binlog: Binlog, argument: str, connection: Connection, server: 
     if not has_gtids(connection, server):
         raise _no_start(f"gtid:{argument}", "the server writes no GTIDs", "Use position:<file>:<offset>.")
     if not contains_within(connection, server, str(gtids), 0.0):
-        raise _no_start(f"gtid:{argument}", "the server has not executed all of these", "Look at what it has executed.")
+        raise _no_start(
+            f"gtid:{argument}", "the server has not executed all of these", "Check which GTIDs it has executed."
+        )
     return binlog.position_after(gtids)
 
 

@@ -59,7 +59,7 @@ class MembershipChanges:
         """Whether a membership change may be pending."""
         return not self._searched or bool(self._control.accepted(MembershipCommand))
 
-    def defined(self) -> None:
+    def note_definition(self) -> None:
         """Record that the binlog has a statement that may have created a table."""
         self._search_until_s = clock.monotonic_s() + _CATALOGUE_LAG_S
 

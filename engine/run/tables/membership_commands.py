@@ -33,7 +33,7 @@ class MembershipCommand:
 
     def describe(self) -> str:
         """Its tables as text."""
-        return ", ".join(self.tables) + (" and what is published of it" if self.drop else "")
+        return ", ".join(self.tables) + (" with all published data" if self.drop else "")
 
     def done(self, state: State) -> bool:
         """Whether the ledger has this command's result; a runner may have been killed before it answered."""
@@ -75,7 +75,7 @@ def _check_added(change: MembershipCommand, state: State | None) -> None:
     if captured := [name for name in change.tables if state and name in state.tables]:
         raise _wrong(
             f"The pipeline has {', '.join(captured)} already.",
-            f"To read it again: tidemark redump SPEC --table {captured[0]}",
+            f"To redump it: tidemark redump SPEC --table {captured[0]}",
         )
 
 

@@ -99,7 +99,7 @@ def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
             for name in getattr(rules, field) or ():
                 if not any(column_named(table, name) for table in matching):
                     raise SpecError(
-                        f"tables.{glob}: {field} names column {name!r}, which is not there{nearest(name, known)}.",
+                        f"tables.{glob}: {field} names column {name!r}, which does not exist{nearest(name, known)}.",
                         detail="Nothing was started.",
                         hint="Correct the name.",
                     )

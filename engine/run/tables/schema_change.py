@@ -128,8 +128,8 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
     if (before.database, before.name) not in list_tables(connection):
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
-            detail="What is published is its last state; it stays.",
-            hint="When a table of this name comes again it is copied and streamed. Otherwise exclude it in source.tables.",
+            detail="Its published data is its last state and stays.",
+            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it in source.tables.",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
@@ -148,7 +148,7 @@ def _evolves(altered: Altered, after: Table, statement: str) -> bool:
 
 
 def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
-    reason = "asked for" if statement is None else "its rows may have other values"
+    reason = "requested" if statement is None else "its rows may have other values"
     if not after.key:
         raise TableStoppedError(
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",

@@ -74,7 +74,7 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     journal = Journal(parents.journal("99999999T000000-000000"), "99999999T000000-000000")
     assert [p.chunk for p in Parking(parents, journal)._chunks.values()] == [3]
     control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
-    control.look()  # the redump that waits is judged when the ledger is known; nothing is refused
+    control.poll_inbox()  # the redump that waits is judged when the ledger is known; nothing is refused
     assert not [e for e in map(json.loads, journal.path.read_text().splitlines()) if e["event"] == "command.refused"]
     assert len(list((parents.inbox / "done").glob("*.json"))) == 2
     journal.close()
@@ -168,7 +168,7 @@ def test_a_newer_command_is_refused_by_name(parents: Directory) -> None:
     second = send_command(parents, "throttle", arguments={"readers": 2})
     journal = Journal(parents.journal("z"), "z")
     control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
-    control.look()
+    control.poll_inbox()
     journal.close()
     events = [json.loads(line) for line in journal.path.read_text().splitlines()]
     (refused,) = [e for e in events if e["event"] == "command.refused"]

@@ -81,14 +81,14 @@ def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
     )
     for _ in range(50):
         helpers.failed("monitor", KeyError("Seconds"))
-        helpers.fine("monitor")
+        helpers.succeeded("monitor")
     (error,) = _events(journal, "error")
     assert (error["error"], error["helper"]) == ("HelperError", "monitor")
     assert "KeyError: 'Seconds'" in error["message"]
     (shown,) = helpers.as_list()
     assert (shown["helper"], shown["error"], shown["errors"]) == ("monitor", "KeyError", 50)
     time.sleep(0.15)
-    helpers.fine("monitor")
+    helpers.succeeded("monitor")
     assert helpers.as_list() == []
     assert [e["errors"] for e in _events(journal, "helper.recovered")] == [50]
     assert notices == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
@@ -166,14 +166,14 @@ def test_the_control_thread_survives_what_it_did_not_foresee(
 ) -> None:
     """Journal, runner.json and `status` report it, and the heartbeat goes on."""
     control, broken = started(), [True]
-    look = control.look
+    poll_inbox = control.poll_inbox
 
     def failing() -> None:
         if broken[0]:
             raise RecursionError("too deep")
-        look()
+        poll_inbox()
 
-    monkeypatch.setattr(control, "look", failing)
+    monkeypatch.setattr(control, "poll_inbox", failing)
     _wait(lambda: (read_runner(Directory(tmp_path)) or {}).get("helpers"))
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
@@ -210,18 +210,18 @@ def test_a_full_disk_is_waited_for_and_reported_once(
     small.fill()
     with pytest.raises(OSError, match="No space") as raised:
         (small.folder / "f").write_bytes(bytes(1 << 20))
-    disk.met("ledger", raised.value)
+    disk.failed("ledger", raised.value)
     for _ in range(5):
-        assert disk.holds()
-        disk.met("ledger", raised.value)
+        assert disk.blocks_work()
+        disk.failed("ledger", raised.value)
         time.sleep(0.03)
     small.free()
     (small.folder / "f").unlink()
-    _wait(lambda: not disk.holds())
+    _wait(lambda: not disk.blocks_work())
     assert "No space left" in disk.reason, "the work has not shown yet that it found room"
-    disk.worked("chunks")
+    disk.succeeded("chunks")
     assert disk.reason
-    disk.worked("ledger")
+    disk.succeeded("ledger")
     assert not disk.reason
     assert len(said) == 2
     assert said[0].startswith("disk full (ledger: ")
@@ -239,7 +239,7 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
         return (small.folder / "f").write_bytes(bytes(1 << 16))
 
     with pytest.raises(OSError, match="No space"):
-        disk.through("ledger", step, lambda: True)
+        disk.retry_when_full("ledger", step, lambda: True)
     calls = iter([False, False])
 
     def stopping() -> bool:
@@ -249,14 +249,14 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
 
     (small.folder / "f").unlink(missing_ok=True)
     monkeypatch.setattr(disks, "PROBE_BYTES", 1000)
-    assert disk.through("ledger", step, stopping) == 1 << 16
+    assert disk.retry_when_full("ledger", step, stopping) == 1 << 16
     assert not disk.reason
 
     def other() -> None:
         raise TidemarkError("another")
 
     with pytest.raises(TidemarkError, match="another"):
-        disk.through("ledger", other, lambda: False)
+        disk.retry_when_full("ledger", other, lambda: False)
 
 
 def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
@@ -267,15 +267,15 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
         lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
     )
     disk = Disk((), journal)
-    disk.met("chunks", OSError(28, "No space left on device"))
+    disk.failed("chunks", OSError(28, "No space left on device"))
     journal.write(RunState(state="paused", reason=disk.reason))
-    disk.worked("chunks")
+    disk.succeeded("chunks")
     assert notices == [("alert.raised", "disk_full")], "it was begun before"
-    disk.try_now()
-    assert not disk.holds()
-    disk.worked("chunks")
+    disk.probe_now()
+    assert not disk.blocks_work()
+    disk.succeeded("chunks")
     assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
-    disk.met("chunks", OSError(28, "No space left on device"))
+    disk.failed("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
     cleared = later.hear(entry("run.state", "2026-01-01T00:00:00.000000Z", state="running"))
     assert [(event.NAME, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]

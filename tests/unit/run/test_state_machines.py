@@ -130,7 +130,7 @@ def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() 
     stopped = begun(stopped=ERROR)
     with pytest.raises(IllegalEventError, match="'copied' is not possible while the table is stopped"):
         completed(stopped, following(stopped, "r", {"d.t": copy(COPIED)}))
-    with pytest.raises(IllegalEventError, match="would be copying without an event"):
+    with pytest.raises(IllegalEventError, match="would be copying without a matching event"):
         completed(stopped, following(stopped, "r", {"d.t": COPIED | {"chunks": [], "stopped": None}}))
 
 

@@ -208,7 +208,7 @@ def spec(section: str, more: str = "") -> Spec:
     [
         (
             '[tables."shop.orders"]\nexclude = ["nam"]',
-            "exclude names column 'nam', which is not there; the nearest is 'name'",
+            "exclude names column 'nam', which does not exist; the nearest is 'name'",
         ),
         ('[tables."shop.orders"]\nmask = ["nope"]', "mask names column 'nope'"),
         ('[tables."shop.orders"]\ncolumns = ["n", "prize"]', "the nearest is 'price'"),

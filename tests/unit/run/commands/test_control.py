@@ -223,16 +223,16 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
     _wait(lambda: waiting_change(control) is not None)
     change = waiting_change(control)
     assert change is not None
-    looked = threading.Thread(target=control.look)
+    poll = threading.Thread(target=control.poll_inbox)
 
-    def look(entry: Entry) -> None:
+    def on_done(entry: Entry) -> None:
         if isinstance(entry.event, CommandDone):
-            looked.start()
-            looked.join(0.5)
+            poll.start()
+            poll.join(0.5)
 
-    control._journal.listeners.append(look)
+    control._journal.listeners.append(on_done)
     control.carried_out(change, {})
-    looked.join()
+    poll.join()
     assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
     assert not control.pending
 
@@ -306,7 +306,7 @@ def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path)
     for n, identity in enumerate(sent):
         os.utime(directory.inbox / f"{identity}.json", (1_000_000 - n, 1_000_000 - n))
     control = Control(directory, journal)
-    control.look()
+    control.poll_inbox()
     assert [event["id"] for event in _events(tmp_path, "command.accepted")] == sent
     assert control.controls.throttle == {"readers": 6}
     journal.close()

@@ -68,7 +68,7 @@ def test_a_new_command_names_each_table_once() -> None:
     """And says whether what is published goes too."""
     wish = command(REMOVE, "d.a", "d.a", drop=True)
     assert (wish.tables, wish.drop, wish.adds, wish.begun(STATE)) == (("d.a",), True, False, False)
-    assert wish.describe() == "d.a and what is published of it"
+    assert wish.describe() == "d.a with all published data"
 
 
 def test_the_ledger_overrules_the_globs() -> None:
