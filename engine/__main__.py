@@ -205,7 +205,7 @@ def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
     runner = find_runner(directory)
     if runner is None or not runner["alive"]:
         raise SpecError(
-            f"No runner is there to {verb} this pipeline.",
+            f"There is no runner to {verb} this pipeline.",
             detail="Nothing was changed.",
             hint=f"Start one: tidemark run {spec_file}",
         )

@@ -1,7 +1,7 @@
 """Versions of the file formats. A newer Tidemark's file is refused with an error that names it; an older one's is read.
 
-A record has its version in `format`. Without one it is older than versions and counts as 0, which still satisfies every format of
-version 1. Raise a number if an older Tidemark would misread a record. A new field that it may skip needs no new number.
+A record has its version in `format`. Without one, it predates versions and counts as 0; formats at version 1 have not changed
+since. Raise a number if an older Tidemark would misread a record. A new field that it may skip needs no new number.
 
 If a file is newer:
 

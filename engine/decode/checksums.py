@@ -72,8 +72,8 @@ def is_sound(event: Bytes) -> bool:
 def is_sound_description(event: Bytes) -> bool:
     """As `is_sound`, for a file's FORMAT_DESCRIPTION event, which may say that the file is being written.
 
-    For a dump that begins inside a file, the server changes the event. If the file has no checksums (algorithm 0), it does not
-    update the event's own. The event passes then, unless the algorithm's byte itself was changed.
+    For a dump that begins inside a file, the server changes the event. If the file has no checksums (algorithm 0), it leaves
+    the event's own checksum as it was. The event passes then, unless the algorithm's byte itself was changed.
     """
     if len(event) < _HEADER + CHECKSUM + 1:
         return False

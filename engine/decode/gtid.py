@@ -23,7 +23,7 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
 @dataclass(frozen=True)
 class GtidSet:
-    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers, sorted and disjoint."""
+    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers, sorted, disjoint and not adjacent."""
 
     intervals: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class GtidPosition:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.last.items()))
 
     def union(self, later: "GtidPosition") -> "GtidPosition":
-        """The position after `later`, which starts no later than where this position ends, or includes it."""
+        """The position after `later`, which must start at or after this position, or include it."""
         return GtidPosition({**self.last, **later.last})
 
 

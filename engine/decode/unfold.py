@@ -151,7 +151,7 @@ def _streamed(content: Bytes, size: int) -> Iterator[Bytes]:
 
 
 def _whole(data: bytes) -> int:
-    """The end of the last complete event in `data`. An incomplete one waits until half of `data` is new."""
+    """The end of the last complete event in `data`; 0 if none is complete."""
     at = 0
     while at + HEADER <= len(data):
         end = at + _event_size(data, at)

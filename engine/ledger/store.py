@@ -6,7 +6,7 @@ it has published anything. Commit order: data files durable, epoch file created,
 
 Terms. A runner begins with an epoch that contains nothing but its term (`take_term`). From then on, a runner of an earlier term
 cannot commit: the epoch that it would create exists already. Whatever it committed before is part of the state from which the new
-runner continues. So two runners never diverge from a common state, even if the lock fails.
+runner continues. So two runners never continue from the same state, even if the lock fails.
 """
 
 import json

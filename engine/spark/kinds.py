@@ -19,7 +19,7 @@ from engine import redaction
 from engine.errors import SpecError
 from engine.settings import Spark
 
-# Each with its reason; sources in FACTS.
+# Each with its reason.
 _CONF = {
     "spark.python.unix.domain.socket.enabled": "true",  # saves 40 ms per task
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # Python stacks of crashed workers

@@ -68,8 +68,8 @@ class BinlogRange:
     """The binlog from `start` to `end`, both between transactions. Captures `tables`, given by database and name.
 
     awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through which a
-    table's rows are not needed and so not decoded. known: statements up to this position have been handled already. log: see `log`.
     table's rows are not needed, so not decoded. known: statements up to this position have been handled already. log: see `log`.
+    `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed. `altered`: why the range ends
     earlier than requested; `end` is then its actual end. `stopped`: tables that can no longer be captured, with the reason.
     `nulled`: dates that became NULL, by table and column. `defined`: whether a statement may have created or renamed tables.
     """

@@ -1,9 +1,8 @@
 """Finds a position in a binlog: after a set of transactions, at a time, or at a given offset.
 
-On a server used by GTID, the position must be unique: every transaction before it is published, every one after it is new. It lies
-in the newest file whose head lists only published transactions, if it exists. From the transactions' heads, that file is read to
-the end of the binlog. A published transaction after a new one means that the two servers wrote in different orders, so no position
-is right.
+By GTID, the position must be the only one: every transaction before it is published, every one after it is new. If it exists, it
+is in the newest file whose head lists only published transactions. From there, the binlog is scanned to its end, looking only at
+GTID events. A published transaction after a new one means that the two servers wrote in different orders, so no position is right.
 
 On MariaDB a domain has the same order of transactions on all servers. So in each domain, everything up to our last transaction is
 published. The numbers must ascend in that order; if they do not, nothing is proved.

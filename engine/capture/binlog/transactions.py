@@ -34,7 +34,7 @@ class Facts:
         return Facts(self.table, self.of[events])
 
     def lines(self) -> npt.NDArray[np.int64]:
-        """One line per event."""
+        """The facts, one row per event."""
         return self.table[self.of]
 
 

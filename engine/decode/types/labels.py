@@ -21,7 +21,7 @@ ENUM, SET = 247, 248
 """The first metadata byte of each; both have the type code of CHAR."""
 _STRING = 254
 _TWO_BYTES, _MOST_PACKED = 256, 4
-"""An ENUM with this many labels takes two bytes. A SET that needs more bytes than this takes eight (MySQL source, sql/field.cc)."""
+"""An ENUM takes two bytes from this many labels. A SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
 _BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog contains them; then resnapshot the table."
 _UNKNOWN = "Report this with the server's version; SET GLOBAL binlog_row_metadata = 'FULL' makes such values certain."

@@ -44,7 +44,7 @@ def test_the_condition_of_a_range(key: ChunkKey, lower: Bound | None, upper: Bou
 
 
 def test_the_condition_of_what_lies_behind_a_bound() -> None:
-    """Strictly after_bound: keys that begin with the bound are excluded."""
+    """Strictly after: keys that begin with the bound are excluded."""
     assert after_bound(AB, ("1",)) == "`a` > 1"
     assert after_bound(AB, ("1", "2.50")) == "((`a` = 1 AND `b` > 2.50) OR (`a` > 1))"
 
@@ -94,7 +94,7 @@ def test_a_fetched_value_as_a_bound(of: Column, value: object, bound: str) -> No
 
 
 def test_the_statements_of_a_walk() -> None:
-    """One index range, ordered, one row; a bound with all columns tells whether the key is after_bound it."""
+    """One index range, ordered, one row; a bound with all columns tells whether the key is after it."""
     table = support.table(*AB.columns, key=["a", "b", "c"])
     keys = "SELECT `a` AS k0, `b` AS k1, CAST(`c` AS CHAR) AS k2, "
     source = "FROM `shop`.`orders` AS t FORCE INDEX (`PRIMARY`)"
