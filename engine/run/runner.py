@@ -241,17 +241,18 @@ class _Run:
         """Run epochs, across failovers. Returns True once the goal is reached, False after a stop."""
         failovers = 0
         while True:
+            assert ledger.state is not None
+            began = ledger.state.epoch
             try:
                 return self._epochs(source, session, ledger, publisher)
             except SourceChangedError as error:
-                failovers += 1
+                failovers = failovers + 1 if ledger.state.epoch == began else 1
                 if failovers > _MAX_FAILOVERS:
                     raise
                 self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
             except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
                 with closing(open_connection(source.endpoint)) as connection:
                     self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
-                assert ledger.state is not None
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
             except SparkLostError as error:  # running reads start again
