@@ -7,7 +7,7 @@ import streamlit as st
 from app.parts import access, focus, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.parts.chunk_map import chunk_map
-from app.view import chunk_details, cutting, words
+from app.view import chunk_counts, chunk_details, words
 from app.view.status_style import CHUNK
 from app.view.tiles import legend, note, opened, tiles
 from engine.history import chunk_queries, table_queries
@@ -109,7 +109,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
-    st.caption(" ".join(part for part in (cutting.more_note(plan), note(states, window)) if part))
+    st.caption(" ".join(part for part in (chunk_counts.more_note(plan), note(states, window)) if part))
 
 
 @autorefresh()

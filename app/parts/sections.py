@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.parts import columns, home, messages
 from app.parts.autorefresh import INTERVAL_S, autorefresh
-from app.view import binlog, curves, cutting, event_feed, factor, reader_timeline, words, zone
+from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
 from app.view.progress import rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
@@ -79,10 +79,10 @@ def _table_row(one: table_queries.Progress, rows_s: float | None, strategy: str 
     done = share([one])
     return {
         "Table": one.table,
-        "State": cutting.state(one),
+        "State": chunk_counts.state(one),
         "Copied": None if done is None else 100 * done,
         "Rows": rows if one.planned else words.NOTHING,
-        "Chunks": cutting.chunks_read(one),
+        "Chunks": chunk_counts.chunks_read(one),
         "Retrying": f"{one.failed:,}" if one.failed else "",
         "Rows/s": words.count(rows_s),
         "Changes": words.count(one.changes),
@@ -250,7 +250,7 @@ def _plan_row(one: table_queries.Plan) -> dict[str, object]:
         "Table": one.table,
         "Strategy": one.strategy or words.NOTHING,
         "Why": one.reason or words.NOTHING,
-        "Chunks": cutting.planned_chunks(one),
+        "Chunks": chunk_counts.planned_chunks(one),
         "Rows a chunk": words.count(one.chunk_rows),
         "Rows": words.count(one.approx_rows),
         "Key": one.chunk_key or words.NOTHING,

@@ -78,7 +78,7 @@ def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
     if event.event in ("chunk.assigned", "chunk.finished") and body.get("group"):
         return "group", f"{event.run} {body['group']}"
     if event.event == "chunk.planned":
-        return "cut", f"{event.run} {event.table}"
+        return "split", f"{event.run} {event.table}"
     if event.event == "redump.chunk" and body.get("id"):
         return "redump", f"{event.run} {body['id']} {event.table}"
     return None
@@ -111,9 +111,9 @@ def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
 
 
-def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
+def _split(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     first, body = group[0]
-    named = [number for _, fields in group for number in _cut_numbers(fields)]
+    named = [number for _, fields in group for number in _split_numbers(fields)]
     numbers = sorted(set(named))
     text = f"Planned {named_chunks(numbers).lower()}" if numbers else "Planned no chunk"
     if splits := len(named) - len(numbers):
@@ -123,7 +123,7 @@ def _cut(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
 
 
-def _cut_numbers(body: Mapping[str, Any]) -> list[int]:
+def _split_numbers(body: Mapping[str, Any]) -> list[int]:
     chunks = body.get("chunks")
     items = chunks if isinstance(chunks, list) else []
     return [item[0] for item in items if isinstance(item, list) and item and isinstance(item[0], int)]
@@ -138,7 +138,7 @@ def _redump(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     return FeedLine(first.ts, "Chunks", table, f"Redumped {parts}", seconds, "gray", first.run, first.seq)
 
 
-_GROUPS = {"command": _command, "group": _chunks, "cut": _cut, "redump": _redump}
+_GROUPS = {"command": _command, "group": _chunks, "split": _split, "redump": _redump}
 
 
 def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:

@@ -30,8 +30,8 @@ class Copy:
     chunks_done: int
     """Chunks read."""
     chunks: int
-    """The expected number of chunks: an estimate until `cut`."""
-    cut: bool
+    """The expected number of chunks: an estimate until `split`."""
+    split: bool
     """Whether all chunks of all tables are planned."""
     share: float | None
     """The share of the expected chunks that are read, 0 to 1; None if it is unknown."""
@@ -45,7 +45,7 @@ class Copy:
     @property
     def done(self) -> bool:
         """Whether there was something to copy and nothing is left."""
-        return self.cut and 0 < self.chunks == self.chunks_done
+        return self.split and 0 < self.chunks == self.chunks_done
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def copy_of(
         expected_rows=None if None in known else expected,
         chunks_done=done,
         chunks=chunks,
-        cut=all(t.complete for t in tables),
+        split=all(t.complete for t in tables),
         share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s(reads, now) if going else None,
@@ -192,7 +192,7 @@ def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None) -> s
     )
     expected = f"/{words.count(copy.expected_rows)}" if copy.expected_rows is not None else ""
     lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
-    chunks = f"{copy.chunks_done}/{'' if copy.cut else '~'}{copy.chunks} chunks"
+    chunks = f"{copy.chunks_done}/{'' if copy.split else '~'}{copy.chunks} chunks"
     eta = copy.eta or ("copy done" if copy.done else "not known yet" if state == "running" else words.NOTHING)
     parts = (
         f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",

@@ -106,7 +106,7 @@ streamed AS (
     SELECT tbl, max(ts) AS ts FROM event
     WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
 whole AS (
-    SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM cut WHERE pipeline = $pipeline GROUP BY tbl),
+    SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
     SELECT l.*, coalesce(streamed.ts >= l.ts, FALSE)
                 OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete

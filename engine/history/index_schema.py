@@ -7,7 +7,7 @@ are unique within a pipeline only, so every key includes the pipeline.
 
 import pyarrow as pa
 
-VERSION = 4
+VERSION = 5
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -35,7 +35,7 @@ TABLES: dict[str, pa.Schema] = {
     # From table.planned and chunk.planned: a number may recur with new bounds.
     "planned_chunk": pa.schema([*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string())]),
     # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
-    "cut": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
+    "split": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
     "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
     "failed": pa.schema(

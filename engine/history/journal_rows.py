@@ -53,14 +53,14 @@ def _planned(body: Row) -> Iterator[Placed]:
         yield "planned_chunk", {"tbl": table, "chunk": index, "lower": _text(lower), "upper": _text(upper)}
 
 
-def _cut(body: Row) -> Iterator[Placed]:
+def _split(body: Row) -> Iterator[Placed]:
     table = _text(body.get("table"))
     items = ([*_list(item), None, None, None][:3] for item in _list(body.get("chunks")))
     bounds = {_int(number): (lower, upper) for number, lower, upper in items}
     for number, (lower, upper) in bounds.items():
         if number is not None:
             yield "planned_chunk", {"tbl": table, "chunk": number, "lower": _text(lower), "upper": _text(upper)}
-    yield "cut", {"tbl": table, "complete": int(body.get("complete") is True)}
+    yield "split", {"tbl": table, "complete": int(body.get("complete") is True)}
 
 
 def _resumed(body: Row) -> Iterator[Placed]:
@@ -144,7 +144,7 @@ def _lag(body: Row) -> Iterator[Placed]:
 
 _MAPPERS: dict[str, Callable[[Row], Iterator[Placed]]] = {
     "table.planned": _planned,
-    "chunk.planned": _cut,
+    "chunk.planned": _split,
     "table.resumed": _resumed,
     "chunk.assigned": _assigned,
     "chunk.failed": _failed,

@@ -71,8 +71,8 @@ class TableChange(TypedDict, total=False):
     """The effect of an epoch on one table."""
 
     planned: Planned
-    cut: Description
-    """Chunks split off since the last epoch, and the ranges still uncut (`plan.coverage`)."""
+    split: Description
+    """Chunks split off since the last epoch, and the ranges still unsplit (`plan.coverage`)."""
     chunks: list[ChunkRecord]
     changes: ChangesRecord
     altered: Switch

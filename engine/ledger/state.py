@@ -17,7 +17,7 @@ from engine import clock
 from engine.errors import LedgerError
 from engine.ledger.records import Description, EpochRecord, ErrorRecord, TableChange
 from engine.plan.chunks import plan_from_dict
-from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
+from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, split_from_dict, unsplit_table
 
 KNOWN_TERMS = 100
 """The ledger remembers this many of the newest terms."""
@@ -206,7 +206,7 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
         planned = change["planned"]
         if "estimated_chunks" not in planned["plan"]:
             raise _older()
-        coverage = uncut_table(plan_from_dict(planned["plan"]))
+        coverage = unsplit_table(plan_from_dict(planned["plan"]))
         names, projection = _names(planned["table"]), planned.get("projection")
         table = TableState(
             planned["table"], planned["plan"], coverage, projection=projection, names=names, by=planned.get("by")
@@ -220,7 +220,7 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
     if "dropped" in change:
         return replace(table, removed={**(table.removed or {}), "dropped": True})
     chunks = change.get("chunks", [])
-    coverage = cut_from_dict(table.coverage, change["cut"]) if "cut" in change else table.coverage
+    coverage = split_from_dict(table.coverage, change["split"]) if "split" in change else table.coverage
     table = replace(
         table,
         coverage=coverage.finish(chunk["chunk"] for chunk in chunks),
@@ -235,7 +235,7 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
             table,
             table=described,
             plan=plan,
-            coverage=EMPTY if change["resnapshot"].get("since") else uncut_table(plan_from_dict(plan)),
+            coverage=EMPTY if change["resnapshot"].get("since") else unsplit_table(plan_from_dict(plan)),
             names=_names(described, table.names),
             since=change["resnapshot"].get("since"),
             rows_read=0,

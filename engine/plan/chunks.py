@@ -1,7 +1,7 @@
 """Chunks of a table: half-open ranges of its chunk key that cover it without gaps or overlaps. Also the plan that produces them.
 
-A plan does not list its chunks: an even plan has a step, an uneven one is walked during the snapshot (`plan.cutting`). Either way,
-each chunk ends where the next one begins; the first is open below, the last open above. NULL keys belong to the first.
+A plan does not list its chunks: an even plan has a step, an uneven one is walked during the snapshot (`plan.splitting`). Each
+chunk ends where the next one begins; the first is open below, the last open above. NULL keys belong to the first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

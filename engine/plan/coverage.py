@@ -25,7 +25,7 @@ class Chunk:
 
 
 @dataclass(frozen=True)
-class Uncut:
+class Unsplit:
     """A range not split yet. `way`: into the plan's even chunks, by a walk, or not at all. Its first chunk gets `number`."""
 
     number: int
@@ -34,10 +34,10 @@ class Uncut:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """The result of splitting the uncut range `of`: chunks from its lower end, and the rest."""
+class Split:
+    """The result of splitting the unsplit range `of`: chunks from its lower end, and the rest."""
 
-    of: Uncut
+    of: Unsplit
     chunks: tuple[Range, ...]
     rest: Range | None
 
@@ -61,7 +61,7 @@ class Coverage:
     """The numbers of finished chunks."""
     pending: Mapping[int, Range] = field(default_factory=dict)
     """Chunks that are split off but not finished; a bounded number."""
-    uncut: tuple[Uncut, ...] = ()
+    unsplit: tuple[Unsplit, ...] = ()
     """Ranges not split yet, in the order in which they will be split."""
     next_number: int = 0
     """The number of the next chunk."""
@@ -74,37 +74,37 @@ class Coverage:
     @property
     def copied(self) -> bool:
         """Whether the whole table is finished."""
-        return bool(self.runs) and not self.pending and not self.uncut
+        return bool(self.runs) and not self.pending and not self.unsplit
 
     def total(self, estimate: int) -> int:
         """The number of chunks; at least `estimate` while some ranges are not split yet."""
         known = self.done + len(self.pending)
-        return max(known + len(self.uncut), estimate) if self.uncut else known
+        return max(known + len(self.unsplit), estimate) if self.unsplit else known
 
-    def cut(self, chunks: Iterable[Chunk], uncut: Iterable[Uncut], next_number: int) -> "Coverage":
-        """Return the coverage with these new or shortened chunks, and these uncut ranges."""
+    def split(self, chunks: Iterable[Chunk], unsplit: Iterable[Unsplit], next_number: int) -> "Coverage":
+        """Return the coverage with these new or shortened chunks, and these unsplit ranges."""
         pending = {**self.pending, **{chunk.number: chunk.limits for chunk in chunks}}
-        return replace(self, pending=pending, uncut=tuple(uncut), next_number=next_number)
+        return replace(self, pending=pending, unsplit=tuple(unsplit), next_number=next_number)
 
-    def after(self, cut: Cut) -> tuple["Coverage", list[Chunk]]:
+    def after(self, split: Split) -> tuple["Coverage", list[Chunk]]:
         """Return the coverage after a split, and the new, numbered chunks.
 
         Even chunks have the plan's numbers. In a walk, the first chunk has its range's number; others and the rest get new ones.
         """
-        ranges = [*cut.chunks, *([cut.rest] if cut.rest else [])]
-        new = cut.of.number + 1 if cut.of.way == "even" else self.next_number
-        numbers = [cut.of.number, *range(new, new + len(ranges) - 1)]
-        chunks = [Chunk(*pair) for pair in zip(numbers, cut.chunks, strict=False)]
-        rest = [Uncut(numbers[-1], cut.rest, cut.of.way)] if cut.rest else []
-        following = self.next_number if cut.of.way == "even" else self.next_number + len(ranges) - 1
-        at = self.uncut.index(cut.of)
-        return self.cut(chunks, [*self.uncut[:at], *rest, *self.uncut[at + 1 :]], following), chunks
+        ranges = [*split.chunks, *([split.rest] if split.rest else [])]
+        new = split.of.number + 1 if split.of.way == "even" else self.next_number
+        numbers = [split.of.number, *range(new, new + len(ranges) - 1)]
+        chunks = [Chunk(*pair) for pair in zip(numbers, split.chunks, strict=False)]
+        rest = [Unsplit(numbers[-1], split.rest, split.of.way)] if split.rest else []
+        following = self.next_number if split.of.way == "even" else self.next_number + len(ranges) - 1
+        at = self.unsplit.index(split.of)
+        return self.split(chunks, [*self.unsplit[:at], *rest, *self.unsplit[at + 1 :]], following), chunks
 
     def shortened(self, number: int, limits: Range) -> "Coverage":
         """A reader stopped early, so the pending chunk ends at a nearer bound. The rest will be walked."""
-        rest = Uncut(self.next_number, Range(limits.upper, self.pending[number].upper), "walk")
+        rest = Unsplit(self.next_number, Range(limits.upper, self.pending[number].upper), "walk")
         # Rests of read chunks are split before anything else, so that there are never many of them.
-        return self.cut([Chunk(number, limits)], [rest, *self.uncut], self.next_number + 1)
+        return self.split([Chunk(number, limits)], [rest, *self.unsplit], self.next_number + 1)
 
     def finish(self, numbers: Iterable[int]) -> "Coverage":
         """Return the coverage with these pending chunks finished."""
@@ -117,7 +117,7 @@ class Coverage:
         """All ranges in key order."""
         pieces = [Piece(run, finished=True) for run in self.runs]
         pieces += [Piece(limits, number=number) for number, limits in self.pending.items()]
-        pieces += [Piece(uncut.limits) for uncut in self.uncut]
+        pieces += [Piece(unsplit.limits) for unsplit in self.unsplit]
         by_lower = {piece.limits.lower: piece for piece in pieces}
         ordered, lower = [], None
         while pieces:
@@ -133,7 +133,7 @@ class Coverage:
         return {
             "runs": [run.as_list() for run in self.runs],
             "finished": [list(ends) for ends in self.finished],
-            **cut_as_dict([Chunk(number, limits) for number, limits in self.pending.items()], self),
+            **split_as_dict([Chunk(number, limits) for number, limits in self.pending.items()], self),
         }
 
 
@@ -141,33 +141,33 @@ EMPTY = Coverage(runs=(WHOLE,), finished=((0, 0),), next_number=1)
 """A table that is streamed without a snapshot: one finished chunk."""
 
 
-def cut_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]:
-    """A split for an epoch's record: the chunks, and all ranges that remain uncut."""
+def split_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]:
+    """A split for an epoch's record: the chunks, and all ranges that remain unsplit."""
     return {
         "chunks": [[chunk.number, *chunk.limits.as_list()] for chunk in chunks],
-        "uncut": [[rest.number, *rest.limits.as_list(), rest.way] for rest in coverage.uncut],
+        "unsplit": [[rest.number, *rest.limits.as_list(), rest.way] for rest in coverage.unsplit],
         "next_number": coverage.next_number,
     }
 
 
-def cut_from_dict(coverage: Coverage, record: Mapping[str, Any]) -> Coverage:
-    """Apply a record of `cut_as_dict` to the coverage."""
+def split_from_dict(coverage: Coverage, record: Mapping[str, Any]) -> Coverage:
+    """Apply a record of `split_as_dict` to the coverage."""
     chunks = [Chunk(number, range_from(ends)) for number, *ends in record["chunks"]]
-    uncut = [Uncut(number, range_from(ends), way) for number, *ends, way in record["uncut"]]
-    return coverage.cut(chunks, uncut, record["next_number"])
+    unsplit = [Unsplit(number, range_from(ends), way) for number, *ends, way in record["unsplit"]]
+    return coverage.split(chunks, unsplit, record["next_number"])
 
 
 def coverage_from_dict(record: Mapping[str, Any]) -> Coverage:
     """The inverse of `Coverage.as_dict`."""
     runs = tuple(range_from(run) for run in record["runs"])
     finished = tuple((first, last) for first, last in record["finished"])
-    return cut_from_dict(Coverage(runs, finished), record)
+    return split_from_dict(Coverage(runs, finished), record)
 
 
-def uncut_table(plan: Plan) -> Coverage:
+def unsplit_table(plan: Plan) -> Coverage:
     """The coverage of a table before the first split."""
     way: Way = "even" if plan.strategy == "even" else "walk" if plan.strategy == "uneven" else "whole"
-    return Coverage(uncut=(Uncut(0, WHOLE, way),), next_number=plan.estimated_chunks if way == "even" else 1)
+    return Coverage(unsplit=(Unsplit(0, WHOLE, way),), next_number=plan.estimated_chunks if way == "even" else 1)
 
 
 def _joined(runs: Iterable[Range]) -> tuple[Range, ...]:

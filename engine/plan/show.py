@@ -11,10 +11,10 @@ from rich.text import Text
 
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
-from engine.plan.coverage import uncut_table
-from engine.plan.cutting import cut
+from engine.plan.coverage import unsplit_table
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
+from engine.plan.splitting import split
 from engine.settings import Snapshot, Throttle
 from engine.source.connect import Connection
 
@@ -23,10 +23,10 @@ _STEP, _STEP_S = 1000, 3600.0
 
 def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Range]:
     """Yield all chunks in key order, split now; constant memory, however many there are."""
-    coverage = uncut_table(plan)
-    while coverage.uncut:
+    coverage = unsplit_table(plan)
+    while coverage.unsplit:
         coverage, chunks = coverage.after(
-            cut(connection, table, plan.key(table), plan, coverage.uncut[0], _STEP, _STEP_S)
+            split(connection, table, plan.key(table), plan, coverage.unsplit[0], _STEP, _STEP_S)
         )
         coverage = coverage.finish(chunk.number for chunk in chunks)
         yield from (chunk.limits for chunk in chunks)

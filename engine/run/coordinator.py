@@ -25,7 +25,7 @@ from engine.journal import Journal
 from engine.ledger.records import EpochRecord, ErrorRecord
 from engine.ledger.state import State, TableState, following, nulled
 from engine.ledger.store import Ledger
-from engine.plan.coverage import Coverage, cut_as_dict
+from engine.plan.coverage import Coverage, split_as_dict
 from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
@@ -442,7 +442,7 @@ class Coordinator:
         for name, chunks in self._snapshot.new_chunks().items():
             coverage = self._snapshot.coverage(name)
             assert coverage is not None
-            new_chunks[name] = cut_as_dict(chunks, coverage)
+            new_chunks[name] = split_as_dict(chunks, coverage)
         changes = {
             name: found.to_record(self._captured.tables[name], self.state.tables[name].projection)
             for name, found in self._verdicts.items()

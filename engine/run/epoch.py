@@ -72,7 +72,7 @@ def table_records(
     """
     tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
     for name, since in new_chunks.items():
-        tables.setdefault(name, {})["cut"] = since
+        tables.setdefault(name, {})["split"] = since
     for f in frozen:
         chunk: ChunkRecord = {
             "chunk": f.report.chunk,
@@ -94,7 +94,7 @@ def table_records(
             # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear twice.
             change.pop("chunks", None)
         if "resnapshot" in change:
-            change.pop("cut", None)
+            change.pop("split", None)
     return tables, newly
 
 

@@ -105,7 +105,7 @@ removed table that is added again is planned, or resnapshotted into the data tha
 CHUNK = Machine(
     "chunk",
     {
-        START: {"cut": "waiting"},
+        START: {"split": "waiting"},
         "waiting": {"assigned": "reading", "dropped": "dropped"},
         "reading": {
             "split": "reading",

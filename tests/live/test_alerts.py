@@ -182,7 +182,7 @@ def _check_states(events: Iterable[dict[str, Any]]) -> None:
             chunks = {at: state for at, state in chunks.items() if at[0] != name}
         elif event["event"] == "chunk.assigned":
             for number in event["chunks"]:
-                state = chunks.get((name, number), CHUNK.after(START, "cut"))
+                state = chunks.get((name, number), CHUNK.after(START, "split"))
                 chunks[name, number] = CHUNK.after(state, "assigned")
         elif event["event"] == "chunk.finished":
             chunks[name, event["chunk"]] = CHUNK.after(chunks[name, event["chunk"]], "finished")

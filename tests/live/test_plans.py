@@ -15,11 +15,11 @@ from engine.capture.chunk.chunk_reader import ChunkRequest, read_chunk, select_s
 from engine.capture.reader_session import ReaderSession
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range
-from engine.plan.coverage import uncut_table
-from engine.plan.cutting import cut
+from engine.plan.coverage import unsplit_table
 from engine.plan.keys import configured_key
 from engine.plan.planner import plan_tables
 from engine.plan.show import chunks_of, json_parts
+from engine.plan.splitting import split
 from engine.plan.walk import key_statement
 from engine.settings import Snapshot, Throttle
 from engine.source.catalog import captured_tables, read_table
@@ -300,5 +300,5 @@ def test_a_hundred_million_rows_by_statistics_are_split_one_chunk_at_a_time(priv
         (plan,) = plan_tables(connection, [table], Snapshot(chunk_rows=200))
         assert (plan.strategy, plan.approx_rows, plan.estimated_chunks) == ("uneven", 100_000_000, 500_000)
         before = _handlers(connection)
-        cut(connection, table, plan.key(table), plan, uncut_table(plan).uncut[0], 1, 0.2)
+        split(connection, table, plan.key(table), plan, unsplit_table(plan).unsplit[0], 1, 0.2)
         assert sum((_handlers(connection) - before).values()) <= 200 + _SLACK

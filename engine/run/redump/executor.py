@@ -16,7 +16,7 @@ from engine.journal import Journal
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
-from engine.plan.coverage import Chunk, Coverage, Uncut, uncut_table
+from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
 from engine.run.commands.control import Control
 from engine.run.redump.requests import Redump
 from engine.run.redump.rules import BESIDE, REFUSED, RESNAPSHOTTED, decide
@@ -216,11 +216,11 @@ class RedumpExecutor:
 def _coverage(redump: Redump, plan: Plan) -> Coverage:
     """The redump's ranges or keys as chunks."""
     if redump.keys:
-        return Coverage(uncut=(), pending={}, next_number=0).cut(_named_chunks(len(redump.keys)), (), 0)
+        return Coverage(unsplit=(), pending={}, next_number=0).split(_named_chunks(len(redump.keys)), (), 0)
     if redump.ranges:
-        uncut = tuple(Uncut(n, limits, "walk") for n, limits in enumerate(redump.ranges))
-        return Coverage(uncut=uncut, next_number=len(uncut))
-    return uncut_table(plan)
+        unsplit = tuple(Unsplit(n, limits, "walk") for n, limits in enumerate(redump.ranges))
+        return Coverage(unsplit=unsplit, next_number=len(unsplit))
+    return unsplit_table(plan)
 
 
 def _named_chunks(keys: int) -> list[Chunk]:

@@ -19,7 +19,7 @@ from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import ChunkAssigned, ChunkFinished, ChunkPlanned
 from engine.journal import Journal
 from engine.plan.chunks import text
-from engine.plan.coverage import Chunk, Coverage, Cut
+from engine.plan.coverage import Chunk, Coverage, Split
 from engine.run.commands.heartbeat import Activity, Reading
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
@@ -151,12 +151,12 @@ class Snapshot:
             copy.queue_due()
             if self._gate.is_paused(name):
                 continue
-            if copy.ready and copy.coverage.uncut and len(copy.waiting) < AHEAD // 2:
+            if copy.ready and copy.coverage.unsplit and len(copy.waiting) < AHEAD // 2:
                 most = 1 if copy.unsplit else AHEAD - len(copy.waiting)
-                self._splitter.start(copy.table, copy.plan, copy.coverage.uncut[0], most)
+                self._splitter.start(copy.table, copy.plan, copy.coverage.unsplit[0], most)
         while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
             paused = self._gate.is_paused
-            wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.uncut) and c.ready]
+            wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.unsplit) and c.ready]
             ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.priority)
             stopped = any(paused(copy.table.full_name) for copy in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
@@ -169,7 +169,7 @@ class Snapshot:
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
         """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
-        small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.uncut and not c.trials]
+        small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.unsplit and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
         budget_s = GROUP_S * self._gate.pace.share(ROWS_PER_S)
@@ -222,8 +222,8 @@ class Snapshot:
         Raises errors that end the run: of Spark, of a lost source, of a table that failed too often.
         """
         batch = Batch()
-        for name, cut in self._splitter.done().items():
-            self._take_split(self._tables[name], cut, batch)
+        for name, split in self._splitter.done().items():
+            self._take_split(self._tables[name], split, batch)
         for job in [job for job in self._jobs if job.done()]:
             group = self._jobs.pop(job)
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
@@ -251,7 +251,7 @@ class Snapshot:
                     left[name] -= self._retries.lost(copy, numbers, among, group.number, error, batch)
             return []
 
-    def _take_split(self, copy: TableCopy, job: Future[Cut], batch: Batch) -> None:
+    def _take_split(self, copy: TableCopy, job: Future[Split], batch: Batch) -> None:
         if copy.dropped:
             return
         try:
@@ -272,7 +272,7 @@ class Snapshot:
             for chunk in chunks
             if not copy.listed(chunk)
         ]
-        complete = not copy.coverage.uncut
+        complete = not copy.coverage.unsplit
         if news or (complete and not copy.reported_complete):
             copy.reported_complete = complete
             self._journal.write(ChunkPlanned(table=copy.table.full_name, chunks=news, complete=complete))

@@ -2,7 +2,7 @@
 
 It is stateless: it receives a range that is not split yet and returns the chunks split off. So the binlog never waits for a walk.
 
-`plan.cutting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large (`ChunkRequest.most`), and
+`plan.splitting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large (`ChunkRequest.most`), and
 `TableCopy.shorten` queues the rest to be split again.
 """
 
@@ -14,8 +14,8 @@ import pymysql
 from engine.decode.schema import Table
 from engine.errors import TidemarkError, TransientError
 from engine.plan.chunks import Plan
-from engine.plan.coverage import Cut, Uncut
-from engine.plan.cutting import cut
+from engine.plan.coverage import Split, Unsplit
+from engine.plan.splitting import split
 from engine.source.connect import Connection, Endpoint, break_off, open_connection
 
 _PATIENCE_S = 0.2
@@ -28,14 +28,14 @@ class ChunkSplitter:
         self._endpoint = endpoint
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chunk-splitter")
-        self._jobs: dict[str, Future[Cut]] = {}
+        self._jobs: dict[str, Future[Split]] = {}
 
-    def start(self, table: Table, plan: Plan, piece: Uncut, most: int) -> None:
+    def start(self, table: Table, plan: Plan, piece: Unsplit, most: int) -> None:
         """Start to split up to `most` chunks off a range, unless this table is being split already."""
         if table.full_name not in self._jobs:
             self._jobs[table.full_name] = self._thread.submit(self._split, table, plan, piece, most)
 
-    def done(self) -> dict[str, Future[Cut]]:
+    def done(self) -> dict[str, Future[Split]]:
         """The results since the last call, by table; `result` raises the split's error."""
         done = {name: job for name, job in self._jobs.items() if job.done()}
         self._jobs = {name: job for name, job in self._jobs.items() if name not in done}
@@ -55,11 +55,11 @@ class ChunkSplitter:
         self._thread.shutdown(wait=True, cancel_futures=True)
         self._drop()
 
-    def _split(self, table: Table, plan: Plan, piece: Uncut, most: int) -> Cut:
+    def _split(self, table: Table, plan: Plan, piece: Unsplit, most: int) -> Split:
         try:
             if self._connection is None:
                 self._connection = open_connection(self._endpoint)
-            return cut(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
+            return split(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
         except TidemarkError:
             self._drop()
             raise

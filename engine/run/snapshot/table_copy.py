@@ -13,7 +13,7 @@ from engine.capture.reports import ChunkReport
 from engine.decode.schema import Table
 from engine.events import TablePlanned
 from engine.plan.chunks import Plan, Range, text
-from engine.plan.coverage import Chunk, Coverage, Cut
+from engine.plan.coverage import Chunk, Coverage, Split
 from engine.plan.keys import Bound, ChunkKey
 from engine.run.state_machines import CHUNK, START
 from engine.source.positions import Position
@@ -101,7 +101,7 @@ class TableCopy:
         self.reported_complete = reported_whole(self.plan)
         self.key: ChunkKey | None = self.plan.key(self.table)
         self.waiting.extend(Chunk(number, limits) for number, limits in sorted(self.coverage.pending.items()))
-        self.on("cut", self.coverage.pending)
+        self.on("split", self.coverage.pending)
 
     def on(self, event: str, numbers: Iterable[int]) -> None:
         """Apply an event to the states of these chunks. Raises IllegalEventError."""
@@ -125,7 +125,7 @@ class TableCopy:
     @property
     def has_work(self) -> bool:
         """Whether it has chunks to read or to split off."""
-        return not self.dropped and not self.stuck and bool(self.waiting or self.resting or self.coverage.uncut)
+        return not self.dropped and not self.stuck and bool(self.waiting or self.resting or self.coverage.unsplit)
 
     @property
     def unsplit(self) -> bool:
@@ -196,10 +196,10 @@ class TableCopy:
         left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
         return self.rank, self.under_way, -left * self.chunk_s
 
-    def take(self, cut: Cut) -> list[Chunk]:
+    def take(self, split: Split) -> list[Chunk]:
         """Add split-off chunks; returns them."""
-        self.coverage, chunks = self.coverage.after(cut)
-        self.on("cut", [chunk.number for chunk in chunks])
+        self.coverage, chunks = self.coverage.after(split)
+        self.on("split", [chunk.number for chunk in chunks])
         self.waiting.extend(chunks)
         self._note(chunks)
         return chunks

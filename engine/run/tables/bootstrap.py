@@ -17,7 +17,7 @@ from engine.errors import SpecError, TidemarkError
 from engine.ledger.records import EpochRecord, Planned, TableChange
 from engine.ledger.state import State
 from engine.plan.chunks import WHOLE, Plan
-from engine.plan.coverage import Chunk, Coverage, cut_as_dict
+from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.plan.planner import check_names, plan_tables
 from engine.run.tables.projection_rules import as_read, check_spec, projection_record
 from engine.settings import Spec
@@ -183,8 +183,8 @@ def finished(spec: Spec, position: Position) -> TableChange:
     """The rest of the record of a table that joins: without a copy (`Source.copies`), it is one finished chunk."""
     if spec.source.copies:
         return {}
-    whole = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
-    return {"cut": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0, "nulled": {}}]}
+    whole = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
+    return {"split": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0, "nulled": {}}]}
 
 
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:

@@ -37,7 +37,9 @@ class Pipeline:
         self.reading: dict[int, Reading] = {}
         self.reported: dict[int, Reading] = {}
         self.finished: set[int] = set()
-        self.coverage = Coverage().cut([Chunk(n, limits) for n, limits in enumerate(self.ranges)], (), len(self.ranges))
+        self.coverage = Coverage().split(
+            [Chunk(n, limits) for n, limits in enumerate(self.ranges)], (), len(self.ranges)
+        )
         self.position = start
         self.log: State = {}
         self.mirror: State = {}

@@ -19,7 +19,7 @@ from tests.support.simulation import SimulatedTable, Simulation
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 WALKED = SimulatedTable("shop.orders", 400_000, 40, None, estimated_chunks=50, split_each=7)
 LISTED = SimulatedTable("shop.customers", 4_000, 4)
-Cut = tuple[int, str | None, str | None]
+Split = tuple[int, str | None, str | None]
 
 
 def indexed(*runs: Simulation) -> History:
@@ -54,10 +54,10 @@ def planned(
     )
 
 
-def cut(run: Simulation, *cuts: Cut, complete: bool = False) -> None:
+def split(run: Simulation, *splits: Split, complete: bool = False) -> None:
     """Split off chunks, a second later."""
     run.now += timedelta(seconds=1)
-    run.write("chunk.planned", table="shop.orders", chunks=cuts, complete=complete)
+    run.write("chunk.planned", table="shop.orders", chunks=splits, complete=complete)
 
 
 def finished(run: Simulation, chunk: int, lower: str | None, upper: str | None) -> None:
@@ -88,16 +88,16 @@ def test_a_table_that_is_planned_and_not_split_is_waiting(empty: Simulation) -> 
 
 def test_chunks_are_known_as_they_are_split(empty: Simulation) -> None:
     """The estimate counts until the last chunk is split off, unless more chunks are known."""
-    cut(empty, (0, None, "5"), (1, "5", "9"))
+    split(empty, (0, None, "5"), (1, "5", "9"))
     assert states(empty) == {0: "waiting", 1: "waiting"}
     assert (plan(empty).chunks, plan(empty).expected_chunks, plan(empty).last_chunk) == (2, 50, 1)
-    cut(empty, *((n, str(n), str(n + 1)) for n in range(2, 60)))
+    split(empty, *((n, str(n), str(n + 1)) for n in range(2, 60)))
     assert (progress(empty).expected_chunks, progress(empty).copied) == (60, False)
-    cut(empty, complete=True)
+    split(empty, complete=True)
     assert (progress(empty).expected_chunks, progress(empty).complete, plan(empty).complete) == (60, True, True)
-    cut(empty, (3, "3", "3a"), (60, "3a", "4"))
+    split(empty, (3, "3", "3a"), (60, "3a", "4"))
     assert (progress(empty).expected_chunks, progress(empty).complete) == (61, False)
-    cut(empty, complete=True)
+    split(empty, complete=True)
     assert progress(empty).complete
 
 
@@ -115,10 +115,10 @@ def test_a_table_that_is_listed_whole_is_complete_at_once(tmp_path: Path) -> Non
 
 def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
     """A read within its former bounds does not complete the chunk."""
-    cut(empty, (0, None, "100"), (1, "100", None), complete=True)
+    split(empty, (0, None, "100"), (1, "100", None), complete=True)
     finished(empty, 0, None, "100")
     assert states(empty) == {0: "finished", 1: "waiting"}
-    cut(empty, (0, None, "50"), (2, "50", "100"))
+    split(empty, (0, None, "50"), (2, "50", "100"))
     assert states(empty) == {0: "waiting", 1: "waiting", 2: "waiting"}
     finished(empty, 0, None, "50")
     assert states(empty) == {0: "finished", 1: "waiting", 2: "waiting"}
@@ -130,11 +130,11 @@ def test_the_newest_bounds_of_a_chunk_count(empty: Simulation) -> None:
 
 def test_a_new_plan_forgets_the_chunks_of_the_old_one(empty: Simulation) -> None:
     """Even if the old plan was split to its end."""
-    cut(empty, (0, None, "5"), (1, "5", None), complete=True)
+    split(empty, (0, None, "5"), (1, "5", None), complete=True)
     finished(empty, 0, None, "5")
     planned(empty, estimated=7)
     assert (plan(empty).chunks, plan(empty).expected_chunks, plan(empty).chunk_rows) == (0, 7, 7)
-    cut(empty, (0, None, "5"))
+    split(empty, (0, None, "5"))
     assert states(empty) == {0: "waiting"}
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_resumes_goes_on_splitting(empty: Simulation, tmp_path: Path)
 
 def test_a_streaming_table_is_complete_without_its_last_line(empty: Simulation) -> None:
     """A killed runner may not have journalled the last chunk; a table streams only after all of it was split."""
-    cut(empty, (0, None, "5"))
+    split(empty, (0, None, "5"))
     empty.write("table.state", table="shop.orders", state="streaming", reason=None)
     assert (progress(empty).complete, progress(empty).copied) == (True, True)
 
@@ -166,31 +166,31 @@ def test_a_streaming_table_is_complete_without_its_last_line(empty: Simulation) 
 CUTS = st.lists(
     st.tuples(st.integers(0, 5), st.sampled_from([None, "3", "7"]), st.sampled_from([None, "5", "9"])), max_size=4
 )
-EVENTS = st.lists(st.tuples(st.sampled_from(["plan", "cut", "cut", "cut"]), CUTS, st.booleans()), max_size=8)
+EVENTS = st.lists(st.tuples(st.sampled_from(["plan", "split", "split", "split"]), CUTS, st.booleans()), max_size=8)
 
 
 @settings(max_examples=depth(10, 100), deadline=None)
 @given(events=EVENTS, restart=st.integers(0, 8))
 def test_any_history_of_plans_and_splits_ends_with_the_newest_bounds(
-    events: list[tuple[str, list[Cut], bool]], restart: int
+    events: list[tuple[str, list[Split], bool]], restart: int
 ) -> None:
     """Compared with a dictionary that a plan empties and a split fills, over two runs."""
     with TemporaryDirectory() as folder:
         runs = [Simulation(Path(folder) / "shop", [WALKED], start=START)]
         known: dict[int, tuple[str | None, str | None]] = {}
         complete = False
-        for at, (kind, cuts, last) in enumerate(events):
+        for at, (kind, splits, last) in enumerate(events):
             if at == restart:
                 runs.append(
                     Simulation(Path(folder) / "shop", [WALKED], run="second", start=runs[0].now, resume=runs[0])
                 )
             if kind == "plan":
-                listed = [(lower, upper) for _, lower, upper in cuts]
+                listed = [(lower, upper) for _, lower, upper in splits]
                 planned(runs[-1], listed=listed)
                 known, complete = dict(enumerate(listed)), bool(listed)
             else:
-                cut(runs[-1], *cuts, complete=last)
-                known |= {number: (lower, upper) for number, lower, upper in cuts}
+                split(runs[-1], *splits, complete=last)
+                known |= {number: (lower, upper) for number, lower, upper in splits}
                 complete = last
         cursor = indexed(*runs).cursor()
     rows = cursor.execute(

@@ -17,7 +17,7 @@ from engine.ledger import store
 from engine.ledger.state import State, apply, state_from_dict, state_to_dict
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan, Range, Strategy, plan_from_dict
-from engine.plan.coverage import Chunk, Coverage, Cut, Uncut, cut_as_dict, uncut_table
+from engine.plan.coverage import Chunk, Coverage, Split, Unsplit, split_as_dict, unsplit_table
 
 _folders = count()
 
@@ -37,17 +37,17 @@ def planned(name: str, strategy: Strategy, chunks: int) -> Any:
     return {"table": {"name": name}, "plan": plan.as_dict()}
 
 
-def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
+def split_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
     """Split one or two chunks off an unsplit range."""
-    of = rng.choice(coverage.uncut)
+    of = rng.choice(coverage.unsplit)
     chunks, lower = [], of.limits.lower
     for _ in range(rng.randrange(1, 3)):
         bound = (str(int(lower[0] if lower else 0) + 10), *(["7"] * rng.randrange(2)))
         chunks.append(Range(lower, bound))
         lower = bound
     if of.way == "whole" or of.limits.upper or rng.random() < 0.3:
-        return coverage.after(Cut(of, (of.limits,), None))
-    return coverage.after(Cut(of, tuple(chunks), Range(lower, None)))
+        return coverage.after(Split(of, (of.limits,), None))
+    return coverage.after(Split(of, tuple(chunks), Range(lower, None)))
 
 
 def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]:
@@ -55,8 +55,8 @@ def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]
     change: dict[str, Any] = {}
     planned_chunks: dict[int, Chunk] = {}
     for _ in range(rng.randrange(3)):
-        if coverage.uncut:
-            coverage, chunks = cut_some(coverage, rng)
+        if coverage.unsplit:
+            coverage, chunks = split_some(coverage, rng)
             planned_chunks |= {chunk.number: chunk for chunk in chunks}
     taken = rng.sample(sorted(coverage.pending), min(len(coverage.pending), rng.randrange(3)))
     for number in taken:
@@ -66,7 +66,7 @@ def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]
             coverage = coverage.shortened(number, nearer)
             planned_chunks[number] = Chunk(number, nearer)
     if planned_chunks:
-        change["cut"] = cut_as_dict(planned_chunks.values(), coverage)
+        change["split"] = split_as_dict(planned_chunks.values(), coverage)
     if taken:
         change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
     return coverage.finish(taken), change
@@ -81,7 +81,7 @@ def records(rng: Random) -> Iterator[Any]:
         if epoch == 0 or rng.random() < 0.1:
             name = f"shop.t{len(coverages)}"
             plan = planned(name, *rng.choice(STRATEGIES))
-            coverages[name] = uncut_table(plan_from_dict(plan["plan"]))
+            coverages[name] = unsplit_table(plan_from_dict(plan["plan"]))
             tables[name] = {"planned": plan}
         for name in list(coverages):
             change = tables.setdefault(name, {})
@@ -107,14 +107,14 @@ def naive(history: list[Any]) -> Any:
         done = [chunk for change in mine for chunk in change.get("chunks", [])]
         finished = {chunk["chunk"] for chunk in done}
         stops = [change["stopped"] for change in mine if "stopped" in change]
-        cuts = [change["cut"] for change in mine if "cut" in change]
-        chunks = {number: [lower, upper] for cut in cuts for number, lower, upper in cut["chunks"]}
+        splits = [change["split"] for change in mine if "split" in change]
+        chunks = {number: [lower, upper] for split in splits for number, lower, upper in split["chunks"]}
         dates = [change["changes"]["nulled"]["d"] for change in mine if "changes" in change]
         tables[name] = {
             "plan": next(change["planned"]["plan"] for change in mine if "planned" in change),
             "finished": finished,
             "pending": {number: limits for number, limits in chunks.items() if number not in finished},
-            "uncut": cuts[-1]["uncut"] if cuts else None,
+            "unsplit": splits[-1]["unsplit"] if splits else None,
             "read": sorted(str(limits) for number, limits in chunks.items() if number in finished),
             "rows_read": sum(chunk["rows"] for chunk in done),
             "changes_applied": sum(sum(change["changes"]["kinds"]) for change in mine if "changes" in change),
@@ -135,7 +135,7 @@ def seen(state: State, history: list[Any]) -> Any:
             **own,
             "finished": {n for first, last in table.coverage.finished for n in range(first, last + 1)},
             "pending": {number: ends for number, *ends in written["chunks"]},
-            "uncut": written["uncut"] if any("cut" in r["tables"].get(name, {}) for r in history) else None,
+            "unsplit": written["unsplit"] if any("split" in r["tables"].get(name, {}) for r in history) else None,
             "read": expected if runs_of(expected) == sorted(map(str, written["runs"])) else written["runs"],
             "nulled": table.nulled.get("d", 0),
         }
@@ -298,7 +298,7 @@ def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
 def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> None:
     """Closed, sorted, not touching, the same in whatever order chunks finish; key ranges are joined."""
     chunks = [Chunk(n, Range((str(n),) if n else None, (str(n + 1),) if n < 39 else None)) for n in range(40)]
-    coverage = Coverage().cut(chunks, (), 40)
+    coverage = Coverage().split(chunks, (), 40)
     for first in range(0, len(numbers), size):
         coverage = coverage.finish(numbers[first : first + size])
     assert [n for a, b in coverage.finished for n in range(a, b + 1)] == sorted(numbers)
@@ -310,17 +310,17 @@ def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> No
 def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
     """Its epoch records the new bounds and the unsplit rest; the table is complete only after the rest."""
     record = next(records(Random(1)))
-    coverage, _ = uncut_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
-        Cut(Uncut(0, WHOLE, "whole"), (WHOLE,), None)
+    coverage, _ = unsplit_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
+        Split(Unsplit(0, WHOLE, "whole"), (WHOLE,), None)
     )
     shortened = coverage.shortened(0, Range(None, ("5",)))
-    cut = cut_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
+    split = split_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
     chunk = {"chunk": 0, "exact": {}, "files": [], "rows": 4, "nulled": {}}
-    record["tables"] = {"t": {"planned": planned("t", "one", 1), "cut": cut, "chunks": [chunk]}}
+    record["tables"] = {"t": {"planned": planned("t", "one", 1), "split": split, "chunks": [chunk]}}
     state = apply(None, json.loads(json.dumps(record)))
     table = state.tables["t"]
     assert table.coverage.runs == (Range(None, ("5",)),)
-    assert table.coverage.uncut == (Uncut(1, Range(("5",), None), "walk"),)
+    assert table.coverage.unsplit == (Unsplit(1, Range(("5",), None), "walk"),)
     assert (table.copied, table.state, table.chunks, state.copied) == (False, "copying", 2, False)
 
 

@@ -134,14 +134,14 @@ def test_chunks_and_changes_become_part_of_the_record() -> None:
         part(at(1, 90), tables={"d.t": written("a", 1, 1, 1, 0)}),
         part(at(2), tables={"d.t": written("b", 0, 0, 0, 4)}),
     ]
-    tables, newly = table_records({"d.t": {"uncut": []}}, [chunk("d.t", 7)], parts, {}, {}, [redumped])
+    tables, newly = table_records({"d.t": {"unsplit": []}}, [chunk("d.t", 7)], parts, {}, {}, [redumped])
     assert not newly
     found = tables["d.t"]
     assert [(one["chunk"], one["rows"], one["exact"]) for one in found["chunks"]] == [(7, 3, at(1, 50).as_dict())]
     assert [file["name"] for file in found["changes"]["files"]] == ["r", "a", "b"]
     assert found["changes"]["kinds"] == [3, 1, 1, 5]
     assert found["changes"]["nulled"] == {"v": 3}
-    assert found["cut"] == {"uncut": []}
+    assert found["split"] == {"unsplit": []}
 
 
 def test_a_table_that_stops_in_one_part_ends_there() -> None:
@@ -171,8 +171,8 @@ def test_a_table_that_had_stopped_before_gets_nothing() -> None:
 
 
 def test_a_resnapshot_publishes_no_chunk_of_the_copy_before() -> None:
-    """Nor what was cut for it."""
-    tables, _ = table_records({"d.t": {"uncut": []}}, [chunk("d.t", 1)], [], {}, {"d.t": {"resnapshot": SWITCH}})
+    """Nor what was split for it."""
+    tables, _ = table_records({"d.t": {"unsplit": []}}, [chunk("d.t", 1)], [], {}, {"d.t": {"resnapshot": SWITCH}})
     assert tables == {"d.t": {"resnapshot": SWITCH}}
 
 

@@ -12,7 +12,7 @@ from engine.errors import TableStoppedError
 from engine.history.chunk_queries import STATES
 from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
 from engine.plan.chunks import Plan, Range
-from engine.plan.coverage import EMPTY, Chunk, cut_as_dict
+from engine.plan.coverage import EMPTY, Chunk, split_as_dict
 from engine.run.epoch import completed
 from engine.run.state_machines import (
     CHUNK,
@@ -30,8 +30,8 @@ PAGE = Path(__file__).parents[3] / "docs/architecture.md"
 ERROR = TableStoppedError("no").as_dict()
 PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 100, 1).as_dict()
 DESCRIBED = Table("d", "t", (Column("id", "int", nullable=False),), ("id",)).as_dict()
-WHOLE = cut_as_dict([Chunk(0, Range(None, None))], EMPTY)
-COPIED: Any = {"cut": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
+WHOLE = split_as_dict([Chunk(0, Range(None, None))], EMPTY)
+COPIED: Any = {"split": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
 AGAIN: Any = {"resnapshot": {"table": DESCRIBED, "plan": PLAN}}
 RESNAPSHOT: Any = {"resnapshot": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
 REMOVED: Any = {"removed": {"by": "c1", "drop": True}}
@@ -97,8 +97,8 @@ def test_the_console_knows_the_states_of_a_chunk() -> None:
     [
         ({}, "copying", COPIED, "streaming"),
         ({}, "copying", {**COPIED, **ALTERED}, "streaming"),
-        ({}, "copying", {"stopped": ERROR, "cut": WHOLE}, "stopped"),
-        ({}, "copying", {"cut": WHOLE}, "copying"),
+        ({}, "copying", {"stopped": ERROR, "split": WHOLE}, "stopped"),
+        ({}, "copying", {"split": WHOLE}, "copying"),
         ({}, "copying", AGAIN, "copying"),
         (COPIED, "streaming", ALTERED, "streaming"),
         (COPIED, "streaming", AGAIN, "copying"),

@@ -17,7 +17,7 @@ from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
-from engine.plan.coverage import Chunk, Coverage, cut_as_dict
+from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.sink.delta import DeltaTables
 from engine.sink.publisher import Publisher
 
@@ -27,7 +27,7 @@ WIDER = replace(OLD, columns=(ID, V, W))
 OTHER = replace(OLD, columns=(ID, Column("v", "bigint")))
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 9, 1, "10", "10")
 RANKED = replace(PLAN, chunk_key=("v",))
-WHOLE_CUT = cut_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
+WHOLE_SPLIT = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
 SPEC = """
 name = "shop"
 source = { host = "h", user = "u", tables = ["d.*"] }
@@ -129,9 +129,9 @@ def log(folder: Path) -> list[tuple[Any, ...]]:
 def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
     """A copy, changes, an alteration, more changes before the table is read again, and the new copy."""
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), resnapshot=switch(OLD, after, plan))
-    world.epoch(cut=WHOLE_CUT)
+    world.epoch(split=WHOLE_SPLIT)
     big = 2**40 if after is OTHER else 40
     world.epoch(
         chunks=[world.chunk(after, [(2, 20), (4, big)])], changes=world.changes(after, [("+I", 5, 50)]), copied=True
@@ -142,6 +142,6 @@ def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None
 def story(world: World) -> None:
     """A copied table with changes in three epochs."""
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]))
     world.epoch(changes=world.changes(OLD, [("-D", 1, 1)]))

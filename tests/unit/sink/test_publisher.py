@@ -30,7 +30,7 @@ from tests.unit.sink.support import (
     PLAN,
     RANKED,
     SPEC,
-    WHOLE_CUT,
+    WHOLE_SPLIT,
     WIDER,
     W,
     World,
@@ -68,7 +68,7 @@ def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path) -> None:
     resnapshotted(world)
     last = world.records[3:]
     del world.records[3:]
-    world.epoch(cut=WHOLE_CUT, changes=world.changes(OTHER, [("+I", 9, 9)]), resnapshot=switch(OTHER, OTHER))
+    world.epoch(split=WHOLE_SPLIT, changes=world.changes(OTHER, [("+I", 9, 9)]), resnapshot=switch(OTHER, OTHER))
     for record in last:
         world.epoch(**record["tables"]["d.t"])
     publish_story(world, tmp_path, (3, 4, 5))
@@ -80,7 +80,7 @@ def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int]) -> No
     """Existing rows have NULL in it; a column that the source drops stays, with NULL from then on."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), altered=switch(OLD, WIDER))
     narrow = replace(OLD, columns=(ID, W))
     world.epoch(
@@ -97,7 +97,9 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path) -> None:
     """A pipeline that only streams has no rows to read again."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True)
+    world.epoch(
+        split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [])], changes=world.changes(OLD, [("+I", 3, 3)]), copied=True
+    )
     world.epoch(resnapshot=switch(OLD, OLD, since={"file": "b.000001", "offset": 9, "gtids": None}))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
     publish_story(world, tmp_path, (3,))
@@ -109,11 +111,11 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path) -> None:
     dated = replace(OLD, columns=(*OLD.columns, Column("at", "datetime")))
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
     world.epoch(altered=switch(OLD, dated))
     world.epoch(resnapshot=switch(dated, dated))
     moment = datetime.fromisoformat("2024-02-29T12:00:00")
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(dated, [(1, 1, moment)])], copied=True)
     publish_story(world, tmp_path, ())
     assert mirror(tmp_path) == [(1, 1, moment)]
 
@@ -123,13 +125,13 @@ def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Seq
     """It keeps the state in which it left, with everything committed; then a new copy replaces it."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("-D", 1, 1), ("+I", 3, 3)]))
     world.epoch(removed={"by": "c1", "drop": False})
     publish_story(world, tmp_path, killed)
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     world.epoch(resnapshot=switch(OLD, OTHER, by="c2"))
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(7, 7)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OTHER, [(7, 7)])], copied=True)
     publish_story(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(7, 7)]
     assert log(tmp_path) == [("-D", 1, 1, None), ("+I", 3, 3, None)]
@@ -144,7 +146,7 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
     world, spec = World(tmp_path), parse(SPEC, tmp_path / "shop.toml")
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(
-        cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(1, 1)])], changes=world.changes(OLD, [("+I", 2, 2)]), copied=True
+        split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1)])], changes=world.changes(OLD, [("+I", 2, 2)]), copied=True
     )
     world.epoch(removed={"by": "c1", "drop": True})
     publish_story(world, tmp_path, killed)
@@ -162,7 +164,7 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
     assert list((tmp_path / "lake" / "d").iterdir()) == []
     world.records.append(ledger.epoch(3))
     world.epoch(planned={"table": OTHER.as_dict(), "plan": PLAN.as_dict(), "by": "c2"})
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OTHER, [(9, 9)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OTHER, [(9, 9)])], copied=True)
     publish_story(world, tmp_path, killed, since=4)
     assert mirror(tmp_path) == [(9, 9)]
     assert log(tmp_path) == []
@@ -220,7 +222,7 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path) -> None:
     publisher.check()
     path.write_bytes(content)
     world.epoch(resnapshot=switch(OLD, OLD))
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3), (9, 9)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3), (9, 9)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
         publisher.submit(record)
@@ -242,7 +244,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     publisher.submit(world.records[3])
     assert lost["name"] in str(wait_for(publisher.failures)["d.t"])
     world.epoch(resnapshot=switch(OLD, OLD))
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
         publisher.submit(record)
@@ -270,7 +272,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path) -> None:
     with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
         require_published(publisher.unpublished())
     world.epoch(resnapshot=switch(OLD, OLD))
-    world.epoch(cut=WHOLE_CUT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
         publisher.submit(record)

@@ -11,7 +11,7 @@ from engine.decode.schema import Column, Index, Table
 from engine.errors import SpecError
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, Range
-from engine.plan.coverage import uncut_table
+from engine.plan.coverage import unsplit_table
 from engine.run.redump.requests import Redump, arguments_from, arguments_of, redump_from
 
 ONE = Table("d", "one", (Column("id", "int", nullable=False),), ("id",), indexes=(Index("PRIMARY", ("id",)),))
@@ -26,7 +26,7 @@ TWO = Table(
 
 def _state(table: Table, *key: str) -> TableState:
     plan = Plan(table.full_name, 9, 0, key, "PRIMARY", "0", "9", None, "uneven", "", 3, 3)
-    return TableState(table.as_dict(), plan.as_dict(), uncut_table(plan))
+    return TableState(table.as_dict(), plan.as_dict(), unsplit_table(plan))
 
 
 TABLES = {"d.one": _state(ONE, "id"), "d.two": _state(TWO, "a", "b"), "d.whole": _state(ONE)}

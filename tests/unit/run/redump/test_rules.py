@@ -8,7 +8,7 @@ import pytest
 from engine.decode.schema import Column, Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, Range
-from engine.plan.coverage import EMPTY, uncut_table
+from engine.plan.coverage import EMPTY, unsplit_table
 from engine.run.redump.requests import Redump
 from engine.run.redump.rules import BESIDE, LEFT_ALONE, REFUSED, RESNAPSHOTTED, decide
 
@@ -17,7 +17,7 @@ KEYLESS = replace(KEYED, key=())
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "10", "10")
 MOVING = replace(PLAN, chunk_key=("v",))
 COPIED = TableState(KEYED.as_dict(), PLAN.as_dict(), EMPTY)
-COPYING = replace(COPIED, coverage=uncut_table(PLAN))
+COPYING = replace(COPIED, coverage=unsplit_table(PLAN))
 STOPPED = replace(COPIED, stopped={"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""})
 
 EVERYTHING = Redump("1", Path(), ())

@@ -19,7 +19,7 @@ from engine.errors import TidemarkError
 from engine.events import Backfill
 from engine.journal import Journal
 from engine.plan.chunks import Plan, Range, Strategy
-from engine.plan.coverage import Coverage, Cut, Uncut, uncut_table
+from engine.plan.coverage import Coverage, Split, Unsplit, unsplit_table
 from engine.run.commands.heartbeat import Activity
 from engine.run.disk import Disk
 from engine.run.snapshot.gate import Gate
@@ -48,30 +48,30 @@ def table_copy(
     plan = Plan(
         f"d.{name}", size, 0, ("id",), "PRIMARY", "0", "9", 1.0, strategy, "", rows, chunks, "10", "10"
     )  # fmt: skip
-    return TableCopy(table, plan, Path(), rank, **{"coverage": uncut_table(plan), **more})
+    return TableCopy(table, plan, Path(), rank, **{"coverage": unsplit_table(plan), **more})
 
 
 class FakeSplitter:
     """Replaces `run.snapshot.splitter.ChunkSplitter`: splits at each ten, up to `ends` of a walked table."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, Uncut, int]] = []
+        self.asked: list[tuple[str, Unsplit, int]] = []
         self.ends: dict[str, int] = {}
         self.errors: dict[str, TidemarkError] = {}
-        self._done: dict[str, Future[Cut]] = {}
+        self._done: dict[str, Future[Split]] = {}
 
-    def start(self, table: Table, plan: Plan, piece: Uncut, most: int) -> None:
+    def start(self, table: Table, plan: Plan, piece: Unsplit, most: int) -> None:
         assert table.full_name not in self._done
         self.asked.append((table.full_name, piece, most))
-        self._done[table.full_name] = job = Future[Cut]()
+        self._done[table.full_name] = job = Future[Split]()
         if error := self.errors.pop(table.full_name, None):
             job.set_exception(error)
         else:
             job.set_result(self._split(plan, piece, most))
 
-    def _split(self, plan: Plan, piece: Uncut, most: int) -> Cut:
+    def _split(self, plan: Plan, piece: Unsplit, most: int) -> Split:
         if piece.way == "whole":
-            return Cut(piece, (piece.limits,), None)
+            return Split(piece, (piece.limits,), None)
         chunks: list[Range] = []
         rest: Range | None = piece.limits
         end = self.ends.get(plan.table, 10 * plan.estimated_chunks)
@@ -80,9 +80,9 @@ class FakeSplitter:
             last = upper >= (int(rest.upper[0]) if rest.upper else end)
             chunks.append(Range(rest.lower, rest.upper if last else (str(upper),)))
             rest = None if last else Range((str(upper),), rest.upper)
-        return Cut(piece, tuple(chunks), rest)
+        return Split(piece, tuple(chunks), rest)
 
-    def done(self) -> dict[str, Future[Cut]]:
+    def done(self) -> dict[str, Future[Split]]:
         done, self._done = self._done, {}
         return done
 
@@ -155,13 +155,13 @@ class Copies:
         before = self.events("chunk.assigned")
         for _ in range(8):
             self.snapshot.assign(GROUP)
-            self.cut()
+            self.split()
         groups: dict[int, dict[str, list[int]]] = {}
         for event in self.events("chunk.assigned")[len(before) :]:
             groups.setdefault(event["group"], {})[event["table"].removeprefix("d.")] = event["chunks"]
         return list(groups.values())
 
-    def cut(self) -> None:
+    def split(self) -> None:
         """Take over the split chunks, before any job ends."""
         batch = self.snapshot.collect()
         assert not batch.finished

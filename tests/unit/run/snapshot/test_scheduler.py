@@ -9,7 +9,7 @@ from engine.capture.reports import ReaderReport
 from engine.capture.tasks import ChunkGroup
 from engine.errors import LedgerError, LoginRefusedError, SchemaChangedError, TableStoppedError, TransientError
 from engine.plan.chunks import WHOLE, Range
-from engine.plan.coverage import Chunk, Coverage, Uncut
+from engine.plan.coverage import Chunk, Coverage, Unsplit
 from engine.run.snapshot.scheduler import AHEAD
 from engine.run.state_machines import IllegalEventError
 from tests.unit.run.snapshot.copies import GROUP, copies, failure, read_all, report, table_copy
@@ -171,7 +171,7 @@ def test_whose_turn_it_is(tmp_path: Path) -> None:
     first, second = table_copy("b", 1, "one", rank=1), table_copy("a", 1, "one", rank=0)
     with copies(tmp_path, first, second, readers=1) as run:
         run.snapshot.assign(GROUP)
-        run.cut()
+        run.split()
         assert run.assign() == [{"a": [0]}, {"b": [0]}]
 
 
@@ -242,7 +242,7 @@ def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
         batch = run.settle()
         assert batch.finished[0].limits == Range(None, ("3",))
         assert run.journalled() == [("t", [[0, None, "3"]], False)]
-        assert run.coverage("t").uncut == (Uncut(1, Range(("3",), None), "walk"),)
+        assert run.coverage("t").unsplit == (Unsplit(1, Range(("3",), None), "walk"),)
         assert run.snapshot.new_chunks() == {"d.t": [Chunk(0, Range(None, ("3",)))]}
         assert not run.snapshot.idle
         run.commit(batch)
@@ -314,7 +314,7 @@ def test_a_plan_of_very_many_chunks_is_journalled_as_it_goes(tmp_path: Path) -> 
 def test_chunks_of_an_earlier_run_are_journalled_again(tmp_path: Path) -> None:
     """It may have been killed between commit and journal."""
     coverage = Coverage(
-        (Range(None, ("5",)),), ((0, 0),), {1: Range(("5",), ("9",))}, (Uncut(2, Range(("9",), None), "walk"),), 3
+        (Range(None, ("5",)),), ((0, 0),), {1: Range(("5",), ("9",))}, (Unsplit(2, Range(("9",), None), "walk"),), 3
     )
     with copies(tmp_path, table_copy("t", 9, "uneven", coverage=coverage), table_copy("e", 5)) as run:
         assert run.journalled() == [("t", [[1, "5", "9"]], False)]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.view.cutting import chunks_read, more_note, planned_chunks, state
+from app.view.chunk_counts import chunks_read, more_note, planned_chunks, state
 from tests.unit.app.support import growing, plan, table
 
 

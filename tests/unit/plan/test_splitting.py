@@ -18,16 +18,16 @@ from engine.plan.chunks import WHOLE, Plan, Range, plan_from_dict, predicate
 from engine.plan.coverage import (
     Chunk,
     Coverage,
-    Cut,
-    Uncut,
+    Split,
+    Unsplit,
     coverage_from_dict,
-    cut_as_dict,
-    cut_from_dict,
-    uncut_table,
+    split_as_dict,
+    split_from_dict,
+    unsplit_table,
 )
-from engine.plan.cutting import cut
 from engine.plan.keys import Bound, bound_at
 from engine.plan.places import place
+from engine.plan.splitting import split
 from engine.plan.strategy import Ends, decide
 from engine.plan.walk import key_ends, next_bound
 from engine.settings import Snapshot
@@ -83,7 +83,7 @@ def check(coverage: Coverage) -> None:
     bounds = [numbers(piece.limits.lower) for piece in pieces if piece.limits.lower is not None]
     assert bounds == sorted(set(bounds))
     used = [n for first, last in coverage.finished for n in range(first, last + 1)]
-    used += [*coverage.pending, *(uncut.number for uncut in coverage.uncut)]
+    used += [*coverage.pending, *(unsplit.number for unsplit in coverage.unsplit)]
     assert len(used) == len(set(used))
     assert all(number < coverage.next_number for number in used)
     assert coverage.done + len(coverage.pending) <= coverage.total(0)
@@ -94,7 +94,7 @@ class Copy:
 
     def __init__(self, server: Server, plan: Plan, rng: Random) -> None:
         self.server, self.plan, self._rng = server, plan, rng
-        self.coverage = self.committed = uncut_table(plan)
+        self.coverage = self.committed = unsplit_table(plan)
         self._since: dict[int, Chunk] = {}
         self._read: list[int] = []
         self.chunks: dict[int, Range] = {}
@@ -107,8 +107,8 @@ class Copy:
     def step(self) -> None:
         """Any next step."""
         act = self._rng.random()
-        if act < 0.45 and self.coverage.uncut:
-            self._cut()
+        if act < 0.45 and self.coverage.unsplit:
+            self._split()
         elif act < 0.75 and self.coverage.pending:
             self._finish()
         elif act < 0.9:
@@ -116,11 +116,11 @@ class Copy:
         else:
             self.server.insert([(self._rng.choice([7, 2**62, 2**63 - 1]), *[1] * (len(self.server.key.columns) - 1))])
 
-    def _cut(self) -> None:
+    def _split(self) -> None:
         most, patience_s = self._rng.randrange(1, 5), self._rng.choice([0.0, 60.0])
-        piece = self._rng.choice(self.coverage.uncut)
+        piece = self._rng.choice(self.coverage.unsplit)
         server = self.server
-        off = cut(server, server.table, server.key, self.plan, piece, most, patience_s)
+        off = split(server, server.table, server.key, self.plan, piece, most, patience_s)
         assert len(off.chunks) <= most
         assert off.chunks
         self.coverage, chunks = self.coverage.after(off)
@@ -155,8 +155,8 @@ class Copy:
 
     def _commit(self) -> None:
         """Commit an epoch's record, sometimes with a full state."""
-        record = json.loads(json.dumps(cut_as_dict(list(self._since.values()), self.coverage)))
-        self.committed = cut_from_dict(self.committed, record).finish(self._read)
+        record = json.loads(json.dumps(split_as_dict(list(self._since.values()), self.coverage)))
+        self.committed = split_from_dict(self.committed, record).finish(self._read)
         self.coverage = self.coverage.finish(self._read)
         assert self.committed == self.coverage
         self._since, self._read = {}, []
@@ -240,10 +240,10 @@ def test_a_walk_does_not_leave_its_range(walking: None) -> None:
     with closing(Server(2, nullable=False)) as server:
         server.insert((n // 10, n % 10) for n in range(40))
         plan = Plan("main.t", 40, 0, server.key.names, "i", "0", "3", 0.1, "even", "", 5, 4, "1", "1")
-        piece = Uncut(2, Range(("2",), ("3",)), "walk")
-        walked = cut(server, server.table, server.key, plan, piece, 99, 60.0)
+        piece = Unsplit(2, Range(("2",), ("3",)), "walk")
+        walked = split(server, server.table, server.key, plan, piece, 99, 60.0)
     ends = [("2",), ("2", "4"), ("2", "8"), ("3",)]
-    assert walked == Cut(piece, tuple(Range(*pair) for pair in pairwise(ends)), None)
+    assert walked == Split(piece, tuple(Range(*pair) for pair in pairwise(ends)), None)
 
 
 @pytest.mark.parametrize(
@@ -253,24 +253,24 @@ def test_even_chunks_come_by_arithmetic_alone(most: int, patience_s: float, chun
     """Without a query to the server; at least one chunk, however short the time limit."""
     plan = Plan("d.t", 40, 0, ("k0",), "i", "0", "39", 1.0, "even", "", 10, 4, "10", "10")
     with closing(Server(1, nullable=False)) as server:
-        piece = uncut_table(plan).uncut[0]
-        coverage, cut_off = uncut_table(plan).after(cut(None, server.table, server.key, plan, piece, most, patience_s))
-    assert cut_off == [Chunk(n, plan.even_range(n)) for n in range(chunks)]
-    left = (Uncut(chunks, Range(plan.even_bound(chunks), None), "even"),) if chunks < 4 else ()
-    assert (coverage.uncut, coverage.next_number) == (left, 4)
+        piece = unsplit_table(plan).unsplit[0]
+        coverage, new = unsplit_table(plan).after(split(None, server.table, server.key, plan, piece, most, patience_s))
+    assert new == [Chunk(n, plan.even_range(n)) for n in range(chunks)]
+    left = (Unsplit(chunks, Range(plan.even_bound(chunks), None), "even"),) if chunks < 4 else ()
+    assert (coverage.unsplit, coverage.next_number) == (left, 4)
 
 
 def made(plan: Plan, coverage: Coverage) -> tuple[Coverage, list[Chunk]]:
     """The chunks of the first unsplit range."""
     with closing(Server(1, nullable=False)) as server:
         key = plan.key(server.table)
-        return coverage.after(cut(server, server.table, key, plan, coverage.uncut[0], 9, 60.0))
+        return coverage.after(split(server, server.table, key, plan, coverage.unsplit[0], 9, 60.0))
 
 
 def test_what_cannot_be_split_is_one_chunk() -> None:
     """Without a key, or with a plan of one chunk, the server is not asked."""
     plan = Plan("d.t", 9, 0, (), "", None, None, None, "one", "", 10, 1)
-    coverage, chunks = made(plan, uncut_table(plan))
+    coverage, chunks = made(plan, unsplit_table(plan))
     assert chunks == [Chunk(0, WHOLE)]
     assert not coverage.copied
     assert coverage.finish([0]).copied
@@ -279,15 +279,15 @@ def test_what_cannot_be_split_is_one_chunk() -> None:
 
 def test_the_rest_of_a_shortened_chunk_is_walked_before_anything_else() -> None:
     """It keeps its place in key order. Even chunks keep the plan's numbers, walked chunks get new ones."""
-    coverage = Coverage(uncut=(Uncut(0, WHOLE, "even"),), next_number=3)
+    coverage = Coverage(unsplit=(Unsplit(0, WHOLE, "even"),), next_number=3)
     even = (Range(None, ("1",)), Range(("1",), ("2",)))
-    coverage, _ = coverage.after(Cut(coverage.uncut[0], even, Range(("2",), None)))
+    coverage, _ = coverage.after(Split(coverage.unsplit[0], even, Range(("2",), None)))
     coverage = coverage.shortened(1, Range(("1",), ("1", "5"))).finish([1])
-    assert coverage.uncut == (Uncut(3, Range(("1", "5"), ("2",)), "walk"), Uncut(2, Range(("2",), None), "even"))
+    assert coverage.unsplit == (Unsplit(3, Range(("1", "5"), ("2",)), "walk"), Unsplit(2, Range(("2",), None), "even"))
     walked = (Range(("1", "5"), ("1", "7")), Range(("1", "7"), ("1", "8")))
-    coverage, chunks = coverage.after(Cut(coverage.uncut[0], walked, Range(("1", "8"), ("2",))))
+    coverage, chunks = coverage.after(Split(coverage.unsplit[0], walked, Range(("1", "8"), ("2",))))
     assert [chunk.number for chunk in chunks] == [3, 4]
-    assert [uncut.number for uncut in coverage.uncut] == [5, 2]
+    assert [unsplit.number for unsplit in coverage.unsplit] == [5, 2]
     assert coverage.next_number == 6
     assert [(piece.number, piece.finished) for piece in coverage.pieces()] == [
         (0, False),
