@@ -21,10 +21,8 @@ test: setup check ## Everything: check, then all tests on real servers, Spark an
 	$(PYTHON) -m pytest tests/browser --durations 10
 	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal --durations 40
 
-soak: setup ## The tests that have a depth, as deep as makes sense
-	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live/test_disaster.py tests/live/test_power_cut.py tests/live/test_commands_random.py tests/live/test_redump_parts.py tests/live/test_copy.py \
-		tests/live/test_watermarks.py tests/live/test_random_schemas.py --timeout 14400 \
-		-n 2 --dist worksteal
+soak: setup ## Unit and live tests at full depth, all of them on both servers: many hours
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live --timeout 14400 -n 2 --dist worksteal
 
 check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a minute
 	$(PYTHON) -m ruff format --check .

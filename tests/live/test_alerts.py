@@ -12,6 +12,7 @@ from engine.run.state_machines import CHUNK, START, TABLE
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
+from tests.support.depth import on
 from tests.support.receiver import Receiver
 
 ROWS = 3000
@@ -30,6 +31,7 @@ def _counts(**tables: int) -> dict[tuple[str, ...], int]:
     return {(state,): tables.get(state, 0) for state in ("copying", "streaming", "stopped", "removed")}
 
 
+@on("mariadb")
 def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
 ) -> None:
@@ -94,6 +96,7 @@ def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
     assert pipeline.status()["alerts"] == []
 
 
+@on("mysql")
 def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

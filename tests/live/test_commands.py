@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from subprocess import Popen
 from typing import Any
 
 from engine.directory import Directory, send_command
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 
 ROWS = 500
@@ -63,20 +62,20 @@ def test_a_killed_runner_leaves_no_command_unanswered(
     assert pipeline.status()["controls"] == {"throttle": {}, "snapshot": False, "tables": []}
 
 
-def _running(pipeline: Pipeline, nth: int) -> "Popen[bytes]":
-    runner = pipeline.start()
+def _running(pipeline: Pipeline, nth: int) -> Runner:
+    runner = pipeline.start(killed=True)
     pipeline.wait_for(lambda: [e["state"] for e in pipeline.events("run.state")].count("running") == nth, runner)
     return runner
 
 
-def _begin_to_read(pipeline: Pipeline, runner: "Popen[bytes]", command: str) -> None:
+def _begin_to_read(pipeline: Pipeline, runner: Runner, command: str) -> None:
     """Wait until the command is done and a chunk is being read."""
     assigned = len(pipeline.events("chunk.assigned"))
     pipeline.wait_for(lambda: "done" in _answers(pipeline).get(command, []), runner)
     pipeline.wait_for(lambda: len(pipeline.events("chunk.assigned")) > assigned, runner)
 
 
-def _kill(runner: "Popen[bytes]") -> None:
+def _kill(runner: Runner) -> None:
     runner.kill()
     runner.wait()
 

@@ -5,7 +5,6 @@ import os
 import random
 import time
 from collections.abc import Callable
-from subprocess import Popen
 from typing import Any
 
 import pytest
@@ -15,13 +14,13 @@ from engine.run.observe.status import status
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 from tests.support.depth import depth
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
-SEQUENCES = depth(15, 200)
+SEQUENCES = depth(6, 200)
 """On each server, about three seconds each. `TIDEMARK_SEED` changes them."""
 A_ROUND = max(SEQUENCES // 4, 15)
 Command = tuple[str, dict[str, Any]]
@@ -113,7 +112,7 @@ def test_commands_at_random_end_equal_and_answered(
     _check_answers(pipeline, sent)
 
 
-def _send(pipeline: Pipeline, runner: "Popen[bytes]", commands: list[Command], sent: dict[str, Command]) -> None:
+def _send(pipeline: Pipeline, runner: Runner, commands: list[Command], sent: dict[str, Command]) -> None:
     """Send the commands without waiting in between, then wait until all are answered."""
     directory = Directory(pipeline.home)
     new = {send_command(directory, verb, arguments=arguments): (verb, arguments) for verb, arguments in commands}
@@ -121,7 +120,7 @@ def _send(pipeline: Pipeline, runner: "Popen[bytes]", commands: list[Command], s
     pipeline.wait_for(lambda: not any((directory.inbox / f"{one}.json").exists() for one in new), runner)
 
 
-def _check_equal(pipeline: Pipeline, runner: "Popen[bytes]", server: Server) -> None:
+def _check_equal(pipeline: Pipeline, runner: Runner, server: Server) -> None:
     """Without writers: wait until the mirror has everything, and compare."""
     since = time.time()
 

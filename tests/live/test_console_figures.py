@@ -7,7 +7,6 @@ journal, each read without the console's code.
 
 import json
 import re
-import subprocess
 import time
 import zipfile
 from collections.abc import Iterator
@@ -33,10 +32,11 @@ from engine.history import History, chunk_queries, runs
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
 from tests.live.support.console import Screen, lasts, offset, says, seconds
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
+from tests.support.depth import on
 
 BUSY, QUIET, ROWS_PER_S = 7_000, 4_500, 2_000
 POSITION = {"mysql": "SHOW BINARY LOG STATUS", "mariadb": "SHOW MASTER STATUS"}
@@ -65,7 +65,7 @@ def shop(
     config.set_option("server.address", before)
 
 
-def amid_the_copy(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> None:
+def amid_the_copy(pipeline: Pipeline, runner: Runner) -> None:
     """Wait for some chunks and check their rate; then pause, so that nothing changes during the other checks."""
     pipeline.wait_for(lambda: len(reads(pipeline)) >= 5, runner)
     check_pace(pipeline)
@@ -80,7 +80,7 @@ def amid_the_copy(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> None
     assert pipeline.command("resume").returncode == 0
 
 
-def to_rest(pipeline: Pipeline, server: Server, runner: "subprocess.Popen[bytes]") -> None:
+def to_rest(pipeline: Pipeline, server: Server, runner: Runner) -> None:
     """Wait until the pipeline has copied, has redumped a table and has published everything."""
     database = pipeline.database
     pipeline.wait_for(lambda: len(streaming(pipeline)) == 2, runner)
@@ -89,6 +89,7 @@ def to_rest(pipeline: Pipeline, server: Server, runner: "subprocess.Popen[bytes]
 
 
 @pytest.mark.timeout(300)
+@on("mariadb")
 def test_what_is_shown_is_what_is_there(server: Server, database: str, shop: Pipeline) -> None:
     """Every number on the pages equals its source."""
     runner = shop.start()

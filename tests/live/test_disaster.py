@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import CompletedProcess, Popen
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from tests.live.support.change_log import change_log_faults
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create
-from tests.live.support.pipeline import ROOT, Pipeline
+from tests.live.support.pipeline import ROOT, Pipeline, Runner
 from tests.powercut.cut import PowerCut, compiled
 from tests.servers import FLAVORS, PASSWORD, Server
 from tests.servers.drivers import Drivers
@@ -31,7 +31,7 @@ from tests.support.depth import SOAK, depth
 from tests.support.mounts import Small, mounted
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
-SEEDS = depth(5, 100)
+SEEDS = depth(2, 100)
 _ROUNDS = 6
 _DISK_BYTES = 1 << 30
 
@@ -56,7 +56,7 @@ class World:
     def lake(self) -> Path:
         return self.pipeline.folder / "lake"
 
-    def start(self, **environment: str) -> "Popen[bytes]":
+    def start(self, **environment: str) -> Runner:
         """Start a runner and wait until it streams."""
         known = len(self.pipeline.events("table.state"))
         runner = self.pipeline.start(environment=environment)
@@ -67,7 +67,7 @@ class World:
         self.pipeline.wait_for(streams, runner)
         return runner
 
-    def kill(self, runner: "Popen[bytes]") -> None:
+    def kill(self, runner: Runner) -> None:
         runner.kill()
         runner.wait()
 

@@ -3,7 +3,6 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 from engine.directory import Directory, read_runner
@@ -11,8 +10,9 @@ from engine.history import History
 from engine.history.runs import journalled
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
+from tests.support.depth import on
 from tests.support.mounts import Small, mounted
 from tests.support.simulation import SimulatedTable, Simulation
 
@@ -27,6 +27,7 @@ def _create(server: Server, database: str) -> None:
         server.execute(f"INSERT INTO {database}.t VALUES {rows}")
 
 
+@on("mariadb")
 def test_a_full_disk_is_waited_for(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
@@ -60,7 +61,7 @@ def _streams(pipeline: Pipeline) -> bool:
     return any(event["state"] == "streaming" for event in pipeline.events("table.state"))
 
 
-def _seen_and_over(pipeline: Pipeline, runner: "Popen[bytes]", disk: Small) -> None:
+def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     """Status, terminal and an alert report the pause and its reason; when the ballast is removed, the pause ends."""
     freed = len(pipeline.events("disk.freed"))
     pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
@@ -71,7 +72,7 @@ def _seen_and_over(pipeline: Pipeline, runner: "Popen[bytes]", disk: Small) -> N
     assert "continues by itself once there is room" in " ".join(shown.split())
     raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]
     assert raised[-1]["kind"] == "disk_full"
-    assert "paused (disk full (" in pipeline.output
+    pipeline.wait_for(lambda: "paused – disk full (" in pipeline.output, runner)
     disk.free()
     pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)
     pipeline.wait_for(lambda: _shown(pipeline)["state"] == "running", runner)

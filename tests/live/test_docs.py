@@ -37,6 +37,7 @@ from tests.live.support.seed import seed_table
 from tests.servers import PASSWORD, Server
 from tests.servers.hosts import Hosts
 from tests.servers.server import free_port
+from tests.support.depth import on
 from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
 
 ROWS = 1000
@@ -194,6 +195,7 @@ class Reader:
         assert list(self.stand.folder.glob("shop-*.zip"))
 
 
+@on("mariadb")
 def test_the_pages_are_true(
     flavor: str,
     private_server: ServerFactory,

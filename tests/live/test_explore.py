@@ -23,10 +23,12 @@ from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS = 3000
 
 
+@on("mysql")
 def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

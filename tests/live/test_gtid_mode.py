@@ -1,6 +1,5 @@
 """gtid_mode is lowered while a run reads MySQL by GTID: the run ends with an error, and no row is lost or wrong."""
 
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,7 +14,7 @@ from engine.source.watermarks import Candidate, Watermarks, server_time_s
 from tests.live.conftest import PipelineFactory
 from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import PASSWORD, USER, Server
 
 DOWN, UP = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"), ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
@@ -64,7 +63,7 @@ def set_mode(server: Server, *steps: str) -> None:
             raise AssertionError(f"gtid_mode could not be set to {step}")
 
 
-def await_end(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> str:
+def await_end(pipeline: Pipeline, runner: Runner) -> str:
     """The runner's message, when it has ended with exit code 4."""
     assert runner.wait(timeout=120) == 4, pipeline.output[-3000:]
     return " ".join(pipeline.output.split())

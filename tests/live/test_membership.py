@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from subprocess import Popen
 from typing import Any
 
 import pyarrow as pa
@@ -12,13 +11,13 @@ from engine.directory import Directory, send_command
 from engine.run.observe.status import status
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.schema_changes import CREATE, Writer
 from tests.live.support.source import numbers
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 1000, 200
-Runner = Popen[bytes]
 
 
 def _fill(server: Server, *names: str) -> None:
@@ -58,9 +57,9 @@ def _await(pipeline: Pipeline, runner: Runner, table: str, state: str = "streami
     pipeline.wait_for(lambda: _state(pipeline, table) == state, runner)
 
 
-def _started(pipeline: Pipeline) -> Runner:
+def _started(pipeline: Pipeline, *, killed: bool = False) -> Runner:
     runs = len(pipeline.events("run.connected"))
-    runner = pipeline.start()
+    runner = pipeline.start(killed=killed)
     pipeline.wait_for(lambda: len(pipeline.events("run.connected")) > runs, runner)
     return runner
 
@@ -69,6 +68,7 @@ def _version(pipeline: Pipeline, table: str) -> int:
     return DeltaTable(str(pipeline.mirror(table))).version()
 
 
+@on("mysql")
 def test_tables_join_and_leave_while_the_others_stream_on(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
@@ -79,7 +79,7 @@ def test_tables_join_and_leave_while_the_others_stream_on(
     _fill(server, "d.a", "d.b", "d.c", "x.o")
     server.execute("CREATE TABLE x.keyless (v INT)")
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, tables=["d.a", "d.b"])
-    runner = pipeline.start_streaming()
+    runner = pipeline.start_streaming(killed=True)
     with Writer(server, "d", ("a", "b", "c"), ROWS) as writer:
         _await(pipeline, runner, "d.b")
         _answered(pipeline, runner, "pause")
@@ -87,7 +87,7 @@ def test_tables_join_and_leave_while_the_others_stream_on(
         pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["verb"] == "add-table", runner)
         runner.kill()
         runner.wait()
-        runner = _started(pipeline)
+        runner = _started(pipeline, killed=True)
         _await(pipeline, runner, "d.c")
         assert [(e["event"], e["verb"]) for e in _answers(pipeline)[1:]] == [("command.done", "add-table")]
         _refusals(server, pipeline, runner)
@@ -177,6 +177,7 @@ def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
     assert _version(pipeline, "c") == kept
 
 
+@on("mariadb")
 def test_tables_that_begin_to_match_are_added(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
@@ -211,6 +212,7 @@ def test_tables_that_begin_to_match_are_added(
     assert _tables(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
 
 
+@on("mariadb")
 def test_a_pipeline_that_copies_nothing_streams_an_added_table(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:

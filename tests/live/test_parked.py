@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pymysql
@@ -11,8 +10,9 @@ import pymysql
 from tests.live.conftest import PipelineFactory
 from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, lake_table, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import USER, Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS, CHUNKS = 3000, 100, 30
 FIRST, SECOND = 15, 20
@@ -58,6 +58,7 @@ def _create(server: Server) -> None:
     server.execute(f"ALTER TABLE d.slow ADD COLUMN {computed}")
 
 
+@on("mysql")
 def test_a_chunk_that_fails_is_parked_and_the_rest_goes_on(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
@@ -120,7 +121,7 @@ def _check_reports(pipeline: Pipeline) -> None:
     assert "resume SPEC --table d.slow" in alert["hint"]
 
 
-def _check_log_goes_on(pipeline: Pipeline, server: Server, runner: "Popen[bytes]") -> None:
+def _check_log_goes_on(pipeline: Pipeline, server: Server, runner: Runner) -> None:
     """Changes outside the parked ranges are published, changes inside them are not."""
     server.execute("UPDATE d.slow SET v = 7 WHERE id IN (5, 1510, 2010, 2950)")
     server.execute("UPDATE d.other SET v = 7 WHERE id = 1510")

@@ -32,6 +32,7 @@ from tests.live.support.keyed import KEYED, create, kinds
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 1000, 60
 _SLACK = 8
@@ -203,6 +204,7 @@ def test_a_pipeline_that_starts_with_the_log(server: Server, database: str, new_
 
 
 @pytest.mark.timeout(300)
+@on("mysql")
 def test_a_table_that_grows_at_its_end_never_has_a_huge_chunk(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:

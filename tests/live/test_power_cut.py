@@ -14,7 +14,7 @@ from tests.live.support.keyed import KEYED, KeyedWriter, create
 from tests.live.support.pipeline import Pipeline
 from tests.powercut.cut import PowerCut
 from tests.servers import Pool
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 
 NAMES, ROWS, WRITTEN = ("falling", "ranked"), 600, 700
 SEEDS: list[int | None] = [None, *range(depth(0, 30))]
@@ -52,6 +52,7 @@ def _says(pipeline: Pipeline, event: str, since: int) -> bool:
 
 
 @pytest.mark.timeout(3600)
+@on("mysql")
 def test_a_power_cut_loses_no_row(pipeline: tuple[Pipeline, PowerCut], flavor: str, servers: Pool) -> None:
     """At random instants, on strict and other disks: each next run continues by itself, and all tables end equal."""
     (made, power), server = pipeline, servers.get(flavor)

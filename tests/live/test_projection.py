@@ -21,6 +21,7 @@ from tests.live.support.compare import assert_equal, lake_table, log_faults, sou
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.traffic import CONFLICTS
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 1500, 100
 SECRET, PEPPER = "top-secret", "pepper-of-the-test"
@@ -83,6 +84,7 @@ WRITTEN = [name for name in TABLES if name != "keyless"]
 
 
 @pytest.mark.timeout(900)
+@on("mysql")
 def test_rows_columns_and_masks_are_projected_under_writes(
     server: Server, database: str, new_pipeline: PipelineFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from subprocess import Popen
 from typing import Any
 
 import pyarrow as pa
@@ -17,9 +16,9 @@ from deltalake.exceptions import CommitFailedError
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 
 ROWS, WRITTEN, CHUNK_ROWS = 3000, 2000, 300
 NAMES = ("general", "bin", "falling", "tenant")
@@ -95,6 +94,7 @@ def _has_all_unwritten(pipeline: Pipeline, name: str) -> bool:
     return notes >= {f"row {n}" for n in range(WRITTEN, ROWS)}
 
 
+@on("mariadb")
 def test_a_killed_runner_leaves_no_command_half_done(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
@@ -103,7 +103,7 @@ def test_a_killed_runner_leaves_no_command_half_done(
     server.execute(f"CREATE TABLE `{database}`.keyless (v INT)")
     pipeline = new_pipeline(server, database, chunk_rows=30, poll=0.3, merge=1.0)
     with KeyedWriter(server, database, ["general"], WRITTEN, RATE):
-        runner = pipeline.start()
+        runner = pipeline.start(killed=True)
         pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 4, runner)
         damaged = _damage(pipeline, "general", runner)
         name = f"{database}.general"
@@ -133,7 +133,7 @@ def test_a_killed_runner_leaves_no_command_half_done(
     assert {table["state"] for table in pipeline.status()["tables"]} == {"streaming"}
 
 
-def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str = "", *part: str) -> dict[str, Any]:
+def _redump(pipeline: Pipeline, runner: Runner, name: str = "", *part: str) -> dict[str, Any]:
     """Redump a table, or everything without a name; returns the event that reports its end."""
     what = ["--table", f"{pipeline.database}.{name}"] if name else ["--all"]
     sent = pipeline.command("redump", "--json", *what, *part, "--reason", "damaged")
@@ -149,7 +149,7 @@ def _redump(pipeline: Pipeline, runner: "Popen[bytes]", name: str = "", *part: s
     return event
 
 
-def _damage(pipeline: Pipeline, name: str, runner: "Popen[bytes]") -> dict[str, Any]:
+def _damage(pipeline: Pipeline, name: str, runner: Runner) -> dict[str, Any]:
     """Behind Tidemark's back: change, delete and invent rows of one chunk, and change one row of another."""
     chunks = [e for e in pipeline.events("chunk.finished") if e["table"] == f"{pipeline.database}.{name}" and e["file"]]
     chunk = chunks[len(chunks) // 2]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import closing, suppress
-from subprocess import Popen
 
 import pymysql
 import pytest
@@ -11,9 +10,10 @@ from deltalake.exceptions import CommitFailedError
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.schema_changes import Writer
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 3000, 300
 NAMES = ("a", "b")
@@ -33,6 +33,7 @@ def _fill(server: Server) -> None:
         )
 
 
+@on("mariadb")
 def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
@@ -126,7 +127,7 @@ def _copied(pipeline: Pipeline) -> dict[str, int]:
     return {name: states.count(name) for name in sorted(set(states))}
 
 
-def _damage(pipeline: Pipeline, runner: "Popen[bytes]") -> None:
+def _damage(pipeline: Pipeline, runner: Runner) -> None:
     """Change, delete and invent rows behind Tidemark's back, while it commits to the table."""
     damages: list[Callable[[DeltaTable], object]] = [
         lambda mirror: mirror.update({"v": "-1"}, predicate="id % 7 = 0"),

@@ -76,7 +76,7 @@ def test_no_canary_comes_out(
     pipeline = _pipeline(server, database, new_pipeline, tmp_path)
     spec = pipeline.spec.read_text()
     pipeline.spec.write_text(f'mask_salt_file = "salt"\n{spec}')
-    runner = pipeline.start_streaming()
+    runner = pipeline.start_streaming(killed=True)
     try:
         server.execute(f"DROP TABLE {database}.gone")
         pipeline.wait_for(lambda: any(e["error"] == "WebhookError" for e in pipeline.events("error")), runner)

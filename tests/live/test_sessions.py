@@ -67,9 +67,9 @@ def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
 ) -> None:
     """The run reports that Spark is lost and retries; committed chunks are not read again."""
     database = new_database(mysql)
-    seed_table(mysql, database, "orders", 200_000, binlog=False)
+    seed_table(mysql, database, "orders", 60_000, binlog=False)
     with ConnectServer() as connect:
-        pipeline = new_pipeline(mysql, database, chunk_rows=4_000, spark=spark_settings(connect.master))
+        pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(connect.master))
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.epochs()) > 3, runner)
         connect.kill()

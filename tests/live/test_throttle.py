@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from subprocess import Popen
 from typing import Any
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, source_table
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import USER, Server
 from tests.servers.replica import go_on, hold, replicate
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 4000, 100
 
@@ -46,6 +46,7 @@ def _chunks(pipeline: Pipeline, name: str) -> int:
     return sum(e["table"] == f"d.{name}" for e in pipeline.events("chunk.finished"))
 
 
+@on("mariadb")
 def test_tables_are_paused_limited_and_held_back(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
@@ -55,7 +56,7 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
     assert pipeline.command("throttle", "max_rows_per_s=200").returncode == 0  # waits for the run
     assert pipeline.command("throttle", "max_rows=200").returncode == 2
-    runner = pipeline.start()
+    runner = pipeline.start(killed=True)
     pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
     _send(pipeline, runner, "pause", "--table", "d.b")
     pipeline.wait_for(lambda: _chunks(pipeline, "a") >= 4, runner)
@@ -128,7 +129,7 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
     assert_equal(source_table(server, "d", "a"), pipeline.mirror("a"))
 
 
-def _held(pipeline: Pipeline, runner: "Popen[bytes]", server: Server, reason: str) -> None:
+def _held(pipeline: Pipeline, runner: Runner, server: Server, reason: str) -> None:
     """Wait until this reason holds the snapshot; check that it stays held while the binlog is streamed."""
     pipeline.wait_for(lambda: (pipeline.status()["waiting_for"] or "").startswith(reason), runner)
     before, since = _chunks(pipeline, "a"), len(pipeline.events("epoch.committed"))
@@ -141,7 +142,7 @@ def _states(pipeline: Pipeline) -> dict[str, Any]:
     return {"d.b": "", "d.a": ""} | {e["table"]: e["state"] for e in pipeline.events("table.state")}
 
 
-def _send(pipeline: Pipeline, runner: "Popen[bytes]", *words: str) -> None:
+def _send(pipeline: Pipeline, runner: Runner, *words: str) -> None:
     """Send a command and wait until it is done."""
     done = len(pipeline.events("command.done"))
     sent = pipeline.command(*words)

@@ -11,6 +11,7 @@ from engine.destination.delta_rows import rows_of
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS = 400
 
@@ -27,6 +28,7 @@ def _swap(server: Server, database: str, seconds: float) -> None:
             session.commit()
 
 
+@on("mariadb")
 def test_no_version_shows_half_of_a_transaction(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Every version from the end of the copy on, whatever the merges, and across a kill."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
@@ -34,7 +36,7 @@ def test_no_version_shows_half_of_a_transaction(server: Server, database: str, n
     server.execute(f"INSERT INTO `{database}`.t VALUES {values}")
     pipeline = new_pipeline(server, database, chunk_rows=100, poll=0.1, merge=0.1)
     for _ in range(2):
-        runner = pipeline.start_streaming()
+        runner = pipeline.start_streaming(killed=True)
         _swap(server, database, 4.0)
         runner.kill()
         runner.wait()

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from engine import clock
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.drivers import Driver, Drivers
-from tests.servers.hosts import Hosts
+from tests.servers.hosts import HostedRunner, Hosts
 
 ROOT = Path(__file__).parents[3]
 SPEC = """
@@ -44,6 +44,10 @@ merge_interval_s = {merge}
 [spark]
 {spark}
 """
+
+
+Runner = subprocess.Popen[bytes] | HostedRunner
+"""A runner in the background."""
 
 
 @dataclass
@@ -102,7 +106,7 @@ class Pipeline:
         self._environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD, **(environment or {})}
         self._hosts = None if environment else hosts
         self._log = folder / "output.log"
-        self._runners: list[tuple[subprocess.Popen[bytes], Driver | None]] = []
+        self._runners: list[tuple[Runner, Driver | None]] = []
         self._drivers = None if spark else drivers
         self._epochs: dict[str, dict[str, Any]] = {}
         self._journals: dict[str, _Journal] = {}
@@ -132,8 +136,16 @@ class Pipeline:
         result = self.command("run", "--until", until)
         assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-5000:]
 
-    def start(self, *arguments: str, environment: Mapping[str, str] | None = None) -> "subprocess.Popen[bytes]":
-        """Start a runner and return at once. environment: additional variables; a recorded runner gets a JVM of its own."""
+    def start(self, *arguments: str, environment: Mapping[str, str] | None = None, killed: bool = False) -> Runner:
+        """Start a runner and return at once.
+
+        environment: additional variables; a recorded runner gets a JVM of its own. killed: the test kills it, so it gets a process
+        of its own.
+        """
+        if self._hosts and self._drivers and environment is None and not killed:
+            hosted = self._hosts.start(["run", str(self.spec), *arguments], self._environment, self._log)
+            self._runners.append((hosted, None))
+            return hosted
         recorded = environment is not None and "POWERCUT_RECORD" in environment
         driver = None if recorded else self._driver()
         with self._log.open("ab") as log:
@@ -161,9 +173,9 @@ class Pipeline:
         if driver and self._drivers:
             self._drivers.back(driver)
 
-    def start_streaming(self) -> "subprocess.Popen[bytes]":
-        """Start a runner and wait until all tables stream."""
-        runner = self.start()
+    def start_streaming(self, *, killed: bool = False) -> Runner:
+        """Start a runner and wait until all tables stream. killed: as for `start`."""
+        runner = self.start(killed=killed)
         self.wait_for(lambda: any(e["state"] == "streaming" for e in self.events("table.state")), runner)
         return runner
 
@@ -179,12 +191,12 @@ class Pipeline:
             runner.wait()
         self._give_back()
 
-    def stop(self, runner: "subprocess.Popen[bytes]") -> None:
+    def stop(self, runner: Runner) -> None:
         """Stop a runner by SIGTERM; fails unless the exit code is 0."""
         runner.send_signal(signal.SIGTERM)
         assert runner.wait(timeout=120) == 0, self._log.read_text()[-5000:]
 
-    def finish(self, runner: "subprocess.Popen[bytes]") -> None:
+    def finish(self, runner: Runner) -> None:
         """Wait until everything in the source's binlog is committed, then stop. There must be no writers left."""
         since = clock.utc_text()
         self.wait_for(lambda: any(e["ts"] > since and e["lag_bytes"] == 0 for e in self.events("source.lag")), runner)
@@ -222,7 +234,7 @@ class Pipeline:
                     self._epochs[path.name] = json.loads(path.read_text())
         return [self._epochs[name] for name in sorted(self._epochs)]
 
-    def wait_for(self, found: Callable[[], Any], runner: "subprocess.Popen[bytes]", timeout_s: float = 240.0) -> None:
+    def wait_for(self, found: Callable[[], Any], runner: Runner, timeout_s: float = 240.0) -> None:
         """Wait until `found` returns true; fails if the runner ends."""
         deadline = time.monotonic() + timeout_s
         while not found():
