@@ -400,7 +400,7 @@ def check_redump(screen: Screen, pipeline: Pipeline) -> None:
 
 
 def check_history(screen: Screen, pipeline: Pipeline) -> None:
-    """The run, while it goes on."""
+    """The run, while it is active."""
     (line,), own = screen.table("Pipeline", "Outcome").to_dict("records"), reads(pipeline)
     assert (line["Rows"], line["Chunks"], line["Errors"]) == (sum(read["rows"] for read in own), len(own), 0)
     assert line["Changes"] == changed(pipeline, "orders") + changed(pipeline, "customers")

@@ -129,7 +129,7 @@ def test_a_graceful_stop_commits_what_is_under_way(
 def test_a_second_runner_ends_with_5_and_harms_nothing(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """The second runner of a pipeline says who holds it and ends with 5; the first goes on."""
+    """The second runner of a pipeline says who holds it and ends with 5; the first continues."""
     seed_table(server, database, "orders", 50_000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=5_000)
     runner = pipeline.start()

@@ -92,7 +92,7 @@ class Stand:
 
 
 class Runner:
-    """A `run` that goes on until it is stopped, in a process whose Spark session the next one uses."""
+    """A `run` that continues until it is stopped, in a process whose Spark session the next one uses."""
 
     def __init__(self, hosts: Hosts, words: tuple[str, ...]) -> None:
         self._result: subprocess.CompletedProcess[str] | None = None

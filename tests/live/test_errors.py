@@ -110,7 +110,7 @@ def test_plan_and_status_keep_the_contract(pipeline: Pipeline, database: str) ->
 
 
 def test_a_table_that_cannot_be_read_stops_alone(pipeline: Pipeline, server: Server, database: str) -> None:
-    """A table with unreadable values, or a dropped one, stops with a named error; the others go on."""
+    """A table with unreadable values, or a dropped one, stops with a named error; the others continue."""
     server.execute(f"CREATE TABLE `{database}`.bad (id INT PRIMARY KEY, d DATE)")
     statements(server, f"INSERT INTO `{database}`.bad VALUES (1, '2024-02-30')")()
     server.execute(f"CREATE TABLE `{database}`.dated (id INT PRIMARY KEY, d DATE)")

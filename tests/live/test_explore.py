@@ -97,7 +97,7 @@ def _check_preview(pipeline: Pipeline, ids: list[int]) -> None:
         found: dict[str, Any] = one
         return found
 
-    assert (preview()["rows"], preview()["way"]) == (len(ids), "beside the log")
+    assert (preview()["rows"], preview()["way"]) == (len(ids), "redumped")
     assert preview("--range", "100", "201")["rows"] == sum(100 <= n < 201 for n in ids)
     assert preview("--keys", f"{ids[0]},{ids[-1]},99999999")["rows"] == 2
     assert preview("--chunk", "0")["ranges"][0][0] is None

@@ -69,7 +69,7 @@ def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipe
 
 
 def _read_whole_again(server: Server, pipeline: Pipeline) -> None:
-    """After more damage, redump a table and then everything, while as many transactions go on."""
+    """After more damage, redump a table and then everything, while as many transactions are written."""
     with KeyedWriter(server, pipeline.database, list(NAMES), WRITTEN, RATE) as writer:
         runner = pipeline.start()
         pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "running", runner)

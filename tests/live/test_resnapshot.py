@@ -34,7 +34,7 @@ def _fill(server: Server) -> None:
 
 
 @on("mariadb")
-def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
+def test_a_lost_position_is_repaired_and_a_damaged_table_is_right_again(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
     """Purged: exit code 4 with a remedy that works. Damaged: resnapshotted under writes, without touching the other table."""
@@ -70,7 +70,7 @@ def test_a_lost_position_is_healed_and_a_damaged_table_is_right_again(
     assert not list((pipeline.home / "inbox").glob("*.json"))
 
 
-def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_healed(
+def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_repaired(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
     """A running pipeline names the remedy, which needs no restart."""
@@ -95,7 +95,7 @@ def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_healed(
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
 
 
-def test_an_incident_ends_with_4_and_is_healed(
+def test_an_incident_ends_with_4_and_is_repaired(
     private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
     """On MySQL, a statement on a MyISAM table that does not fit its cache logs an incident: changes are missing."""

@@ -206,7 +206,7 @@ def test_a_pipeline_that_only_streams_loses_nothing_in_silence(
     assert stopped == {f"{database}.t": "stopped"}
     assert sorted(lake_table(pipeline.changes("t"))["id"].to_pylist()) == [1, 2]
 
-    assert pipeline.command("redump", "--table", f"{database}.t", "--reason", "go on").returncode == 0
+    assert pipeline.command("redump", "--table", f"{database}.t", "--reason", "continue").returncode == 0
     pipeline.run("caught-up")
     server.execute(f"INSERT INTO `{database}`.t (id, b) VALUES (9, 99)")
     pipeline.run("caught-up")

@@ -85,7 +85,7 @@ def test_tables_are_paused_limited_and_held_back(
         server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 5 = %s", (0,))
         since = len(pipeline.events("epoch.committed"))
         pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")[since:]) > 0, runner)
-        assert _chunks(pipeline, "b") - held <= 1, "the log goes on, the reading of tables does not"
+        assert _chunks(pipeline, "b") - held <= 1, "streaming continues, the snapshot does not"
     pipeline.wait_for(lambda: _states(pipeline)["d.b"] == "streaming", runner)
 
     _send(pipeline, runner, "throttle", "critical_load.Threads_running=8")

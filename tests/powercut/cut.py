@@ -71,7 +71,7 @@ class PowerCut:
         """SIGKILL for every recorded process. Raises TimeoutError when some are left."""
         until = time.monotonic() + _ENDED_S
         while victims := self.running():
-            for process in victims:  # none may see another one end and go on
+            for process in victims:  # none may see another one end and continue
                 with suppress(psutil.Error):
                     process.suspend()
             for process in victims:

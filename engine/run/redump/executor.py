@@ -19,7 +19,7 @@ from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
 from engine.run.commands.control import Control
 from engine.run.redump.requests import Redump
-from engine.run.redump.rules import BESIDE, REFUSED, RESNAPSHOTTED, decide
+from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
@@ -105,7 +105,7 @@ class RedumpExecutor:
             return _Work(redump, names, set())  # `_start` raises the reason
         ways = {name: decide(redump, tables[name], *captured[name]).way for name in names}
         to_resnapshot = {name for name, way in ways.items() if way == RESNAPSHOTTED}
-        return _Work(redump, to_resnapshot, {name for name, way in ways.items() if way in (BESIDE, REFUSED)})
+        return _Work(redump, to_resnapshot, {name for name, way in ways.items() if way in (REDUMPED, REFUSED)})
 
     def _start(self, work: _Work, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> None:
         for name in sorted((work.to_resnapshot | work.to_read) - set(tables)):

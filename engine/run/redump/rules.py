@@ -9,8 +9,8 @@ from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
 from engine.run.redump.requests import Redump
 
-Way = Literal["beside the log", "resnapshotted", "refused", "left alone"]
-BESIDE: Way = "beside the log"
+Way = Literal["redumped", "resnapshotted", "refused", "left alone"]
+REDUMPED: Way = "redumped"
 """Its parts are read while its binlog keeps streaming, and become changes of the table."""
 RESNAPSHOTTED: Way = "resnapshotted"
 """A complete new snapshot replaces the mirror."""
@@ -49,7 +49,7 @@ def _whole(known: TableState, *, moves: bool) -> Decision:
         why = "its snapshot is not complete yet, and begins again"
     elif moves:
         why = f"its rows can move between chunks; {_MIRROR_STAYS}"
-    return Decision(RESNAPSHOTTED, why) if why else Decision(BESIDE)
+    return Decision(RESNAPSHOTTED, why) if why else Decision(REDUMPED)
 
 
 def _part(redump: Redump, known: TableState, name: str, *, moves: bool) -> Decision:
@@ -61,4 +61,4 @@ def _part(redump: Redump, known: TableState, name: str, *, moves: bool) -> Decis
             "its rows can move between ranges of its chunk key while they stay the same rows",
             "Name rows by --keys, or redump the whole table by --table.",
         )
-    return Decision(BESIDE, "" if known.copied else "as soon as it is copied")
+    return Decision(REDUMPED, "" if known.copied else "as soon as it is copied")

@@ -1,4 +1,4 @@
-"""Tables with every kind of chunk key, and writers that insert, change, move and delete rows of theirs.
+"""Tables with every kind of chunk key, and writers that insert, change, move and delete their rows.
 
 Row number n of a table has the key `key(n)`, always the same; keys of texts differ by case, accents and trailing blanks, and
 the order that the server gives them is not that of their bytes.

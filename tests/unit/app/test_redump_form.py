@@ -8,7 +8,7 @@ from engine.history.redumps import Redumped
 from tests.unit.app.support import NOW, read
 
 
-def affected(way: str = "beside the log", rows: int | None = 50, keys: int = 0) -> dict[str, object]:
+def affected(way: str = "redumped", rows: int | None = 50, keys: int = 0) -> dict[str, object]:
     """One table of the dry run."""
     found = {"table": "d.t", "way": way, "why": "", "of_rows": 1000, "of_bytes": 2000, "rows": rows}
     return {**found, "ranges": [["1", "5"]], "keys": keys}

@@ -126,8 +126,8 @@ def test_a_table_is_what_it_was(
     at: float,
 ) -> None:
     """However far merges lag behind, whichever earlier merge is taken for the last, and with redumps."""
-    healed = any(what == "redump" for what, *_ in changes)
-    first = wrong if healed else begun
+    repaired = any(what == "redump" for what, *_ in changes)
+    first = wrong if repaired else begun
     source = Source(dict(begun), whole_seconds, held=first)
     for what, key, other, value, later_s in changes:
         source.now_s += later_s

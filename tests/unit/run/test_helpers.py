@@ -164,7 +164,7 @@ def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
 def test_the_control_thread_survives_what_it_did_not_foresee(
     started: Callable[[], Control], journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Journal, runner.json and `status` report it, and the heartbeat goes on."""
+    """Journal, runner.json and `status` report it, and the heartbeat continues."""
     control, broken = started(), [True]
     poll_inbox = control.poll_inbox
 

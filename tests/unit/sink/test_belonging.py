@@ -109,7 +109,7 @@ def test_two_that_start_at_once_do_not_both_hold_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: bool) -> None:
+def test_a_lake_that_was_restored_is_repaired_or_refused(tmp_path: Path, kept: bool) -> None:
     """Repaired if ledger and files have what it lacks; otherwise that would be lost."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:3]

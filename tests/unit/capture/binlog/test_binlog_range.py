@@ -81,7 +81,7 @@ def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, 
 
 
 def test_a_range_ends_at_its_end() -> None:
-    """Changes behind the end position are not returned, even though the stream goes on."""
+    """Changes behind the end position are not returned, even though the stream continues."""
     log = Binlog()
     write(log, 1, ITEMS, "insert", [[1]])
     end = Position(log.file, log.position)

@@ -283,7 +283,7 @@ def test_prepared_rows_come_with_their_commit() -> None:
 
 
 def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
-    """The server died while writing it; the range may end with this file or go on in the next."""
+    """The server died while writing it; the range may end with this file or continue in the next."""
     writer = Writer()
     writer.begin()
     keys = writer.rows()

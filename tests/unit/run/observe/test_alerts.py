@@ -173,7 +173,7 @@ def test_raised_and_cleared_take_turns(events: list[tuple[int, Entry]], for_s: i
 
 def parked(at_s: float, chunk: int) -> Entry:
     """A chunk is parked."""
-    facts = {"table": "d.t", "chunk": chunk, "attempts": 8, "message": "It was interrupted.", "hint": "Mend it."}
+    facts = {"table": "d.t", "chunk": chunk, "attempts": 8, "message": "It was interrupted.", "hint": "Fix it."}
     return line("chunk.parked", at_s, **facts, parked=1)
 
 
@@ -190,7 +190,7 @@ def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
     assert alert.message == (
         "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. Everything else continues."
     )
-    assert alert.hint == "Mend it. Then: tidemark resume SPEC --table d.t"
+    assert alert.hint == "Fix it. Then: tidemark resume SPEC --table d.t"
     assert notices(alerts, parked(1, 4), unparked(2, 1)) == []
     assert notices(alerts, unparked(3, 0), unparked(4, 0)) == [("cleared", "chunk_parked", "d.t", 0)]
     assert notices(alerts, parked(5, 3), table(6, "streaming")) == [

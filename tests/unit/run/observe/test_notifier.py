@@ -28,7 +28,7 @@ path = "lake"
 [alerts]
 webhook_env = "TIDEMARK_TEST_WEBHOOK"
 """
-ERROR: Failure = {"error": "TidemarkError", "message": "no", "detail": "", "hint": "mend"}
+ERROR: Failure = {"error": "TidemarkError", "message": "no", "detail": "", "hint": "fix it"}
 
 
 def events(folder: Path) -> list[dict[str, Any]]:

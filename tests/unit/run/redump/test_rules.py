@@ -10,7 +10,7 @@ from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, unsplit_table
 from engine.run.redump.requests import Redump
-from engine.run.redump.rules import BESIDE, LEFT_ALONE, REFUSED, RESNAPSHOTTED, decide
+from engine.run.redump.rules import LEFT_ALONE, REDUMPED, REFUSED, RESNAPSHOTTED, decide
 
 KEYED = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
 KEYLESS = replace(KEYED, key=())
@@ -29,17 +29,17 @@ KEYS = replace(WHOLE, keys=(("3",),))
 @pytest.mark.parametrize(
     ("redump", "known", "table", "plan", "way"),
     [
-        (WHOLE, COPIED, KEYED, PLAN, BESIDE),
-        (EVERYTHING, COPIED, KEYED, PLAN, BESIDE),
+        (WHOLE, COPIED, KEYED, PLAN, REDUMPED),
+        (EVERYTHING, COPIED, KEYED, PLAN, REDUMPED),
         (WHOLE, COPYING, KEYED, PLAN, RESNAPSHOTTED),
         (WHOLE, STOPPED, KEYED, PLAN, RESNAPSHOTTED),
         (WHOLE, COPIED, KEYED, MOVING, RESNAPSHOTTED),
-        (RANGES, COPIED, KEYED, PLAN, BESIDE),
-        (RANGES, COPYING, KEYED, PLAN, BESIDE),
+        (RANGES, COPIED, KEYED, PLAN, REDUMPED),
+        (RANGES, COPYING, KEYED, PLAN, REDUMPED),
         (RANGES, COPIED, KEYED, MOVING, REFUSED),
         (RANGES, STOPPED, KEYED, PLAN, REFUSED),
-        (KEYS, COPIED, KEYED, PLAN, BESIDE),
-        (KEYS, COPIED, KEYED, MOVING, BESIDE),
+        (KEYS, COPIED, KEYED, PLAN, REDUMPED),
+        (KEYS, COPIED, KEYED, MOVING, REDUMPED),
         (KEYS, STOPPED, KEYED, PLAN, REFUSED),
         (WHOLE, COPIED, KEYLESS, PLAN, REFUSED),
         (KEYS, COPIED, KEYLESS, PLAN, REFUSED),
@@ -53,4 +53,4 @@ def test_how_a_table_is_redumped(redump: Redump, known: TableState, table: Table
     decision = decide(redump, known, table, plan)
     assert decision.way == way
     assert bool(decision.hint) == (way == REFUSED)
-    assert decision.why or way == BESIDE
+    assert decision.why or way == REDUMPED
