@@ -9,7 +9,7 @@ from functools import partial
 
 from engine.capture.binlog.emission import progress_of
 from engine.capture.chunk.chunk_reader import ChunkRequest
-from engine.capture.chunk.fast_forward import FastForward, moving
+from engine.capture.chunk.fast_forward import FastForward, has_mutable_key
 from engine.capture.chunk.redump_part import RedumpPart
 from engine.capture.reports import FailureReport, RangeReport, RedumpReport
 from engine.capture.tasks import BinlogTask, EmittedTable
@@ -49,7 +49,7 @@ class EpochReader:
         others: list[Finished] = []
         for f in frozen:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
-            (movable if moving(table, plan.key(table)) else others).append(f)
+            (movable if has_mutable_key(table, plan.key(table)) else others).append(f)
         ready = [f for f in movable if f.high.order <= known.order]
         forwarded = fast_forward_to(known, ready, self._fast_forward, self.session.run)
         forwarded.chunks = [*others, *forwarded.chunks]

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from engine import clock
-from engine.capture.chunk.fast_forward import moving
+from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import (
@@ -175,7 +175,7 @@ class Publisher:
 
     def _open(self, table: Table, plan: Plan, expected: bool) -> None:
         delta = self._tables(table)
-        target = Target(delta, moving(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
+        target = Target(delta, has_mutable_key(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
         self._targets[table.full_name] = target
         try:
             for name in target.delta.repair():
@@ -242,7 +242,7 @@ class Publisher:
                     if name in self._targets:  # files of earlier epochs have the old columns
                         before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
                         self._targets[name].delta.table = before
-                        self._targets[name].moving = True  # maybe not by the old plan, but safe with any plan
+                        self._targets[name].mutable_key = True  # maybe not by the old plan, but safe with any plan
         self._append(records)
         self._merge_all()
         for name in self._state.removed:
@@ -352,7 +352,7 @@ class Publisher:
             target = self._targets.get(name)
             # If rows move between chunks, all earlier changes are merged before a chunk is added.
             ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
-            if ends or _switches(part[1]) or (target is not None and target.moving):
+            if ends or _switches(part[1]) or (target is not None and target.mutable_key):
                 yield group
                 group = []
         if group:
@@ -396,7 +396,7 @@ class Publisher:
             self._merge(name, target)
         if target.error is not None and resnapshot:
             self._repair_for_resnapshot(name, target)
-        target.moving = moving(table, plan.key(table))
+        target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
             self._run_step(name, target, lambda: self._drop_lost(name, target))
             self._run_step(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))

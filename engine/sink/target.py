@@ -33,7 +33,7 @@ class Target:
     """One table's destination."""
 
     delta: DeltaTables
-    moving: bool
+    mutable_key: bool
     """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
     applied: dict[str, int]
     """The last epoch applied to it, by kind: chunks, changes, merge."""
@@ -107,7 +107,7 @@ class Target:
 
     def _publish(self, parts: Sequence[Part]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
-        if self.moving and self._new("chunks", chunks):
+        if self.mutable_key and self._new("chunks", chunks):
             self.merge()
         if "copied" in last and self.delta.table.key:
             self._complete_first(epoch, chunks, changes)
@@ -130,7 +130,7 @@ class Target:
     def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
         """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
         if self.applied["chunks"] < epoch:
-            parts = [[part] for part in resnapshot.parts] if self.moving else [resnapshot.parts]
+            parts = [[part] for part in resnapshot.parts] if self.mutable_key else [resnapshot.parts]
             self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
             self.applied["chunks"] = self.applied["merge"] = epoch
         self.resnapshot, self.waiting = None, []

@@ -2,7 +2,7 @@
 
 A chunk key outside the identity can change while the row stays the same. A delete emitted for the chunk that the row left then has
 the same identity as the row in the file of the chunk that it entered, and a merge could confuse the two. So for such tables
-(`moving`), a chunk is published only with an epoch that begins where the chunk is exact:
+(`has_mutable_key`), a chunk is published only with an epoch that begins where the chunk is exact:
 
     A(c) = P(k)  for every chunk c that is published with epoch k
 
@@ -34,7 +34,7 @@ from engine.source.connect import Endpoint
 from engine.source.positions import Position
 
 
-def moving(table: Table, key: ChunkKey | None) -> bool:
+def has_mutable_key(table: Table, key: ChunkKey | None) -> bool:
     """Whether a row can move between chunks without changing its identity."""
     return key is not None and not set(key.names) <= set(table.key)
 

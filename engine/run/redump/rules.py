@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.capture.chunk.fast_forward import moving
+from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.decode.schema import Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
@@ -37,25 +37,25 @@ def decide(redump: Redump, known: TableState, table: Table, plan: Plan) -> Decis
         if not redump.tables:  # a redump of all tables skips healthy ones without a key
             return Decision(LEFT_ALONE, _NO_KEY)
         return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
-    moves = moving(table, plan.key(table))
-    return _whole(known, moves=moves) if redump.whole else _part(redump, known, table.full_name, moves=moves)
+    mutable = has_mutable_key(table, plan.key(table))
+    return _whole(known, mutable=mutable) if redump.whole else _part(redump, known, table.full_name, mutable=mutable)
 
 
-def _whole(known: TableState, *, moves: bool) -> Decision:
+def _whole(known: TableState, *, mutable: bool) -> Decision:
     why = ""
     if known.stopped:
         why = f"it has stopped; {_MIRROR_STAYS}"
     elif not known.copied:
         why = "its snapshot is not complete yet, and begins again"
-    elif moves:
+    elif mutable:
         why = f"its rows can move between chunks; {_MIRROR_STAYS}"
     return Decision(RESNAPSHOTTED, why) if why else Decision(REDUMPED)
 
 
-def _part(redump: Redump, known: TableState, name: str, *, moves: bool) -> Decision:
+def _part(redump: Redump, known: TableState, name: str, *, mutable: bool) -> Decision:
     if known.stopped:
         return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {name}")
-    if redump.ranges and moves:
+    if redump.ranges and mutable:
         return Decision(
             REFUSED,
             "its rows can move between ranges of its chunk key while they stay the same rows",

@@ -9,7 +9,7 @@ import pytest
 
 from engine.capture import reader_session, tasks
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
-from engine.capture.chunk.fast_forward import moving
+from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.reports import ChunkReport, FailureReport, from_bytes, to_bytes
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Table
@@ -203,4 +203,4 @@ def test_rows_move_between_chunks_when_the_chunk_key_is_not_of_the_identity(
 ) -> None:
     """The row keeps its identity while it moves to another chunk."""
     by = ChunkKey(tuple(COLUMNS[n] for n in columns), "i") if columns else None
-    assert moving(Table("d", "t", COLUMNS, key), by) == moves
+    assert has_mutable_key(Table("d", "t", COLUMNS, key), by) == moves
