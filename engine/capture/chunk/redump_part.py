@@ -13,7 +13,7 @@ any other change. Why that is right:
              key that a change did touch is no ghost: either it is among the rows by then, or the log itself has its deletion. (The
              mirror may not have merged that deletion when it was read, so the newest files of the log are checked.)
 
-A row stays in its range while it keeps its identity. Where that does not hold (`capture.chunk.fast_forward.has_mutable_key`), only named
+A row stays in its range while it keeps its identity. Where that does not hold (`fast_forward.has_mutable_key`), only named
 rows can be redumped: a row that had left the range would look like a ghost. Nothing waits for a redump. The log is read as usual
 meanwhile, and merges leave the mirror's older versions alone.
 """
