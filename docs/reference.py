@@ -46,13 +46,13 @@ does the same as `tidemark`. This page is generated from the commands' help text
 
 | exit code | meaning |
 |---|---|
-| 0 | done |
-| 1 | an unexpected error, a stopped table, changes that could not be published, or an end before the goal of `--until` |
-| 2 | the spec or an argument is wrong |
-| 3 | the preflight failed |
-| 4 | the source no longer has the binlog that follows the committed position |
-| 5 | another runner has the pipeline, or took it over |
-| 7 | the ledger and the destination do not belong together |
+| [0](operations.md#exit-code-0) | done |
+| [1](operations.md#exit-code-1) | an unexpected error, a stopped table, unpublished changes, or the goal of `--until` was not reached |
+| [2](operations.md#exit-code-2-specerror) | the spec or an argument is wrong |
+| [3](operations.md#exit-code-3-preflighterror) | the preflight failed |
+| [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog that follows the committed position |
+| [5](operations.md#exit-code-5-pipelinehelderror) | another runner has the pipeline, or took it over |
+| [7](operations.md#exit-code-7-mismatcherror) | the ledger and the destination do not belong together |
 
 [Operations](operations.md#when-something-stops) says what to do about each.
 """

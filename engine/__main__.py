@@ -331,7 +331,7 @@ def redump(
         typer.Option(
             "--request",
             help='All of this as one JSON document, from a file or, with -, from standard input: {"tables": […], '
-            '"chunks": […]}, "range" or "keys" instead of "chunks"; no tables are all.',
+            '"chunks": […]}, "range" or "keys" instead of "chunks"; without "tables", all tables.',
         ),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read; send nothing.")] = False,
@@ -453,7 +453,7 @@ NamedTables = Annotated[list[str], typer.Option("--table", help="A table (databa
 def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
     """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
 
-    Adds all of the tables, or none if one cannot be added. Without a runner, the command waits for the next one. The spec is not
+    Adds all the named tables, or none of them. Without a runner, the command waits for the next one. The spec is not
     changed.
     """
     _change(spec_file, "add-table", {"tables": table}, reason, as_json=as_json)

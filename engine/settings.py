@@ -75,7 +75,7 @@ class Source(_Section):
     new_tables: Literal["refuse", "add"] = "refuse"
     """What to do with new tables that match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
     settle_s: float = Field(2.0, gt=0)
-    """The age of low watermarks of the class `aged` (see [Correctness](correctness.md#watermarks))."""
+    """How old a position must be to serve as a low watermark of the class `aged` (see [Correctness](correctness.md#watermarks))."""
 
     @field_validator("tables")
     @classmethod
@@ -192,13 +192,16 @@ class Sink(_Section):
     path: Path
     """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Literal["merge"] = "merge"
-    """How the mirror is updated: changes are merged into it."""
+    """`merge`, the only value: changes are merged into the mirror."""
     merge_interval_s: float = Field(10.0, ge=0)
     """Time between two merges into the mirror."""
 
 
 class Throttle(_Section):
-    """How fast chunks are read, and when. The binlog is never throttled. `tidemark throttle` changes these settings at runtime."""
+    """How fast chunks are read, and when. Only `critical_load` also pauses the binlog.
+
+    `tidemark throttle` changes these settings at runtime.
+    """
 
     readers: int = Field(0, ge=0, le=256)
     """Chunk tasks that run at the same time. 0: the value of `snapshot.readers`."""
@@ -293,7 +296,7 @@ class Spark(_Section):
 
 
 class Alerts(_Section):
-    """When alerts fire. A stopped table and a failed run always fire one. The thresholds are here."""
+    """Thresholds of alerts. A stopped table and other conditions without one always fire ([Alerts](operations.md#alerts))."""
 
     lag_s: float | None = Field(None, gt=0)
     """Lag behind the source, in seconds, above which an alert fires. Not set: no alert."""
@@ -302,7 +305,7 @@ class Alerts(_Section):
     runway_s: float = Field(6 * 3600.0, ge=0)
     """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
     for_s: float = Field(60.0, ge=0)
-    """Time above a threshold before its alert fires, and below it before the alert clears."""
+    """How long a value must be above its threshold before the alert fires, and below it before the alert clears."""
     repeat_s: float = Field(4 * 3600.0, ge=60)
     """Time after which an alert that has not cleared is repeated."""
     webhook_env: str | None = None
@@ -333,7 +336,7 @@ class Spec(_Section):
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
     tables: dict[str, ProjectionRules] = Field(default_factory=dict)
-    """Projections, by glob. The last match wins, key by key."""
+    """Projections, by glob. If several globs match, each key has the value of the last one that sets it."""
     mask_salt_env: str | None = None
     """The environment variable that contains the HMAC secret for masks. Not set: masks are plain digests."""
     mask_salt_file: Path | None = None

@@ -4,6 +4,8 @@
 any number of steps; then one commit takes the mirror to the result. So no version ever shows part of a step, such as half of an
 update that moves a row to another key, or one of several ranges.
 
+`sink.delta` commits the result with a transaction identifier, which makes a merge exactly-once (`sink.owned`).
+
 A merge of change files, in binlog order:
 
 1. The newest image of each key decides. Only the keys are kept in memory, however wide the rows are.

@@ -1,1 +1,5 @@
-"""Redumps: requests, rules that decide how a table is redumped, the preview, and the execution."""
+"""Redumps (docs/operations.md#redumps).
+
+`requests` parses them, `rules` decides whether and how a table can be redumped, `preview` counts the affected rows, and
+`executor` runs them.
+"""
