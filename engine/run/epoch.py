@@ -1,7 +1,7 @@
 """Pure functions for one epoch: binlog ranges, the ledger record and the journal event.
 
-An epoch is one commit: a binlog range, and the chunks that finished meanwhile. `run.coordinator` runs the loop. It is written
-to the ledger (`ledger.records.EpochRecord`, `ledger.store`), journalled as `epoch.committed`, and applied by `sink.publisher`.
+An epoch is one commit: a binlog range, and the chunks that finished meanwhile. `run.coordinator` runs the loop. It is written to
+the ledger (`ledger.records.EpochRecord`, `ledger.store`), journalled as `epoch.committed`, and applied by `sink.publisher`.
 """
 
 from collections import Counter

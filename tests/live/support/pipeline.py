@@ -185,8 +185,12 @@ class Pipeline:
         return self._log.read_text()
 
     def kill(self) -> None:
-        """Kill the runners that a failed test left behind."""
+        """End the runners that a test left behind: those in a kept process by a stop, if they obey."""
         for runner, _ in self._runners:
+            if isinstance(runner, HostedRunner):
+                runner.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    runner.wait(30)
             runner.kill()
             runner.wait()
         self._give_back()
