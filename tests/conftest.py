@@ -21,6 +21,11 @@ DatabaseFactory = Callable[..., str]
 _numbers = count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests begin first, so that no worker is left alone with them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session")
 def servers() -> Iterator[Pool]:
     """All servers of the test run."""

@@ -86,6 +86,7 @@ class Chance:
         return "remove-table", {"tables": [self._name(GUEST)], "drop": self._random.random() < 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_commands_at_random_end_equal_and_answered(
     flavor: str, server_with: Callable[..., Server], new_pipeline: PipelineFactory

@@ -38,7 +38,7 @@ from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
 from tests.support.depth import on
 
-BUSY, QUIET, ROWS_PER_S = 7_000, 4_500, 2_000
+BUSY, QUIET, ROWS_PER_S = 20_000, 4_500, 2_000
 POSITION = {"mysql": "SHOW BINARY LOG STATUS", "mariadb": "SHOW MASTER STATUS"}
 
 

@@ -14,6 +14,7 @@ from tests.servers import Server
 ROWS, CHUNK_ROWS = 2000, 150
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_kind_of_key_under_writes(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Each mirror equals the source; so do chunks and changes replayed in the order of the epochs."""

@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from engine.directory import Directory, send_command
@@ -68,6 +69,7 @@ def _version(pipeline: Pipeline, table: str) -> int:
     return DeltaTable(str(pipeline.mirror(table))).version()
 
 
+@pytest.mark.slow
 @on("mysql")
 def test_tables_join_and_leave_while_the_others_stream_on(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.conftest import DatabaseFactory
 from tests.live.conftest import PipelineFactory
@@ -97,6 +98,7 @@ def test_a_stop_does_not_wait_for_a_source_that_hangs(
     assert_equal(source_table(server, "d", "orders"), pipeline.mirror("orders"))
 
 
+@pytest.mark.slow
 def test_a_spark_that_dies_is_started_again(
     servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:

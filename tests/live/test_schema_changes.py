@@ -20,6 +20,7 @@ from tests.servers import Server
 ROWS, CHUNK_ROWS = 600, 100
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("flavor", "metadata"), [("mysql", "MINIMAL"), ("mariadb", "FULL")])
 def test_tables_are_altered_while_they_stream(

@@ -2,6 +2,7 @@
 
 import json
 import random
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
@@ -167,6 +168,8 @@ def test_every_form_of_transaction(
     with ExitStack() as running:
         for writer in writers:
             running.enter_context(writer)
+        while sum(sum(writer.done.values()) for writer in writers) < 100:
+            time.sleep(0.1)  # or there is nothing to copy
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 6, runner)
         since = sum(sum(writer.done.values()) for writer in writers)
