@@ -142,7 +142,7 @@ def watch_it_finish(story: Story) -> None:
     expect(story.line).to_contain_text("ETA: copy done")
     headed(story, "Keeping up")
     assert "card" not in [field.name for field in DeltaTable(str(story.lake("skus"))).schema().fields]
-    story.photograph("live-following", whole=True)
+    story.photograph("live-streaming", whole=True)
 
 
 def redump_a_damaged_chunk(story: Story) -> None:
