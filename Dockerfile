@@ -5,7 +5,7 @@
 #       -v ./secrets.toml:/opt/tidemark/app/.streamlit/secrets.toml:ro tidemark
 #   docker run -v tidemark:/var/lib/tidemark -e SHOP_PASSWORD=… tidemark python -m engine run /var/lib/tidemark/shop/pipeline.toml
 #
-# The mounted secrets.toml configures the login (README, "The console"). Without one the console shows nothing: in a container it
+# The mounted secrets.toml configures the login (docs/console.md). Without one the console shows nothing: in a container it
 # cannot see who reaches its port. On a machine of your own, with the port published on 127.0.0.1 as here, you can open it instead:
 # -e TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 makes an operator of everybody who reaches the port. The image never sets it.
 # The volume holds every pipeline's spec, ledger and journal (TIDEMARK_HOME); a lake with a relative path lies in it too.

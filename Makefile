@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check bench format clean
+.PHONY: help setup demo test soak check bench format docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,16 +15,14 @@ setup: ## Install what demo, test and bench need (as root, or tell which command
 	@.ci/setup
 
 demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
-	@$(PYTHON) -m tests.demo
+	@$(PYTHON) -m tests.tools.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
 	$(PYTHON) -m pytest tests/browser --durations 10
 	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal --durations 40
 
-soak: setup ## The tests that have a depth, as deep as makes sense
-	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live/test_disaster.py tests/live/test_power_cut.py tests/live/test_commands_random.py tests/live/test_refresh.py tests/live/test_copy.py \
-		tests/live/test_watermarks.py tests/live/test_random_schemas.py --timeout 14400 \
-		-n 2 --dist worksteal
+soak: setup ## Unit and live tests at full depth, all of them on both servers: many hours
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live --timeout 14400 -n 2 --dist worksteal
 
 check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a minute
 	$(PYTHON) -m ruff format --check .
@@ -33,11 +31,14 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a
 	$(PYTHON) -m pytest tests/unit -n 2
 
 bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication
-	@$(PYTHON) -m tests.bench
+	@$(PYTHON) -m tests.tools.bench
 
 format: $(READY) ## Format and repair what can be repaired automatically
 	$(PYTHON) -m ruff format .
 	$(PYTHON) -m ruff check --fix .
+
+docs: $(READY) ## Generate the reference pages
+	$(PYTHON) -m docs.reference
 
 clean: ## Remove what was built here; the per-user cache of servers stays
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

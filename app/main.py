@@ -9,15 +9,17 @@ from app.parts import access, places, times
 _ASSETS = Path(__file__).parent.parent / "assets"
 
 st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
-# Streamlit fades what is being drawn anew. Here that is every two seconds, and the page itself says how old its numbers are.
+# Streamlit fades stale elements during a rerun. Here that is every two seconds, and the page shows how old its numbers are.
 st.html(
     "<style>[data-stale=true] {opacity: 1 !important; transition: none !important}"
-    # Where there is room for it beside the navigation, it takes none of the page.
+    # On a wide screen the header stands beside the navigation.
     "@media (min-width: 1280px) {"
     "[data-testid=stLayoutWrapper]:has(> .st-key-header) {position: fixed; top: 0.75rem; right: 4rem; width: auto; z-index: 999991}"
     "}"
-    # A page is always about one pipeline.
+    # A pipeline is always selected.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
+    # A component without a visible part.
+    ".st-key-times-kept {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")

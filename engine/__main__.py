@@ -1,6 +1,7 @@
-"""The command line: `python -m engine VERB SPEC` (DESIGN 4)."""
+"""The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
 import json
+import os
 import sys
 import tomllib
 import traceback
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as Grid
 
+from engine import __version__
 from engine.directory import Directory, directory_of, find_runner, send_command
 from engine.errors import PreflightError, SpecError, TidemarkError
 from engine.redaction import redact
@@ -24,11 +26,27 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Reason = Annotated[str, typer.Option(help="Why; written to the journal.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"tidemark {__version__}", markup=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Tidemark copies MySQL and MariaDB tables into a Delta lakehouse and keeps them in sync."""
 
 
 def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
-    """Turn our errors into their exit codes, in the form that was asked for."""
+    """Turn our errors into exit codes, printed as text or JSON as requested."""
 
     @wraps(verb)
     def run(*args: Any, **options: Any) -> None:
@@ -46,7 +64,7 @@ def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def _show_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """What Python prints of an error that is not ours, without secrets: its text may hold anything."""
+    """Print an unexpected error as Python does, but without secrets: its text may contain anything."""
     sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
 
 
@@ -69,9 +87,9 @@ def _print(value: Any) -> None:
 @app.command()
 @_guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Check the spec and the source: everything a run needs, before it starts."""
-    from engine.run.members import members_in
-    from engine.run.shapes import as_read, check_spec
+    """Verify everything a run needs from the spec and the source; print the SQL that fixes what is missing."""
+    from engine.run.tables.membership_commands import members_in
+    from engine.run.tables.projection_rules import as_read, check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
 
@@ -106,12 +124,14 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
 def plan(
     spec_file: SpecFile,
     *,
-    estimate: Annotated[bool, typer.Option("--estimate", help="From statistics alone: no table is touched.")] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Use the server's statistics only; touch no table.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how the tables would be cut into chunks, why, and how long the copy takes; --json lists every chunk."""
-    from engine.plan.show import json_parts, shown
-    from engine.run.members import members_in
+    """Show how the tables will be split into chunks, why, and how long the snapshot will take; --json lists every chunk."""
+    from engine.plan.show import json_parts, text_table
+    from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
     from engine.source.connect import open_connection
     from engine.source.endpoint import endpoint_of
@@ -123,10 +143,10 @@ def plan(
         members, _ = members_in(directory)
         tables = captured_tables(connection, spec.source.tables, members, null_dates=null_dates)
         if as_json:
-            for part in json_parts(connection, tables, spec.snapshot, exact=not estimate):
+            for part in json_parts(connection, tables, spec.snapshot, spec.throttle, exact=not estimate):
                 sys.stdout.write(part)
         else:
-            out.print(shown(connection, tables, spec.snapshot, exact=not estimate))
+            out.print(text_table(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
     finally:
         connection.close()
 
@@ -136,15 +156,15 @@ def plan(
 def run(
     spec_file: SpecFile,
     *,
-    until: Annotated[str | None, typer.Option(help="End at: snapshot, caught-up. Without it: never.")] = None,
+    until: Annotated[str | None, typer.Option(help="When to end: snapshot or caught-up. By default, never.")] = None,
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait until no other runner has the pipeline, then take over.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the pipeline: copy what is not copied yet, then follow the log."""
+    """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
+    from engine.run.observe.terminal import Lines, Screen
     from engine.run.runner import UNTIL, run_pipeline
-    from engine.run.show import Lines, Screen
 
     if until not in (None, *UNTIL):
         raise SpecError(
@@ -168,60 +188,16 @@ def run(
 @app.command()
 @_guarded
 def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Show what the pipeline is doing; works without a runner too."""
+    """Show what the pipeline is doing. Works without a runner too."""
     spec, directory = _opened(spec_file)
-    now = _status(directory, spec.name)
+    from engine.run.observe.status import status as status_of
+    from engine.run.observe.status_text import print_status
+
+    now = status_of(directory, spec.name)
     if as_json:
         _print(now)
-        return
-    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
-    out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
-    if now["runway_s"] is not None:
-        out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
-    if now["log"]["unknown_events"]:
-        out.print(
-            f"events passed over that this version does not know: {now['log']['unknown']}", style="red", markup=False
-        )
-    grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
-    for t in now["tables"]:
-        chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
-        state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
-        grid.add_row(t["table"], state, chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
-    out.print(grid)
-    for standby in now["standby"]:
-        out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
-    _print_waits(now)
-    for t in (t for t in now["tables"] if t["error"]):
-        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
-    _print_chunks(now["tables"])
-    for alert in now["alerts"]:
-        out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
-    if now["error"]:
-        out.print(f"last error: {now['error']['message']}", markup=False)
-
-
-def _print_waits(now: dict[str, Any]) -> None:
-    """Why nothing is begun now, and what does not work beside the pipeline."""
-    if now["disk_full"]:
-        told = f"waits for room: {now['disk_full']}; it goes on by itself when there is room"
-        out.print(told, style="red", markup=False)
-    elif now["waiting_for"]:
-        out.print(f"reading of tables waits: {now['waiting_for']}", markup=False)
-    for helper in now["helpers"]:
-        told = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
-        out.print(told, style="red", markup=False)
-
-
-def _print_chunks(tables: list[dict[str, Any]]) -> None:
-    """What has been read for the longest time of each table, and what is parked."""
-    for t in tables:
-        if t["reading"]:
-            chunks = ", ".join(map(str, t["reading"]["chunks"]))
-            out.print(f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s", markup=False)
-        for p in t["parked"]:
-            place = f"{t['table']} chunk {p['chunk']} [{p['lower'] or '…'}, {p['upper'] or '…'})"
-            told = f"{place} is parked after {p['attempts']} attempts: {p['message']} {p['hint']}"
-            out.print(told, style="red", markup=False)
+    else:
+        print_status(out, now)
 
 
 def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
@@ -229,9 +205,9 @@ def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
     runner = find_runner(directory)
     if runner is None or not runner["alive"]:
         raise SpecError(
-            f"No runner is there to {verb} this pipeline.",
+            f"There is no runner to {verb} this pipeline.",
             detail="Nothing was changed.",
-            hint=f"Start one: python -m engine run {spec_file}",
+            hint=f"Start one: tidemark run {spec_file}",
         )
     _send(spec_file, verb, {}, reason, as_json=as_json)
 
@@ -245,14 +221,16 @@ def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *,
     if as_json:
         _print({"id": identity, "verb": verb, "waits_for_a_runner": waits})
     elif waits:
-        out.print(f"The next run will do it (command {identity}): python -m engine run {spec_file}", markup=False)
+        out.print(f"The next run will do it (command {identity}): tidemark run {spec_file}", markup=False)
     else:
         assert runner is not None
         out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
 
 
-OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="The reading of tables alone; the log goes on.")]
-SomeTables = Annotated[list[str] | None, typer.Option("--table", help="The reading of a table alone; may be repeated.")]
+OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="Only the snapshot, not the binlog.")]
+SomeTables = Annotated[
+    list[str] | None, typer.Option("--table", help="Only this table's snapshot (database.table); repeatable.")
+]
 
 
 def _pausing(
@@ -275,7 +253,7 @@ def pause(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Pause: no chunk and no part of the log is read until `resume`; or only no tables, or not some (over a restart too)."""
+    """Pause the pipeline, or only its snapshot, until `resume`. A pause of the snapshot lasts across restarts."""
     _pausing(spec_file, "pause", reason, table, snapshot=snapshot, as_json=as_json)
 
 
@@ -289,7 +267,7 @@ def resume(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Go on after a pause of the same kind."""
+    """Lift a pause. Give the options that you gave to `pause`."""
     _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
 
 
@@ -298,14 +276,14 @@ def resume(
 def throttle(
     spec_file: SpecFile,
     settings: Annotated[
-        list[str] | None, typer.Argument(help="key=value of [throttle], as TOML: max_rows_per_s=20000 readers=2")
+        list[str] | None, typer.Argument(help="Settings of [throttle] as TOML: max_rows_per_s=20000 readers=2")
     ] = None,
     *,
-    reset: Annotated[bool, typer.Option("--reset", help="Back to what the spec says.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Return to the settings of the spec.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Change how fast tables are read, and when, while the pipeline runs; it holds until it is changed again."""
+    """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
     from engine.settings import throttled
 
     if bool(settings) == reset:
@@ -313,7 +291,9 @@ def throttle(
     try:
         changes = tomllib.loads("\n".join(settings or ()))
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"These are no settings: {error}.", hint="For example max_load.Threads_running=50") from None
+        raise SpecError(
+            f"The settings are not valid TOML: {error}.", hint="For example max_load.Threads_running=50"
+        ) from None
     spec, _ = _opened(spec_file)
     throttled(spec.throttle, changes)
     _send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
@@ -322,7 +302,7 @@ def throttle(
 @app.command()
 @_guarded
 def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
-    """Ask the runner to end: what is under way is finished and published first."""
+    """Stop the runner. It first finishes and publishes what is in progress."""
     _command(spec_file, "stop", reason, as_json=as_json)
 
 
@@ -331,47 +311,57 @@ def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> 
 def redump(
     spec_file: SpecFile,
     *,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", help="A table (database.table); may be repeated.")
-    ] = None,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All tables; heals a pipeline that lost its position.")
+        bool, typer.Option("--all", help="All tables; also restarts a pipeline that lost its position.")
     ] = False,
-    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last copy by number: 3,7")] = "",
+    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")] = "",
     limits: Annotated[
         tuple[str, str] | None,
-        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` writes them; "" is open.'),
+        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
     ] = None,
     keys: Annotated[
         str,
-        typer.Option("--keys", help="Rows by their keys: k1,k2, or a file with one a line; several columns as JSON."),
+        typer.Option(
+            "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
+        ),
     ] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what it would reach.")] = False,
+    request: Annotated[
+        str,
+        typer.Option(
+            "--request",
+            help='All of this as one JSON document, from a file or, with -, from standard input: {"tables": […], '
+            '"chunks": […]}, "range" or "keys" instead of "chunks"; without "tables", all tables.',
+        ),
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read; send nothing.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Read tables, or parts of one, again while the log goes on, and replace what is published of them.
+    """Read tables, or parts of one, again while the binlog keeps streaming, and correct the mirror.
 
-    Without a runner the command waits for the next one.
+    Without a runner, the command waits for the next one.
     """
-    from engine.run.redumps import arguments_of, check
+    from engine.run.redump.requests import arguments_from, arguments_of, check
 
-    if bool(table) == everything:
+    if request and (table or everything or chunk or limits or keys):
+        raise SpecError("--request contains everything: give no tables and no parts with it.")
+    if not request and bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
     spec, directory = _opened(spec_file)
-    arguments = arguments_of(table or [], chunk, limits, keys)
+    arguments = arguments_from(request) if request else arguments_of(table or [], chunk, limits, keys)
     if not dry_run:
         check(directory, arguments)
         _send(spec_file, "redump", arguments, reason, as_json=as_json)
         return
-    from engine.run.reach import reach
+    from engine.run.redump.preview import preview
 
-    reached = reach(directory, spec.sink.path, arguments)
+    affected = preview(directory, spec.sink.path, arguments)
     if as_json:
-        _print({"arguments": arguments, "tables": [one.as_dict() for one in reached]})
+        _print({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
         return
     grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
-    for one in reached:
+    for one in affected:
         rows = "?" if one.rows is None else f"{one.rows:,}"
         grid.add_row(
             one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", ": ".join(filter(None, (one.way, one.why)))
@@ -385,15 +375,15 @@ def redump(
 def bundle(
     spec_file: SpecFile,
     *,
-    out_file: Annotated[Path | None, typer.Option("--out", help="The zip; by default NAME-TIME.zip here.")] = None,
+    out_file: Annotated[Path | None, typer.Option("--out", help="The zip to write; by default NAME-TIME.zip.")] = None,
     with_values: Annotated[
-        bool, typer.Option("--with-values", help="Keep bounds of chunks and keys, which are values of rows.")
+        bool, typer.Option("--with-values", help="Include chunk bounds and keys, which are row values.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Pack what somebody needs who is to help: spec, status, checks, journals, log; secrets are removed."""
+    """Collect diagnostics in a zip: spec, status, checks, journals and log, without secrets."""
     from engine import clock
-    from engine.run.bundle import write_bundle
+    from engine.run.observe.support_bundle import write_bundle
 
     spec, directory = _opened(spec_file)
     file = out_file or Path(f"{spec.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip")
@@ -403,18 +393,18 @@ def bundle(
         return
     for name, size in made.parts:
         out.print(f"{size:>12,}  {name}", markup=False)
-    out.print(f"{made.file}: look through it before you give it away (README.txt says what is in it).", markup=False)
+    out.print(f"{made.file}: look through it before you share it (README.txt lists its content).", markup=False)
 
 
 @app.command()
 @_guarded
 def backup(
     spec_file: SpecFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup, a zip.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
     *,
     as_json: Json = False,
 ) -> None:
-    """Back the pipeline's ledger up, with the versions of its tables in the destination; it may run meanwhile."""
+    """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
     from engine.run.backup import write_backup
 
     spec, directory = _opened(spec_file)
@@ -425,18 +415,18 @@ def backup(
     out.print(
         f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
     )
-    out.print("The rows stay in the destination: keep what those versions need from being vacuumed.")
+    out.print("The rows stay in the destination: do not vacuum what those versions need.")
 
 
 @app.command()
 @_guarded
 def restore(
     spec_file: SpecFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A backup.", show_default=False)],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
     *,
     as_json: Json = False,
 ) -> None:
-    """Put a backup back: the ledger, and every table of the destination as it was then. No runner may live."""
+    """Restore a backup: the ledger, and every table in the destination as it was then. The runner must be stopped."""
     from engine.run.backup import restore as put_back
 
     spec, directory = _opened(spec_file)
@@ -444,18 +434,27 @@ def restore(
     if as_json:
         _print(made.as_dict())
     else:
-        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run goes on there.", markup=False)
+        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
 
 
-NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); may be repeated.")]
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def console(context: typer.Context) -> None:
+    """Start the console. All options are passed to Streamlit, such as --server.port 8080."""
+    main_page = Path(__file__).resolve().parents[1] / "app" / "main.py"
+    command = [sys.executable, "-m", "streamlit", "run", str(main_page), *context.args]
+    os.execv(sys.executable, command)  # noqa: S606 - the console takes the place of this process
+
+
+NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); repeatable.")]
 
 
 @app.command("add-table")
 @_guarded
 def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
-    """Add tables, whether the spec's globs match them or not: they are copied while the others stream on.
+    """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
 
-    All of them or, when one cannot be added, none. Without a runner the command waits for the next one. The spec is not changed.
+    Adds all the named tables, or none of them. Without a runner, the command waits for the next one. The spec is not
+    changed.
     """
     _change(spec_file, "add-table", {"tables": table}, reason, as_json=as_json)
 
@@ -466,33 +465,30 @@ def remove_table(
     spec_file: SpecFile,
     *,
     table: NamedTables,
-    drop: Annotated[
-        bool, typer.Option("--drop", help="Delete what is published of them: mirror and change log.")
-    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Also delete their mirrors and change logs.")] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Remove tables: they are followed no more, and what is published of them is kept as it is then, or deleted.
+    """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
 
-    They stay removed, though the spec's globs match them, until they are added again. Without a runner the command waits for the
-    next one.
+    The tables stay removed until they are added again, even if the spec's globs match them. Without a runner, the command waits
+    for the next one.
     """
     _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
 
 
 def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
-    from engine.run.members import check
+    from engine.run.tables.membership_commands import check
 
     _, directory = _opened(spec_file)
     check(directory, verb, arguments)
     _send(spec_file, verb, arguments, reason, as_json=as_json)
 
 
-def _status(directory: Directory, name: str) -> dict[str, Any]:
-    from engine.run.status import status as read
-
-    return read(directory, name)
+def main() -> None:
+    """The command `tidemark`."""
+    sys.exit(app())
 
 
 if __name__ == "__main__":
-    sys.exit(app())
+    main()

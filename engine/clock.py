@@ -1,16 +1,16 @@
-"""The only place that asks for the time, so that tests can see every use of it."""
+"""The only place that reads the time, so that tests can control every use of it."""
 
 import time
 from datetime import UTC, datetime
 
 
 def utc_now() -> datetime:
-    """The present instant, aware, in UTC."""
+    """The current time, timezone-aware, in UTC."""
     return datetime.now(UTC)
 
 
 def utc_text(at: datetime | None = None) -> str:
-    """An instant (now, when none is given) as `2026-01-31T00:00:00.000000Z`, which sorts as text."""
+    """A time (default: now) as `2026-01-31T00:00:00.000000Z`, which sorts as text."""
     return (at or utc_now()).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -20,7 +20,7 @@ def parse_utc(text: str) -> datetime:
 
 
 def monotonic_s() -> float:
-    """Seconds that never run backwards; only differences mean something."""
+    """Seconds that never go backwards; only differences mean something."""
     return time.monotonic()
 
 
@@ -30,5 +30,5 @@ def unix_s() -> float:
 
 
 def sleep(seconds: float) -> None:
-    """Do nothing for a while."""
+    """Wait for some seconds."""
     time.sleep(seconds)

@@ -1,18 +1,18 @@
-"""A pipeline's directory: where its files are, and the small protocols spoken through them.
+"""A pipeline's directory: the paths of its files, and the small protocols that use them.
 
     <directory>/pipeline.toml          the spec
                 ledger/                committed state (engine.ledger)
                 journal/<run>.jsonl    events (engine.events)
-                inbox/<id>.json        commands that wait; accepted or refused by an event that carries their id
+                inbox/<id>.json        pending commands; an event with the same id accepts or refuses each
                 runner.json            the runner's pid, heartbeat and Spark UI address, rewritten every second
-                controls.json          what operators have set: pauses of tables, limits
-                runner.lock            held by the runner for as long as it lives
-                runner.log             its output, when the console or a service started it
-                alerts.json            the alerts that stand, there while there are any; they outlive a run
-                parked.json            the chunks that are parked, there while there are any; they outlive a run
+                controls.json          operators' settings: pauses of tables, limits
+                runner.lock            held by the runner while it lives
+                runner.log             the runner's output, if the console or a service started it
+                alerts.json            the active alerts; exists only if there are any; outlives a run
+                parked.json            the parked chunks; exists only if there are any; outlives a run
 
-A spec file that is called `pipeline.toml` lives in its pipeline's directory; any other spec file has it beside itself,
-under the pipeline's name. Files appear by an atomic rename, so a reader never sees half of one.
+If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the spec file,
+named after the pipeline. Files appear by atomic rename, so a reader never sees half of one.
 """
 
 import errno
@@ -37,12 +37,12 @@ from engine.durable import sync_folder
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
 HEARTBEAT_STALE_S = 10.0
-"""A heartbeat older than this is a runner that hangs or is gone."""
+"""A runner with an older heartbeat hangs or is gone."""
 _LOOKS, _LOOK_S = 5, 0.02
 _SECOND_LOOK_S = 2.5
 _RUN = "%Y%m%dT%H%M%S"
 _SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
-"""By `runner.json`: run and beat, when this process first saw it (`clock.monotonic_s`), whether another beat was seen before it."""
+"""By `runner.json`: run and beat, when this process first saw them (`clock.monotonic_s`), whether it saw an earlier beat."""
 VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table")
 
 
@@ -103,7 +103,7 @@ def directory_of(spec_file: Path, name: str) -> Directory:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` by `text`, durably and all at once. Raises OSError, and leaves nothing behind then."""
+    """Replace `path` by `text`, durably and atomically. Raises OSError, and then leaves no temporary file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
         with temporary.open("w", encoding="utf-8") as file:
@@ -117,10 +117,10 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Write `text` over what a file holds, in the room that it has already: for a disk on which nothing new can be made.
+    """Overwrite a file's content in place, within the space that it has: for a disk on which nothing new can be created.
 
-    JSON takes the blanks that fill the rest. A reader may see half of it for an instant (`read_runner` looks again). Raises
-    OSError when there is no such file, or no room in it.
+    Blanks fill the rest, which JSON permits. A reader may briefly see half of it (`read_runner` retries). Raises OSError if the
+    file does not exist or has no room.
     """
     data = text.encode()
     with path.open("r+b", buffering=0) as file:
@@ -131,9 +131,9 @@ def overwrite(path: Path, text: str) -> None:
 
 
 def new_run(directory: Directory) -> str:
-    """The id of a run that begins now: the time, and something that makes it its own.
+    """The id of a new run: the time and a random suffix.
 
-    Ids sort in the order of the runs. Where the clock was set back meanwhile, the time is a second after the newest run's.
+    Ids sort in the order of the runs. If the clock was set back, the time is one second after the newest run's.
     """
     newest = max((path.stem for path in directory.journals.glob("*.jsonl")), default="")
     now = clock.utc_now()
@@ -151,10 +151,10 @@ def send_command(
     pipeline: str = "",
     actor: str = "",
 ) -> str:
-    """Put a command into the inbox and return its id; the runner answers in the journal. actor: by default this process's user.
+    """Put a command into the inbox and return its id; the runner answers in the journal. actor: default is this process's user.
 
-    The command names the run that is there now, as `runner.json` shows it (null: none ever was), so that no other run takes a stop
-    for its own; and its place among all commands (`seq`). Neither is a time.
+    The command names the current run of `runner.json` (null: there was none), so that no other run obeys a stop meant for it, and
+    its place among all commands (`seq`). Neither is a time.
     """
     identity = uuid.uuid4().hex[:12]
     directory.inbox.mkdir(parents=True, exist_ok=True)
@@ -182,7 +182,7 @@ def _run_seen(directory: Directory) -> str | None:
 
 
 def _next_place(directory: Directory) -> int | None:
-    """Counts commands in a file of its own; None where that cannot be done: the runner then goes by the order of arrival."""
+    """Count commands in a separate file. Returns None if that fails; the runner then uses the order of arrival."""
     try:
         with (directory.inbox / ".sequence").open("a+", encoding="ascii") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -205,13 +205,13 @@ def _actor() -> str:
 
 
 def read_runner(directory: Directory) -> dict[str, Any] | None:
-    """What `runner.json` says, with `heartbeat_age_s` and `alive` added; None when no runner was ever there.
+    """The content of `runner.json`, plus `heartbeat_age_s` and `alive`; None if there never was a runner.
 
-    On the runner's own machine no wall clock decides: `alive` is whether its process lives (from another container: whether the
-    heartbeat is fresh), and the age is by the clock that all processes of the machine share (`engine.processes`). Elsewhere the
-    wall clocks are compared, with `HEARTBEAT_STALE_S` of tolerance either way; a runner whose clock differs by more is alive when a
-    second look, at least `HEARTBEAT_S` later, finds that its heartbeat went on (`find_runner` looks twice). A runner that has said
-    that it ended is not alive.
+    On the runner's own machine no wall clock is used. `alive` is whether its process lives (from another container: whether the
+    heartbeat is fresh), and the age is by the clock that all processes of the machine share (`engine.processes`). On other
+    machines the wall clocks are compared, with a tolerance of `HEARTBEAT_STALE_S` either way. A runner whose clock differs by more
+    is alive if a second look, at least `HEARTBEAT_S` later, finds a newer heartbeat (`find_runner` looks twice). A runner that has
+    reported its end is not alive.
     """
     record = _read_runner(directory.runner)
     if record is None:
@@ -231,7 +231,7 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
 
 
 def find_runner(directory: Directory) -> dict[str, Any] | None:
-    """`read_runner`, with a second look, `_SECOND_LOOK_S` later, where the clocks of two machines alone say that it is gone."""
+    """`read_runner`. If only the clocks of two machines say that the runner is gone, look again after `_SECOND_LOOK_S`."""
     record = read_runner(directory)
     if record is None or record["alive"] or record["state"] == "ended":
         return record
@@ -242,7 +242,7 @@ def find_runner(directory: Directory) -> dict[str, Any] | None:
 
 
 def _beats(path: Path, record: Mapping[str, Any]) -> bool:
-    """Whether the heartbeat went on between two looks of this process, the last of them not long ago."""
+    """Whether this process saw the heartbeat advance, and its last look was recent."""
     now_s, this = clock.monotonic_s(), (record.get("run"), record.get("beat"))
     known = _SEEN.get(path)
     if known is None or known[0] != this:
@@ -256,7 +256,7 @@ def _read_runner(path: Path) -> dict[str, Any] | None:
             record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return None
-        except ValueError:  # it is being overwritten, on a full disk
+        except ValueError:  # being overwritten, on a full disk
             if attempt == _LOOKS - 1:
                 raise
             clock.sleep(_LOOK_S)
@@ -266,33 +266,38 @@ def _read_runner(path: Path) -> dict[str, Any] | None:
 
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
-    """The alerts that stand, oldest first: the fields of the journal's `alert.raised`, and `told`, when each was last told."""
-    return _read_list("alerts", directory.alerts)
+    """The active alerts, oldest first: the fields of the journal's `alert.raised`, and when each was last `announced`."""
+    found = (alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict))
+    # Version 1 used another name.
+    return [{"announced" if name == "told" else name: value for name, value in alert.items()} for alert in found]
 
 
 def read_parked(directory: Directory) -> list[dict[str, Any]]:
-    """The chunks that are parked, the fields of `run.parking.Parked`; some may have been read, or cut anew, since."""
+    """The parked chunks, with the fields of `run.snapshot.parking.Parked`. Some may have been read, or split again, since."""
     return _read_list("parked", directory.parked)
 
 
 def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:
-    """The text of a file that `read_alerts` or `read_parked` reads. name: its format."""
+    """The text of a file for `read_alerts` or `read_parked`. name: its format."""
     return json.dumps(formats.stamped(name, {name: list(records)}), ensure_ascii=False, indent=1)
 
 
-def _read_list(name: str, path: Path) -> list[dict[str, Any]]:
-    """Raises NewerFormatError. Before there were versions the file was the list alone."""
+def _read_list(name: str, path: Path) -> list[Any]:
+    """Read a list, which may contain anything, because somebody may have damaged it. Raises NewerFormatError.
+
+    Before versions existed, the file was only the list.
+    """
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
     formats.check(name, record, path)
-    found: list[dict[str, Any]] = record[name] if isinstance(record, dict) else record
+    found: list[Any] = record[name] if isinstance(record, dict) else record
     return found
 
 
 def read_standbys(directory: Directory) -> list[dict[str, Any]]:
-    """The runners that stand by: host, pid and since when (UTC text); those of this machine that are gone are left out."""
+    """The standby runners: host, pid and since when (UTC text), without those of this machine that are gone."""
     found = []
     for path in sorted((directory.root / "standby").glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -303,7 +308,7 @@ def read_standbys(directory: Directory) -> list[dict[str, Any]]:
 
 
 def launch(spec_file: Path, directory: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:
-    """Start a runner as a process of its own that outlives the caller; its output goes to `runner.log`."""
+    """Start a runner as a separate process that outlives the caller; its output goes to `runner.log`."""
     directory.root.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "engine", "run", str(spec_file), *(["--until", until] if until else [])]
     with directory.log.open("ab") as log:

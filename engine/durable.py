@@ -1,16 +1,16 @@
-"""What outlives a power cut: a file's content once it is synced, a file's name once its folder is."""
+"""What survives a power cut: a file's content after syncing the file, a file's name after syncing its folder."""
 
 import os
 from pathlib import Path
 
 
 def sync_file(path: Path) -> None:
-    """Return when the content of a file is on the disk."""
+    """Return when the file's content is on disk."""
     _sync(path, os.O_RDONLY)
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in a folder are on the disk: files that were created, renamed, linked or removed there."""
+    """Return when the folder's names are on disk, for files created, renamed, linked or removed there."""
     _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
 
 
@@ -23,7 +23,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def make_folders(folder: Path) -> None:
-    """Create a folder and those above it, durably."""
+    """Create a folder and its missing parents, durably."""
     missing = [folder, *folder.parents]
     missing = missing[: next((n for n, path in enumerate(missing) if path.is_dir()), len(missing))]
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,38 +1,40 @@
-"""Every error Tidemark raises on purpose.
+"""Every error that Tidemark raises on purpose.
 
-Each one says what happened (`message`), what it means for the data (`detail`) and what to do (`hint`); secrets are removed
-when it is made. The tree, with the exit code of the command line (DESIGN 4):
+Each one has three parts: what happened (`message`), what that means for the data (`detail`) and what to do (`hint`). Secrets are
+removed on creation. The tree, with the command line's exit codes (docs/command-line.md):
 
     TidemarkError                     1
     ├── SpecError                     2   the spec or the arguments are wrong
-    ├── PreflightError                3   the source, or Spark's workers, do not fulfil what is needed
+    ├── PreflightError                3   the source or Spark's workers do not meet the requirements
     │   └── LoginRefusedError         3   the source refuses the login
-    ├── SourceLostError               4   the source can no longer be followed
-    │   ├── BinlogDamagedError        4   an event of the binlog is not what the server wrote
-    │   └── GtidModeError             4   the server does not send this part of the log under its gtid_mode
+    ├── SourceLostError               4   the source can no longer be streamed from the committed position
+    │   ├── BinlogDamagedError        4   an event of the binlog is damaged
+    │   └── GtidModeError             4   the server's gtid_mode keeps it from sending this part of the binlog
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferenceError               6   verification found differences
     ├── MismatchError                 7   ledger and destination do not belong together
     ├── LedgerError                   1   the committed state cannot be read
-    ├── TableStoppedError             1   one table cannot go on; the others do
-    │   ├── TableGoneError            1   the table is no longer there; it may come again
+    ├── TableStoppedError             1   one table cannot continue; the others do
+    │   ├── TableGoneError            1   the table no longer exists; it may come back
     │   ├── DecodeError               1   a value or a packet is not what its type promises
-    │   │   └── DoubtfulRowsError     1   rows of the log cannot be known; a new copy of the table makes it right
-    │   └── DestinationError          1   what is published of one table cannot be read or written
-    │       └── MissingFilesError     1   data files are gone that were to be published, or are
-    ├── ChunksParkedError             1   some chunks could not be read; all else is copied
+    │   │   └── DoubtfulRowsError     1   rows of the binlog are in doubt; a resnapshot repairs the table
+    │   └── DestinationError          1   one table's destination cannot be read or written
+    │       └── MissingFilesError     1   data files, published or about to be, are gone
+    ├── ChunksParkedError             1   some chunks could not be read; everything else is copied
     ├── SparkLostError                1   Spark cannot be reached, or has ended the session
     ├── SourceChangedError            1   another server answers at the source's address
-    ├── HelperError                   1   a thread beside the pipeline's own met an error; it goes on
+    ├── HelperError                   1   a helper thread of the runner met an error; it continues
     ├── NewerFormatError              1   a file was written by a newer Tidemark
-    └── TransientError                1   worth another try: timeouts, deadlocks
-        ├── SourceAwayError           1   the source cannot be reached, or broke the connection off
-        ├── SchemaChangedError        1   a table is not what it was planned as; the log will tell how it changed
+    └── TransientError                1   worth a retry: timeouts, deadlocks
+        ├── SourceAwayError           1   the source cannot be reached, or broke the connection
+        ├── SchemaChangedError        1   a table was altered after its plan was made; the binlog will show how
         └── DiskFullError             1   a disk is full; the pipeline waits until there is room
 """
 
 import errno
 import re
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 from engine.redaction import redact
 
@@ -40,15 +42,15 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(
     r"(?i)No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b|\b(?:os error|errno) (?:28|122)\b"
 )
-"""How Arrow, deltalake (Rust) and Spark (Java) write it: they keep the text of strerror(3), seldom the number."""
+"""The texts of Arrow, deltalake (Rust) and Spark (Java): they contain the text of strerror(3), rarely the number."""
 
 
 def is_disk_full(error: BaseException | None) -> bool:
     """Whether an error, or one of its causes, says that a disk is full or a quota is used up.
 
-    It looks at `errno`, and at the text of errors that have none (deltalake, Arrow, Spark). Causes are `__cause__` and an
-    unsuppressed `__context__`, as a traceback shows them. The text of our own errors and of the MySQL driver does not count: a
-    server whose disk is full says the same of its own.
+    Checks `errno`, and the text of errors without one (deltalake, Arrow, Spark). Causes are `__cause__` and an unsuppressed
+    `__context__`, as in a traceback. The texts of our own errors and of the MySQL driver do not count: they may be about the
+    server's disk.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -60,6 +62,19 @@ def is_disk_full(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False
+
+
+class Failure(TypedDict):
+    """An error in the journal, in `runner.json` and with `--json`."""
+
+    error: str
+    """The class."""
+    message: str
+    """What happened."""
+    detail: str
+    """What it means for the data."""
+    hint: str
+    """What to do."""
 
 
 class TidemarkError(Exception):
@@ -78,11 +93,11 @@ class TidemarkError(Exception):
         return "\n".join(part for part in (self.message, self.detail, self.hint) if part)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors cross from Spark's workers to the runner: keep all three parts."""
+        """Errors travel from Spark's workers to the runner: keep all three parts."""
         return _rebuild, (type(self), self.message, self.detail, self.hint)
 
-    def as_dict(self) -> dict[str, str]:
-        """For the journal and for `--json`."""
+    def as_dict(self) -> Failure:
+        """The JSON for the journal and for `--json`."""
         return {"error": type(self).__name__, "message": self.message, "detail": self.detail, "hint": self.hint}
 
 
@@ -97,27 +112,27 @@ class SpecError(TidemarkError):
 
 
 class PreflightError(TidemarkError):
-    """The source, or Spark's workers, do not fulfil what a pipeline needs."""
+    """The source or Spark's workers do not meet the pipeline's requirements."""
 
     exit_code = 3
 
 
 class LoginRefusedError(PreflightError):
-    """The source answers and refuses the login; in the midst of a run that may be a moment's."""
+    """The source answers but refuses the login. During a run this may be temporary."""
 
 
 class SourceLostError(TidemarkError):
-    """The source can no longer be followed from the committed position."""
+    """The source can no longer be streamed from the committed position."""
 
     exit_code = 4
 
 
 class BinlogDamagedError(SourceLostError):
-    """An event's checksum, its size or its compressed content is wrong, also when it is read again."""
+    """An event has a wrong checksum, size or compressed content, even on a second read."""
 
 
 class GtidModeError(SourceLostError):
-    """Under its gtid_mode (ON, OFF) the server does not send this part of the binlog; under ON_PERMISSIVE it does."""
+    """With its gtid_mode (ON, OFF) the server does not send this part of the binlog; with ON_PERMISSIVE it does."""
 
 
 class PipelineHeldError(TidemarkError):
@@ -139,15 +154,15 @@ class MismatchError(TidemarkError):
 
 
 class LedgerError(TidemarkError):
-    """The committed state cannot be read or does not hang together."""
+    """The committed state cannot be read or is inconsistent."""
 
 
 class TableStoppedError(TidemarkError):
-    """One table cannot go on; what is published of it stays, and the other tables go on."""
+    """One table cannot continue. Its published data stays, and the other tables continue."""
 
 
 class TableGoneError(TableStoppedError):
-    """The table was dropped or renamed; one that comes with its name takes its place."""
+    """The table was dropped or renamed. A new table of the same name replaces it."""
 
 
 class DecodeError(TableStoppedError):
@@ -155,51 +170,51 @@ class DecodeError(TableStoppedError):
 
 
 class DoubtfulRowsError(DecodeError):
-    """Rows of the log cannot be known, by no fault of the log; a new copy of the table makes it right."""
+    """Rows of the binlog are in doubt, though it is not damaged. A resnapshot repairs the table."""
 
 
 class DestinationError(TableStoppedError):
-    """What is published of one table cannot be read, or cannot be written; the other tables go on."""
+    """The published data of one table cannot be read or written. The other tables continue."""
 
 
 class MissingFilesError(DestinationError):
-    """Data files are gone: something else than Tidemark removed them."""
+    """Data files are gone: something other than Tidemark removed them."""
 
 
 class ChunksParkedError(TidemarkError):
-    """A run ends with chunks that could not be read, however often they were tried; all else is copied and followed."""
+    """A run ended with chunks that could not be read after all retries. Everything else is copied and streamed."""
 
 
 class SparkLostError(TidemarkError):
-    """Spark cannot be reached, or has ended the session; another run goes on from the last commit."""
+    """Spark cannot be reached, or has ended the session. The next run continues from the last commit."""
 
 
 class SourceChangedError(TidemarkError):
-    """Another server answers at the source's address; whether it can be followed is decided before anything is read of it."""
+    """Another server answers at the source's address. Its history is checked before anything else is read from it."""
 
 
 class TransientError(TidemarkError):
-    """A failure that another try may cure."""
+    """A failure that a retry may resolve."""
 
 
 class SourceAwayError(TransientError):
-    """The source cannot be reached, broke the connection off, or is too busy to let anybody in: worth waiting for."""
+    """The source cannot be reached, broke the connection, or is too busy to accept one: worth waiting for."""
 
 
 class SchemaChangedError(TransientError):
-    """A table is no longer what it was when its read was planned: what was read is void, and is read again as the log says how."""
+    """A table was altered after its read was planned. The rows are discarded, and read again with the new columns."""
 
 
 class DiskFullError(TransientError):
-    """A disk is full, or a quota is used up: the pipeline waits, and goes on by itself when there is room."""
+    """A disk is full, or a quota is used up. The pipeline waits, and continues by itself when there is room."""
 
 
 class HelperError(TidemarkError):
-    """A thread beside the pipeline's own (monitor, inbox, webhook …) met an error; it goes on and tries again."""
+    """A helper thread of the runner (monitor, inbox, webhook …) met an error. It continues and retries."""
 
 
 class NewerFormatError(TidemarkError):
-    """A file has a format that a newer Tidemark wrote; this one does not read it."""
+    """A newer Tidemark wrote the file in a format that this one does not read."""
 
 
 ERRORS: dict[str, type[TidemarkError]] = {
@@ -235,7 +250,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
 }
 
 
-def from_dict(record: dict[str, str]) -> TidemarkError:
+def from_dict(record: Mapping[str, Any]) -> TidemarkError:
     """The inverse of `TidemarkError.as_dict`."""
     kind = ERRORS.get(record["error"], TidemarkError)
     return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))

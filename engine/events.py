@@ -1,247 +1,486 @@
-"""The journal: the append-only event log of a run, one JSON object a line in `journal/<run>.jsonl`.
+"""The journal's events: one frozen dataclass each. `engine.journal` writes them, one JSON object a line.
 
-Every line has `run` (run id), `seq` (1, 2, 3 … in the run), `ts` (UTC text of `clock.utc_text`) and `event`, a name out of
-`EVENTS`; the other fields are those that `EVENTS` lists, always all of them (`null` where unknown). Positions are written
-`file:offset`, durations in seconds, sizes in bytes. The console, `status` and DuckDB's history read nothing else.
+A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the class's `NAME`)
+and the fields of the class, always all of them; `null` where a value is unknown. Positions are written `file:offset`. Durations are
+in seconds, sizes in bytes, times of day in UTC text. The console, `status` and DuckDB's history read nothing else.
 
-Writing an event never fails for the sake of the file or of who listens: lines that find no room are kept in memory and written
-later (`engine.linefile`), and what went wrong is kept in `Journal.failures` for the thread that reports it.
+A field is added with a default, so that journals of earlier versions can still be read. Nobody may rename or remove one.
 """
 
-import json
-import os
-import re
-import sys
-import threading
-from collections.abc import Callable
-from datetime import timedelta
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar, TypedDict
 
-from engine import clock
-from engine.linefile import LineFile
-from engine.redaction import clean_line
-
-_LAST_BYTES = 64 << 10
-_TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
-
-EVENTS: dict[str, tuple[str, ...]] = {
-    # The run. `source`: server, version, flavor, uuid, watermark_class. `spark`: master, ui, version, slots.
-    # `format`: the journal's version (`engine.formats`).
-    "run.started": ("pipeline", "host", "pid", "version", "until", "spec", "format"),
-    "run.connected": ("source", "spark"),
-    "run.state": ("state", "reason"),
-    "run.ended": ("outcome", "exit_code", "error"),
-    # `helper`: the thread beside the pipeline's own that met it; null otherwise.
-    "error": ("error", "message", "detail", "hint", "attempt", "retry_in_s", "helper"),
-    # A thread that reported an error works again.
-    "helper.recovered": ("helper", "errors", "duration_s"),
-    # There is room again on a disk that was full (`error`: DiskFullError); `attempts`: failures meanwhile.
-    "disk.freed": ("attempts", "duration_s"),
-    # Tables and their chunks. `chunks` of table.planned: [[lower, upper], …] as text, null when open; all chunks of a table that is
-    # cut evenly into at most 10 000 of them, else empty: they follow in `chunk.planned` as the walk comes to them.
-    # `chunk_rows`: rows a chunk by plan. `estimated_chunks`: how many chunks it will be, from the server's statistics.
-    "table.planned": (
-        "table",
-        "approx_rows",
-        "chunk_key",
-        "min",
-        "max",
-        "distribution_factor",
-        "strategy",
-        "reason",
-        "chunks",
-        "chunk_rows",
-        "estimated_chunks",
-    ),
-    # Chunks that were cut since: [[number, lower, upper], …]. A number that was planned before has got these bounds instead (it was
-    # split because it was larger than planned). `complete`: no more will follow for this table, but for splits.
-    "chunk.planned": ("table", "chunks", "complete"),
-    # `chunks`: numbers committed by earlier runs, as closed ranges [[first, last], …].
-    "table.resumed": ("table", "chunks"),
-    # `state`: copying, streaming, stopped or removed.
-    "table.state": ("table", "state", "reason", "hint"),
-    # Dates that do not exist and were published as NULL with an epoch: `columns`: {column: values} (source.invalid_dates).
-    "table.nulled": ("table", "columns"),
-    "chunk.assigned": ("table", "chunks", "group"),
-    # `low`, `high`: watermarks; `gap_bytes` between them; `backfill`: {"changes", "deleted", "upserted"};
-    # `timings`: {"low", "read", "high", "backfill", "write"} in seconds; `started`, `ended`: UTC text by the reader's clock.
-    "chunk.finished": (
-        "table",
-        "chunk",
-        "lower",
-        "upper",
-        "low",
-        "high",
-        "gap_bytes",
-        "rows",
-        "backfill",
-        "file",
-        "bytes",
-        "timings",
-        "started",
-        "ended",
-        "reader",
-        "host",
-        "pid",
-        "attempt",
-        "group",
-    ),
-    "chunk.failed": ("table", "chunks", "group", "error", "message", "attempt", "retry_in_s"),
-    # A chunk that failed `attempts` times in a row by itself is not tried again in this run, unless its table is resumed. Unparked:
-    # it was read after all, or the table was cut anew (`reason`). `parked`: how many of the table are now.
-    "chunk.parked": (
-        "table",
-        "chunk",
-        "lower",
-        "upper",
-        "error",
-        "message",
-        "hint",
-        "attempts",
-        "since",
-        "parked",
-    ),
-    "chunk.unparked": ("table", "chunk", "reason", "parked"),
-    # The log. `events`: of every table, by type; `unknown`: those passed over that this version does not know;
-    # `damaged`: how often an event came damaged and was read again;
-    # `largest`: the largest transaction {"gtid", "position", "bytes", "events"}, null without.
-    # `kinds`: {"+I": n, …}; `tables`: {table: changes}; `table_kinds`: {table: [changes of +I, -U, +U, -D]};
-    # `timings`: {"read", "commit"}; `chunks`: published with it.
-    "epoch.committed": (
-        "epoch",
-        "from_position",
-        "to_position",
-        "changes",
-        "kinds",
-        "tables",
-        "table_kinds",
-        "transactions",
-        "bytes",
-        "chunks",
-        "timings",
-        "reader",
-        "events",
-        "unknown",
-        "damaged",
-        "largest",
-    ),
-    # `kind`: "append", "merge", or "replace" where a new copy took the place of the old one; `through_epoch`: what the destination
-    # holds after it.
-    "sink.applied": ("sink", "table", "kind", "through_epoch", "rows", "files", "duration_s"),
-    # Every two seconds while connected. `lag_s`, `runway_s`: null when unknown. `percentiles`: of `lag_s` in the last ten minutes,
-    # {"p50", "p95", "p99", "max"}.
-    "source.lag": ("position", "source_position", "lag_s", "lag_bytes", "runway_s", "percentiles"),
-    # The source is away, or refuses the login: an event for each try. `since`, `gives_up_at`: UTC text; the latter is null where
-    # the run waits without end.
-    "source.away": ("since", "attempt", "retry_in_s", "message", "gives_up_at"),
-    "source.back": ("since", "seconds"),
-    # `kind`: what became of a table that was altered, or is copied again because that was asked for (then without statement):
-    # followed, copied again, stopped.
-    "source.event": ("kind", "position", "table", "statement", "reason"),
-    # The source became another server: the ledger's position, and the same place in the new one's binlog. `gtids`: all before it.
-    "source.followed": ("from_identity", "to_identity", "from_position", "to_position", "gtids"),
-    # What operators have set (`run.controls`).
-    "run.controls": ("throttle", "snapshot", "tables"),
-    # Commands out of the inbox. `verb`: pause, resume, stop, throttle, redump, add-table, remove-table. `what`: of those that stay
-    # open until they are carried out, what they concern, in words.
-    "command.accepted": ("id", "verb", "actor", "reason", "what"),
-    "command.refused": ("id", "verb", "actor", "reason", "message"),
-    # `result`: of a redump {"rows", "ghosts"}, with "missing" and "missing_keys" where keys were asked for.
-    "command.done": ("id", "verb", "duration_s", "result"),
-    # A part of a table was read again for the command `id`: `chunk` numbers them; `ghosts`: rows that only the mirror had.
-    "redump.chunk": ("id", "table", "chunk", "lower", "upper", "rows", "ghosts", "reader"),
-    # Alerts (`engine.run.alerts`). `kind`: lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full,
-    # helper_failed, run_failed; `value`, `threshold`: seconds, bytes, or the exit code of a failed run; `since`: UTC text, when it
-    # began; `repeat`: 0 when it is raised, then how often repeated.
-    "alert.raised": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
-    "alert.cleared": ("kind", "table", "value", "threshold", "message", "hint", "since", "repeat"),
-}
+from engine.errors import Failure, TidemarkError
 
 
-class Journal:
-    """Appends the events of one run to its file; safe to call from several threads. `listeners` are given each line.
+class SourceFacts(TypedDict):
+    """The server that a run has connected to."""
 
-    `ts` never runs backwards, in a run and from the newest earlier run to this one: where the clock is set back, times stand still
-    until it has come again. So later lines sort later, and what asks for the newest of something finds it. A clock that was ahead
-    by more than a day is not waited for.
-
-    failures: what could not be done last time: "journal" for the file, else the listener's name.
-
-    Raises ValueError for an event or a field that `EVENTS` does not know: the journal is a protocol.
-    """
-
-    def __init__(self, path: Path, run: str) -> None:
-        self.path, self.run = path, run
-        self.listeners: list[Callable[[dict[str, Any]], None]] = []
-        self.failures: dict[str, Exception] = {}
-        self._seq, self._ts = 0, _latest(path)
-        self._lock = threading.Lock()
-        self._file = LineFile(path)
-
-    def write(self, event: str, **fields: Any) -> dict[str, Any]:
-        """Append one event; returns the line as it was written."""
-        known = EVENTS.get(event)
-        if known is None or set(fields) - set(known):
-            raise ValueError(f"journal event {event!r} with fields {sorted(fields)} is not in EVENTS")
-        with self._lock:
-            line = self._append(event, {name: fields.get(name) for name in known})
-            self._settle()
-        for listener in self.listeners:
-            name = getattr(listener, "__qualname__", type(listener).__name__)
-            try:
-                listener(line)
-            except Exception as error:  # noqa: BLE001 - who listens does not end who writes
-                self.failures[name] = error
-            else:
-                self.failures.pop(name, None)
-        return line
-
-    def flush(self) -> bool:
-        """Write the lines that are kept in memory; whether all of them are in the file."""
-        with self._lock:
-            self._file.flush()
-            return self._settle()
-
-    def _append(self, event: str, fields: dict[str, Any]) -> dict[str, Any]:
-        self._seq += 1
-        self._ts = max(clock.utc_text(), self._ts)
-        line = clean_line({"run": self.run, "seq": self._seq, "ts": self._ts, "event": event, **fields})
-        self._file.append(json.dumps(line, ensure_ascii=False, default=str))
-        return line
-
-    def _settle(self) -> bool:
-        """Say what was dropped, once there is room; note what is wrong."""
-        if self._file.error is None and (dropped := self._file.take_dropped()):
-            lost = {
-                "error": "JournalError",
-                "message": f"{dropped} events were lost: the journal could not be written, and memory for them is bounded.",
-                "detail": "The data is not concerned: the ledger has every commit. History and charts lack these events.",
-                "hint": "Keep room on the disk of the pipeline's folder.",
-            }
-            self._append("error", {name: lost.get(name) for name in EVENTS["error"]})
-        if self._file.error is not None:
-            self.failures["journal"] = self._file.error
-            return False
-        self.failures.pop("journal", None)
-        return True
-
-    def close(self) -> None:
-        """Close the file; the journal stays readable. What still finds no room is lost, and stderr says so."""
-        with self._lock:
-            lost, error = self._file.close(), self._file.error
-        if lost:
-            print(f"{lost} events of the journal {self.path} were lost: {error}", file=sys.stderr)  # noqa: T201
+    server: str
+    """The version as the server writes it."""
+    version: str
+    flavor: str
+    uuid: str
+    watermark_class: str
 
 
-def _latest(path: Path) -> str:
-    """The newest time in the journal before this one, if it is ahead of the clock by no more than a day; else empty."""
-    others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
-    try:
-        with others[-1].open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - _LAST_BYTES, 0))
-            found = _TS.findall(file.read().decode("utf-8", "replace"))
-    except (OSError, IndexError):
-        return ""
-    latest = max(found, default="")
-    return latest if latest <= clock.utc_text(clock.utc_now() + timedelta(days=1)) else ""
+class SparkFacts(TypedDict):
+    """The Spark session of a run."""
+
+    master: str
+    ui: str | None
+    version: str
+    slots: int
+
+
+class Backfill(TypedDict):
+    """What the binlog between its watermarks changed in a chunk."""
+
+    changes: int
+    deleted: int
+    upserted: int
+
+
+EVENTS: dict[str, type["Event"]] = {}
+"""The classes below by their `NAME`."""
+Bounds = Sequence[str | None]
+"""Lower and upper bound of a chunk as text; null where it is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Any event."""
+
+    NAME: ClassVar[str] = ""
+
+    def __init_subclass__(cls, name: str) -> None:
+        cls.NAME = name
+        EVENTS[name] = cls
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the line, apart from `run`, `seq`, `ts` and `event`."""
+        return {name: getattr(self, name) for name in fields_of(self.NAME)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event, name="run.started"):
+    """A runner has taken the pipeline."""
+
+    pipeline: str
+    host: str
+    pid: int
+    version: str
+    until: str | None
+    spec: Mapping[str, Any]
+    format: int
+    """The journal's version (`engine.formats`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConnected(Event, name="run.connected"):
+    """The run has reached its source and its Spark session."""
+
+    source: SourceFacts
+    spark: SparkFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState(Event, name="run.state"):
+    """The run's state has changed (`run.state_machines`)."""
+
+    state: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(Event, name="run.ended"):
+    """The runner ends. `outcome`: done, stopped or failed."""
+
+    outcome: str
+    exit_code: int | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunControls(Event, name="run.controls"):
+    """What operators have set (`run.commands.overrides`)."""
+
+    throttle: Mapping[str, Any]
+    snapshot: bool
+    tables: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorReported(Event, name="error"):
+    """An error that does not end the run."""
+
+    error: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+    attempt: int | None = None
+    retry_in_s: float | None = None
+    helper: str | None = None
+    """The helper thread that met it; null for the pipeline itself."""
+
+    @classmethod
+    def of(
+        cls, error: TidemarkError, *, attempt: int, retry_in_s: float | None = None, helper: str | None = None
+    ) -> "ErrorReported":
+        """The event of an error."""
+        return cls(**error.as_dict(), attempt=attempt, retry_in_s=retry_in_s, helper=helper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelperRecovered(Event, name="helper.recovered"):
+    """A helper thread that reported errors works again."""
+
+    helper: str
+    errors: int
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskFreed(Event, name="disk.freed"):
+    """A disk that was full (`error`: DiskFullError) has space again."""
+
+    attempts: int
+    """Failures meanwhile."""
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlanned(Event, name="table.planned"):
+    """A table has a plan for its snapshot."""
+
+    table: str
+    approx_rows: int | None = None
+    chunk_key: Sequence[str] = ()
+    min: str | None = None
+    max: str | None = None
+    distribution_factor: float | None = None
+    strategy: str | None = None
+    reason: str = ""
+    chunks: Sequence[Bounds] = ()
+    """All chunks of a table that is split evenly into at most 10 000; else empty, and they follow in `chunk.planned`."""
+    chunk_rows: int | None = None
+    """Planned rows per chunk."""
+    estimated_chunks: int | None = None
+    """Expected chunks, from the server's statistics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkPlanned(Event, name="chunk.planned"):
+    """Chunks were split off. A known number gets these bounds instead: the chunk was larger than planned, and was split."""
+
+    table: str
+    chunks: Sequence[Sequence[Any]]
+    """[[number, lower, upper], …]"""
+    complete: bool
+    """Whether no chunks of the table follow, apart from splits of large ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableResumed(Event, name="table.resumed"):
+    """A run has found chunks that earlier runs committed."""
+
+    table: str
+    chunks: Sequence[Sequence[int]]
+    """Their numbers, as closed ranges [[first, last], …]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStateChanged(Event, name="table.state"):
+    """`state`: copying, streaming, stopped or removed."""
+
+    table: str
+    state: str
+    reason: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableNulled(Event, name="table.nulled"):
+    """An epoch published dates that do not exist as NULL (`source.invalid_dates`)."""
+
+    table: str
+    columns: Mapping[str, int]
+    """Values by column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkAssigned(Event, name="chunk.assigned"):
+    """One task reads these chunks. The chunks of several tables in one task have the same `group`."""
+
+    table: str
+    chunks: Sequence[int]
+    group: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkFinished(Event, name="chunk.finished"):
+    """A chunk was read and backfilled. The next epoch commits it."""
+
+    table: str
+    chunk: int
+    lower: str | None
+    upper: str | None
+    low: str
+    """The low watermark."""
+    high: str
+    """The high watermark."""
+    gap_bytes: int | None
+    """Bytes of binlog between the watermarks; null if they lie in two files."""
+    rows: int
+    backfill: Backfill
+    file: str | None
+    bytes: int
+    timings: Mapping[str, float]
+    """Seconds of `low`, `read`, `high`, `backfill` and `write`."""
+    started: str
+    ended: str
+    """`started` and `ended` are by the reader's clock."""
+    reader: str
+    host: str
+    pid: int
+    attempt: int
+    group: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkFailed(Event, name="chunk.failed"):
+    """Chunks could not be read. `retry_in_s` is null if they are not retried."""
+
+    table: str
+    chunks: Sequence[int]
+    group: int
+    error: str
+    message: str
+    attempt: int
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkParked(Event, name="chunk.parked"):
+    """A chunk failed `attempts` times in a row on its own. This run does not retry it unless its table is resumed."""
+
+    table: str
+    chunk: int
+    lower: str | None
+    upper: str | None
+    error: str
+    message: str
+    hint: str
+    attempts: int
+    since: str
+    parked: int
+    """Parked chunks of the table, this one included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkUnparked(Event, name="chunk.unparked"):
+    """A parked chunk was read, or is no chunk any more because the table was split again (`reason`)."""
+
+    table: str
+    chunk: int
+    reason: str
+    parked: int
+    """Chunks of the table that are still parked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochCommitted(Event, name="epoch.committed"):
+    """The ledger has an epoch."""
+
+    epoch: int
+    from_position: str
+    to_position: str
+    changes: int
+    kinds: Mapping[str, int]
+    """Changes by kind: `+I`, `-U`, `+U`, `-D`."""
+    tables: Mapping[str, int]
+    """Changes by table."""
+    table_kinds: Mapping[str, Sequence[int]]
+    """Changes of +I, -U, +U and -D by table."""
+    transactions: int
+    bytes: int
+    chunks: int
+    """Chunks that the epoch publishes."""
+    timings: Mapping[str, float]
+    """Seconds of `read` and `commit`."""
+    reader: str | None = None
+    events: Mapping[str, int] = field(default_factory=dict)
+    """Binlog events by type, those of all tables."""
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """Skipped events by type, of types that this version does not know."""
+    damaged: int = 0
+    """How often an event arrived damaged and was read again."""
+    largest: Mapping[str, Any] | None = None
+    """The largest transaction: gtid, position, bytes, events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkApplied(Event, name="sink.applied"):
+    """The destination has committed changes of a table."""
+
+    sink: str
+    table: str
+    kind: str
+    """append (to the change log), merge, or replace (a resnapshot replaced the mirror)."""
+    through_epoch: int
+    """The destination holds all epochs through this one."""
+    rows: int
+    files: int
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagMeasured(Event, name="source.lag"):
+    """Written every two seconds while the run is connected."""
+
+    position: str
+    source_position: str
+    lag_s: float | None = None
+    lag_bytes: int | None = None
+    runway_s: float | None = None
+    """Retention left; null if unknown or endless."""
+    percentiles: Mapping[str, float] | None = None
+    """p50, p95, p99 and max of `lag_s` in the last ten minutes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceAway(Event, name="source.away"):
+    """A try to reach the source failed, or the source refused the login."""
+
+    since: str
+    attempt: int
+    retry_in_s: float
+    message: str
+    gives_up_at: str | None = None
+    """Null if the run waits forever."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceBack(Event, name="source.back"):
+    """The source answers again."""
+
+    since: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChanged(Event, name="source.event"):
+    """A table was altered, or is resnapshotted on command (`statement` is null). `kind`: evolved, resnapshotted or stopped."""
+
+    kind: str
+    table: str
+    position: str | None = None
+    statement: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedOver(Event, name="source.failover"):
+    """The run continues on another server, at the same place in that server's binlog."""
+
+    from_identity: str
+    to_identity: str
+    from_position: str
+    to_position: str
+    gtids: str | None = None
+    """All transactions before that place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandAccepted(Event, name="command.accepted"):
+    """The runner has accepted a command from the inbox."""
+
+    id: str
+    verb: str | None
+    actor: str | None = None
+    reason: str | None = None
+    what: str | None = None
+    """What a command that takes longer is about, in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRefused(Event, name="command.refused"):
+    """The runner does not execute a command."""
+
+    id: str
+    verb: str | None
+    actor: str | None = None
+    reason: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandDone(Event, name="command.done"):
+    """A command is finished."""
+
+    id: str
+    verb: str | None
+    duration_s: float
+    result: Mapping[str, Any] | None = None
+    """Of a redump: `rows` and `ghosts`; with keys also `missing` and `missing_keys`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkRedumped(Event, name="redump.chunk"):
+    """A part of a table was redumped for a command."""
+
+    id: str
+    """The command's id."""
+    table: str
+    chunk: int
+    """Numbers the parts of the redump."""
+    lower: str | None = None
+    upper: str | None = None
+    rows: int = 0
+    ghosts: int = 0
+    """Rows that only the mirror had."""
+    reader: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertRaised(Event, name="alert.raised"):
+    """An alert was raised (`engine.run.observe.alerts`), or repeated."""
+
+    kind: str
+    """lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full, helper_failed or run_failed."""
+    table: str | None = None
+    value: float | None = None
+    """Seconds, bytes, or the exit code of a failed run."""
+    threshold: float | None = None
+    message: str = ""
+    hint: str = ""
+    since: str = ""
+    """When its cause began."""
+    repeat: int = 0
+    """0 when it is raised, then how often it was repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertCleared(AlertRaised, name="alert.cleared"):
+    """The cause of an alert is gone."""
+
+
+@cache
+def fields_of(name: str) -> tuple[str, ...]:
+    """The fields of an event, in the order of its line."""
+    return tuple(one.name for one in fields(EVENTS[name]))
+
+
+@cache
+def _defaults(name: str) -> dict[str, Any]:
+    """The fields that a line of an earlier version may lack, as null."""
+    return {one.name: None for one in fields(EVENTS[name]) if one.default is MISSING and one.default_factory is MISSING}
+
+
+def event_from(name: str, body: Mapping[str, Any]) -> Event | None:
+    """The event of a line that was read back; None if this version does not know it."""
+    if (kind := EVENTS.get(name)) is None:
+        return None
+    return kind(**_defaults(name) | {one: body[one] for one in fields_of(name) if one in body})

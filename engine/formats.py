@@ -1,16 +1,17 @@
-"""The versions of what is kept in files: what a newer Tidemark wrote is refused by name, what an older one wrote is read.
+"""Versions of the file formats. A newer Tidemark's file is refused with an error that names it; an older one's is read.
 
-A record says its version in `format`. One without it was written before versions were: it counts as 0, which every format of
-version 1 still is. Raise a number when an older Tidemark would read a record of it wrongly; a field that it may pass over needs no
-new number.
+A record has its version in `format`. Without one, it predates versions and counts as 0; formats at version 1 have not changed
+since. Raise a number if an older Tidemark would misread a record. A new field that it may skip needs no new number.
 
-    epoch, state                ledger/              no run and no status: what is committed is not known
-    controls, parked, alerts    controls.json …      no run: what they say would be forgotten
-    command                     inbox/               that command is refused
+If a file is newer:
+
+    epoch, state                ledger/              no run and no status: the committed state is unknown
+    controls, parked, alerts    controls.json …      no run: their content would be lost
+    command                     inbox/               the command is refused
     runner                      runner.json          no status and no command; the lock decides who runs
-    journal                     run.started          that journal is not shown, and history says so; no chunk is known by it
+    journal                     run.started          the journal is not shown, and history says so; its chunks are unknown
     draft, connections, queries the console's        not shown, not overwritten
-    history                     history.duckdb       left as it is; the index is built in memory
+    history                     history.duckdb       left alone; the index is built in memory
     bundle                      versions.json        nobody reads it back
 """
 
@@ -21,11 +22,11 @@ from typing import Any
 from engine.errors import NewerFormatError
 
 VERSIONS: Mapping[str, int] = {
-    "epoch": 1,
-    "state": 1,
+    "epoch": 2,
+    "state": 2,
     "controls": 1,
     "parked": 1,
-    "alerts": 1,
+    "alerts": 2,
     "command": 1,
     "runner": 1,
     "journal": 1,
@@ -35,29 +36,29 @@ VERSIONS: Mapping[str, int] = {
     "history": 1,
     "bundle": 1,
 }
-"""The version that this Tidemark writes, and the newest that it reads, by format."""
+"""By format, the version that this Tidemark writes, which is also the newest that it reads."""
 FIELD = "format"
 
 
 def stamped(name: str, record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with the version that this Tidemark writes."""
+    """A record with its format's current version."""
     return {FIELD: VERSIONS[name], **record}
 
 
 def version_of(record: Any) -> int:
-    """The version that a record says; 0 where it says none that is a number."""
+    """A record's version; 0 if it has none that is a number."""
     found = record.get(FIELD) if isinstance(record, Mapping) else None
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
 def check(name: str, record: Any, path: Path) -> None:
-    """Raises NewerFormatError when a record of this format was written by a newer Tidemark. path: where it was found."""
+    """Raises NewerFormatError if a newer Tidemark wrote the record. path: its file."""
     version, known = version_of(record), VERSIONS[name]
     if version > known:
         raise NewerFormatError(
             f"{path} has version {version} of the format {name!r}; this Tidemark knows up to {known}.",
-            detail="A newer Tidemark wrote it. Read by the rules of this one it could mean something else, so it was not read.",
-            hint="Use the newer Tidemark for this pipeline. To go back for good, restore a backup from before it.",
+            detail="A newer Tidemark wrote it. This version could misread it, so it was not read.",
+            hint="Use the newer Tidemark for this pipeline. To downgrade permanently, restore a backup from before the upgrade.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Where a table's files are in a destination (DESIGN 4)."""
+"""The folders of a table in a destination (docs/destinations.md)."""
 
 import re
 from pathlib import Path
@@ -11,9 +11,9 @@ _LONGEST_NAME = 255
 
 
 def folder_name(name: str) -> str:
-    """A database's or table's name as a folder name: all but letters, digits, `_`, `-` and `.` percent-encoded as UTF-8.
+    """The folder name for a database or table: all but letters, digits, `_`, `-` and `.` is percent-encoded as UTF-8.
 
-    ASCII only: what a letter is must not depend on a file system. A name of dots alone is encoded too.
+    ASCII only: what counts as a letter must not depend on a file system. A name that consists of dots is encoded too.
     """
     if set(name) <= {"."}:
         return name.replace(".", "%2E")
@@ -22,22 +22,22 @@ def folder_name(name: str) -> str:
 
 
 def folder_fault(database: str, table: str) -> str:
-    """Why a table cannot have folders of its own in a destination, or empty."""
+    """Why a table cannot have its own folders in a destination; empty if it can."""
     for name, ending in ((database, ""), (table, _LOG)):
         if set(name) <= {"."} or "/" in name:
-            return f"{name!r} is of dots alone or holds a slash, which no reader takes for a name"
+            return f"{name!r} consists of dots or contains a slash, which readers do not accept as a name"
         if re.search("%[0-9A-F]{2}", name):
-            return f"{name!r} holds a percent sign with two digits, which is how the folder of another name is written"
+            return f"{name!r} contains a percent sign and two digits, which is how another name's folder is encoded"
         if len(folder_name(name) + ending) > _LONGEST_NAME:
-            return f"{name!r} is percent-encoded longer than a folder's name can be ({_LONGEST_NAME} bytes)"
+            return f"{name!r} is too long for a folder name when percent-encoded ({_LONGEST_NAME} bytes at most)"
     return f"{table!r} ends like the change log of another table" if table.casefold().endswith(_LOG) else ""
 
 
 def make_readable(folder: Path) -> None:
-    """Create a table's folder, and where its name or its database's is percent-encoded a link under the plain name.
+    """Create a table's folder. If its name or its database's is percent-encoded, add a link under the plain name.
 
-    deltalake (1.6) decodes the path of a local table once more than it should where it reads the table's log, and finds it through
-    the link; a table is else neither written nor read. Raises SpecError when something else has the plain name.
+    deltalake (1.6) decodes a local table's path once too often when it reads the table's log, and finds it through the link.
+    Without it, a table can be neither written nor read. Raises SpecError if something else has the plain name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for real in (folder.parent, folder):
@@ -48,17 +48,17 @@ def make_readable(folder: Path) -> None:
             plain.symlink_to(real.name)
         except FileExistsError:
             raise SpecError(
-                f"The destination needs the name {plain} for a link to {real.name}, and something else has it.",
-                detail="Tables are read through that link; nothing was written.",
-                hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
+                f"The destination needs the name {plain} for a link to {real.name}, but something else has that name.",
+                detail="Tables are read through that link. Nothing was written.",
+                hint="Exclude one of the two tables, or give it its own pipeline and sink.path.",
             ) from None
 
 
 def mirror_folder(root: Path, database: str, table: str) -> Path:
-    """The table that equals the source's."""
+    """The folder of the table's mirror."""
     return root / folder_name(database) / folder_name(table)
 
 
 def changes_folder(root: Path, database: str, table: str) -> Path:
-    """The table's change log."""
+    """The folder of the table's change log."""
     return root / folder_name(database) / f"{folder_name(table)}{_LOG}"

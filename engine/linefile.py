@@ -1,8 +1,8 @@
-"""A file that lines are appended to, each whole or not at all; a full disk costs no line and no caller.
+"""A file to which lines are appended, each whole or not at all. A full disk costs neither lines nor callers.
 
-A line that cannot be written now is kept in memory and written, in its place, when there is room. What is kept is bounded: beyond
-`MOST_LINES` or `MOST_BYTES` the oldest are dropped and counted. Half a line is taken back (`ftruncate`, which needs no room); where
-that fails, and where an earlier process left half a line, the next line begins on a line of its own. Readers skip the torn one.
+A line that cannot be written now is kept in memory and written in order when there is room. Beyond `MOST_LINES` or `MOST_BYTES` the
+oldest are dropped and counted. Half a line is removed again (`ftruncate`, which needs no room). If that fails, or if an earlier
+process left half a line, the next line starts on a new line. Readers skip the torn one.
 """
 
 import os
@@ -13,16 +13,16 @@ from pathlib import Path
 from engine.errors import is_disk_full
 
 MOST_LINES, MOST_BYTES = 20_000, 16 << 20
-"""Kept in memory at the most."""
+"""The most that is kept in memory."""
 
 
 class LineFile:
-    """One file, which is made at once; where there is no room for it, with the first line that finds some.
+    """One file. It is created at once, or, if the disk is full, with the first line that finds room.
 
-    Used by one thread at a time. Raises OSError when the file cannot be opened for another reason.
+    Not thread-safe. Raises OSError if the file cannot be opened for another reason.
 
-    error: why lines are kept in memory now; None while all are written.
-    dropped: lines that were lost since `take_dropped` was called.
+    error: why lines are being kept in memory; None if all are written.
+    dropped: lines lost since the last call of `take_dropped`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -40,7 +40,7 @@ class LineFile:
                 raise
 
     def append(self, line: str) -> None:
-        """Append a line (without its end). Never raises OSError."""
+        """Append a line (without its newline). Never raises OSError."""
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         self._waiting.append(data)
         self._waiting_bytes += len(data)
@@ -50,7 +50,7 @@ class LineFile:
             self.dropped += 1
 
     def flush(self) -> bool:
-        """Write what is kept; whether all of it is written."""
+        """Write the lines kept in memory. Returns whether all of them are written."""
         try:
             while self._waiting:
                 self._write(self._waiting[0])
@@ -63,16 +63,16 @@ class LineFile:
 
     @property
     def waiting(self) -> int:
-        """Lines that are kept in memory."""
+        """The number of lines kept in memory."""
         return len(self._waiting)
 
     def take_dropped(self) -> int:
-        """How many lines were dropped since the last call."""
+        """The number of lines dropped since the last call."""
         dropped, self.dropped = self.dropped, 0
         return dropped
 
     def close(self) -> int:
-        """Write what is kept and close the file; returns how many lines are lost."""
+        """Write the lines kept in memory and close the file. Returns the number of lines lost."""
         self.flush()
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -82,10 +82,10 @@ class LineFile:
     def _write(self, data: bytes) -> None:
         descriptor = self._open()
         size = os.fstat(descriptor).st_size
-        left = memoryview(b"\n" + data if self._torn else data)
+        unwritten = memoryview(b"\n" + data if self._torn else data)
         try:
-            while left:
-                left = left[os.write(descriptor, left) :]
+            while unwritten:
+                unwritten = unwritten[os.write(descriptor, unwritten) :]
         except OSError:
             if os.fstat(descriptor).st_size != size:
                 self._torn = True

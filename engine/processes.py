@@ -1,14 +1,14 @@
-"""Whether the process that wrote a file is alive, and how old the file is, whatever was done to the clocks meanwhile.
+"""Whether the process that wrote a file is alive, and how old the file is, whatever happened to the clocks since.
 
-Four facts of Linux decide; none of them is wall clock time:
+Four facts of Linux decide; none of them is wall-clock time:
 
-    boot       /proc/sys/kernel/random/boot_id: the same for all processes, and containers, of a machine since it was started
-    namespace  /proc/self/ns/pid: within one of them a pid names one process
+    boot       /proc/sys/kernel/random/boot_id: the same for all processes and containers of a machine until it restarts
+    namespace  /proc/self/ns/pid: within one, a pid names one process
     ticks      the process's start in ticks since boot (/proc/<pid>/stat, field 22; psutil's `create_time` is computed from the wall
-               clock, and moves with it): a pid that was given again has another
+               clock, and moves with it): it differs if a pid was reused
     monotonic  CLOCK_MONOTONIC, which all processes of one boot share
 
-Where a file was written on another machine, or where there is no /proc, none of this is known: the caller has the wall clock alone.
+For a file written on another machine, or if there is no /proc, none of this is known: the caller has only the wall clock.
 """
 
 import os
@@ -20,11 +20,11 @@ from typing import Any
 from engine import clock
 
 _STATE, _STARTED = 0, 19
-"""Fields of /proc/<pid>/stat after the command's name, which may hold anything."""
+"""Fields of /proc/<pid>/stat after the command's name, which may contain anything."""
 
 
 def here() -> dict[str, Any]:
-    """Of this process and this instant: boot, namespace, ticks (None where unknown) and monotonic_s."""
+    """This process and this instant: boot, namespace, ticks (None if unknown) and monotonic_s."""
     found = _stat(os.getpid())
     return {
         "boot": _boot(),
@@ -35,7 +35,7 @@ def here() -> dict[str, Any]:
 
 
 def age_s(written: Mapping[str, Any]) -> float | None:
-    """Seconds since `here` gave this, by no wall clock; None when that was on another machine, or before a restart of this one."""
+    """Seconds since `here` returned `written`, without the wall clock; None if that was on another machine or another boot."""
     boot = _boot()
     if boot is None or written.get("boot") != boot or not isinstance(written.get("monotonic_s"), int | float):
         return None
@@ -43,7 +43,7 @@ def age_s(written: Mapping[str, Any]) -> float | None:
 
 
 def lives(pid: int, written: Mapping[str, Any]) -> bool | None:
-    """Whether the process `pid`, of which `here` gave this, is alive; None when that cannot be seen from here."""
+    """Whether the process `pid`, for which `here` returned `written`, is alive; None if that cannot be seen from here."""
     if _boot() is None or written.get("boot") != _boot() or written.get("namespace") != _namespace():
         return None
     if written.get("ticks") is None:

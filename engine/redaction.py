@@ -1,10 +1,10 @@
-"""What must not be shown, and its removal: one place for every way out.
+"""Removes secrets from everything that is shown: one place for every output.
 
-The ways out are the journal, `runner.json`, status, errors, logs, the console, the bundle, the command line and Spark's pages.
-Secrets are removed twice: by their values, which a process `learn`s whenever it reads one (passwords, salt, webhook, tokens, secret
-settings of Spark, secret variables of the environment), and by what looks like one (`password=…`, addresses with a password).
+The outputs are the journal, `runner.json`, status, errors, logs, the console, the bundle, the command line and Spark's web UI.
+Secrets are removed in two ways: by value, which a process `learn`s whenever it reads one (passwords, salt, webhook, tokens, secret
+Spark settings, secret environment variables), and by form (`password=…`, addresses with a password).
 
-Only texts are cleaned that are written for people. Bounds, keys and names of tables are data: they must stay as they are.
+Only texts written for people are cleaned. Chunk bounds, keys and table names are data and must stay unchanged.
 """
 
 import json
@@ -17,9 +17,9 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 GONE = "***"
 HIDDEN = r"(?i)secret|passw(?:or)?d|passphrase|token|credential|salt|webhook|signature|\bsas\b|key(?!tab)|fs\.s3a\.|env\.|jceks"
-"""Names of settings whose values are not shown. Spark's own pages get it too (`spark.redaction.regex`)."""
+"""Names of settings whose values are hidden. Spark's web UI gets it too (`spark.redaction.regex`)."""
 USERINFO = r"://[^\s/:@]+:[^\s/@]+@"
-"""An address with a password in it."""
+"""An address that contains a password."""
 _HIDDEN, _ADDRESS = re.compile(HIDDEN), re.compile(r"(://[^\s/:@]+):[^\s/@]+@")
 _ADDRESS_PASSWORD = re.compile(r"://[^\s/:@]+:([^\s/@]+)@")
 _SECRET = re.compile(
@@ -29,16 +29,16 @@ _SECRET = re.compile(
 )
 _VARIABLE = re.compile(r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|ACCESS_KEY|SALT|WEBHOOK")
 _HARMLESS = re.compile(r"true|false|\d{1,6}[a-z]{0,2}|(?:org|com|software)\.[a-z][\w.]*\.[A-Z]\w*|https?://[\w.:-]+/?")
-"""Values of hidden settings that are no secret: switches, numbers, classes of Java, plain addresses. Elsewhere they may stand."""
+"""Values of hidden settings that are no secrets: switches, numbers, Java classes, plain addresses. They may appear elsewhere."""
 _SHORT, _SHORTEST_VARIABLE, _SHORTEST_PIECE = 4, 8, 8
-"""A shorter value is replaced where it is a word: everywhere would leave nothing to read. A shorter variable, or piece of an
-address, is not learnt."""
+"""A value shorter than `_SHORT` is only replaced as a whole word; otherwise nothing would stay readable. Shorter variables, and
+shorter pieces of an address, are not learnt."""
 TEXTS = frozenset({"message", "detail", "hint", "reason", "error", "spec", "statement", "what", "spark", "source"})
-"""Fields of journal lines that are written for people; all others are data."""
+"""Journal fields written for people; all others are data."""
 
 
 class Known:
-    """The values that are known to be secret; safe to use from several threads."""
+    """The known secret values. Thread-safe."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         self._values: frozenset[str] = frozenset()
@@ -47,7 +47,7 @@ class Known:
         self.add(values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Know these too, as they are and as JSON and addresses write them. Those of several lines are known line by line too."""
+        """Learn values, as they are and as written in JSON and addresses. Multi-line values are also learnt line by line."""
         new = {part for value in values for part in (value, value.strip(), *value.splitlines()) if part.strip()}
         with self._lock:
             if new <= self._values:
@@ -56,7 +56,7 @@ class Known:
             self._pattern = re.compile("|".join(_forms(self._values)))
 
     def remove(self, text: str) -> tuple[str, int]:
-        """The text without them, and how many there were."""
+        """Remove the known values from a text. Returns the text and the number of removals."""
         return self._pattern.subn(GONE, text) if self._pattern else (text, 0)
 
 
@@ -73,7 +73,7 @@ _KNOWN = Known()
 
 
 def learn(*values: str | None) -> None:
-    """Know that these are secret, in this process from now on. Parts of an address that may hold a token count by themselves."""
+    """Remember these values as secret in this process. Parts of an address that may be a token count separately."""
     _KNOWN.add(part for value in values if value for part in (value, *_parts(value)))
 
 
@@ -90,35 +90,35 @@ def _parts(value: str) -> list[str]:
 
 
 def learn_environment() -> None:
-    """Know the values of this process's variables whose names say that they are secret."""
+    """Learn the values of environment variables whose names say that they are secret."""
     found = (value for name, value in os.environ.items() if _VARIABLE.search(name))
     learn(*(v for v in found if len(v) >= _SHORTEST_VARIABLE and not _HARMLESS.fullmatch(v)))
 
 
 def learn_settings(conf: Mapping[str, str]) -> None:
-    """Know the secrets among settings of Spark."""
+    """Learn the secrets among Spark settings."""
     learn(*(str(v) for name, v in conf.items() if hidden(name) and not _HARMLESS.fullmatch(str(v))))
     for value in map(str, conf.values()):
         learn(*_ADDRESS_PASSWORD.findall(value), *(found[1].strip("'\"") for found in _SECRET.findall(value)))
 
 
 def hidden(name: str) -> bool:
-    """Whether the value of a setting of this name is not shown."""
+    """Whether the values of settings with this name are hidden."""
     return _HIDDEN.search(name) is not None
 
 
 def holds_secret(name: str, value: str) -> bool:
-    """Whether a setting may not stand where everybody can read it, such as a command line."""
+    """Whether a setting must not appear where everybody can read it, such as a command line."""
     return (hidden(name) and not _HARMLESS.fullmatch(value)) or redact(value) != value
 
 
 def redact(text: str) -> str:
-    """The text without known secrets and without what looks like the value of one."""
+    """The text without known secrets, and without anything that looks like a secret's value."""
     return _SECRET.sub(rf"\1{GONE}", _ADDRESS.sub(rf"\1:{GONE}@", _KNOWN.remove(text)[0]))
 
 
 def clean(value: Any) -> Any:
-    """A JSON value with all its texts redacted, and with the values of hidden settings of Spark (`conf`) gone."""
+    """A JSON value with all texts redacted, and without the values of hidden Spark settings (`conf`)."""
     if isinstance(value, str):
         return redact(value)
     if isinstance(value, Mapping):
@@ -133,12 +133,12 @@ def _settings(conf: Any) -> Any:
 
 
 def clean_line(line: Mapping[str, Any]) -> dict[str, Any]:
-    """A line of the journal with its texts (`TEXTS`) redacted; what is data stays as it is."""
+    """A journal line with its texts (`TEXTS`) redacted; data is unchanged."""
     return {name: clean(value) if name in TEXTS else value for name, value in line.items()}
 
 
 def clean_toml(text: str) -> str:
-    """A spec's text, for people: hidden settings are gone by their names, all else as in any text. Nothing is parsed."""
+    """A spec's text for people: hidden settings are removed by name, everything else as in any text. Nothing is parsed."""
     return redact(_ASSIGNED.sub(lambda found: _assigned(found[1], found[2]), text))
 
 
@@ -152,7 +152,7 @@ def _assigned(name: str, value: str) -> str:
 
 
 class Scrubber:
-    """Removes secrets from texts, and counts them. secrets: beside those that this process knows."""
+    """Removes secrets from texts and counts them. secrets: in addition to those that this process knows."""
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.removed = 0

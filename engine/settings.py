@@ -1,14 +1,12 @@
-"""The spec: what a pipeline is, in TOML (DESIGN 4). Unknown keys are an error that names the nearest known key."""
+"""The spec: a pipeline's definition in TOML (docs/configuration.md). An error for an unknown key names the nearest known key."""
 
 import difflib
-import fnmatch
 import hashlib
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -17,18 +15,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from engine import redaction
 from engine.errors import SpecError
+from engine.globs import GLOB, including, matches
+from engine.startup import checked_startup
 
-_GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-NAME_RULE = "it begins with a letter or digit and goes on with letters, digits, - and _; 64 at the most"
-_STARTUP = ("initial", "snapshot", "latest", "earliest")
+NAME_RULE = "it begins with a letter or digit, followed by letters, digits, - and _; 64 characters at most"
 _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
-_GTID_SET = re.compile(r"(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}((:[a-z_][a-z0-9_]{0,31})?(:\d+(-\d+)?)+)+")
-_GTID_POSITION = re.compile(r"\d+-\d+-\d+")
 
 
 _COMMAND_LINE = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
-"""Settings of Spark that become part of the driver's command line."""
+"""Spark settings that become part of the driver's command line."""
 _MASTERS = {
     "local": r"local",
     "local[*]": r"local\[(\*|\d+)( ?, ?\d+)?\]",
@@ -37,86 +33,55 @@ _MASTERS = {
     "yarn": r"yarn",
     "k8s://https://host:port": r"k8s://\S+",
 }
-"""The forms of `spark.master`, as they are shown and as they are recognised."""
-
-
-def startup_time(text: str) -> datetime:
-    """The time of `timestamp:<RFC 3339 UTC>`. Raises ValueError when it is not one."""
-    with suppress(ValueError):
-        time = datetime.fromisoformat(text)
-        if "T" in text and time.utcoffset() == timedelta(0):
-            return time
-    raise ValueError(f"timestamp: {text!r} is not a time in UTC such as 2026-01-31T00:00:00Z")
-
-
-def startup_position(text: str) -> tuple[str, int]:
-    """File and offset of `position:<file>:<offset>`. Raises ValueError when there are none."""
-    match = re.fullmatch(r"(\S+\.\d+):(\d+)", text)
-    if match is None:
-        raise ValueError(f"position: {text!r} is not a binlog file and an offset such as mysql-bin.000003:4")
-    return match[1], int(match[2])
-
-
-def _startup_gtids(text: str) -> None:
-    """The server's flavor is not known here: what is neither MySQL's set nor MariaDB's position is refused."""
-    parts = [re.sub(r"\s+", "", part) for part in text.split(",")]
-    if not any(all(map(form.fullmatch, parts)) for form in (_GTID_SET, _GTID_POSITION)):
-        raise ValueError(
-            f"gtid: {text!r} is neither a GTID set such as 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5 nor a position of "
-            "MariaDB such as 0-1-5"
-        )
-
-
-_STARTUP_AT: dict[str, Callable[[str], object]] = {
-    "timestamp": startup_time,
-    "position": startup_position,
-    "gtid": _startup_gtids,
-}
-"""Startup modes with an argument, and what checks it."""
-
-
-def _checked_globs(value: Any) -> Any:
-    for glob in value:
-        if not _GLOB.match(glob) or glob.startswith("!"):
-            raise ValueError(f"{glob!r} is not of the form database.table (globs allowed)")
-    return value
+"""The forms of `spark.master`: as shown, and as recognised."""
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class Source(_Section):
-    """The server to follow. Passwords come by reference only: `password_env` or `password_file`."""
+    """The server to capture. The spec never contains the password itself: `password_env` or `password_file` says where it is."""
 
     host: str
+    """Host name or address."""
     port: int = Field(3306, ge=1, le=65535)
+    """TCP port."""
     user: str
+    """The user to log in as. `check` lists the privileges that it needs."""
     password_env: str | None = None
+    """The environment variable that contains the password."""
     password_file: Path | None = None
+    """The file that contains the password."""
     tables: tuple[str, ...]
+    """The tables to capture, as globs. A glob that begins with `!` excludes. The last match wins."""
     startup: str = "initial"
+    """Where the pipeline starts. `initial`: snapshot the tables, then stream the binlog. `snapshot`: snapshot them and end.
+    `latest`, `earliest`, `timestamp:<RFC 3339, UTC>`, `position:<file>:<offset>`, `gtid:<set>`: no snapshot, stream from there."""
     server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
-    """First of 4096 replication server ids; by default derived from the pipeline's name."""
+    """The first of 4096 replication server ids. By default, derived from the pipeline's name."""
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
+    """Whether connections use TLS. Only `verify` protects against an active attacker."""
     tls_ca: Path | None = None
+    """The file with the certificate authority for `verify`. By default, the system's authorities."""
     connect_timeout_s: float = Field(10.0, gt=0)
+    """Timeout for connecting."""
     silence_s: float = Field(30.0, gt=0)
-    """A binlog reader to which the server sends nothing for so long counts as cut off, and is tried again."""
+    """A binlog connection that receives no data for this long counts as lost and is reopened."""
     invalid_dates: Literal["error", "null"] = "error"
-    """What becomes of dates that do not exist (zero, a zero part, 31 February): stop the table, or NULL with a counter."""
+    """What to do with invalid dates (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and count it."""
     schema_changes: Literal["copy", "stop"] = "copy"
-    """What becomes of a table that is altered so that its rows may have other values: it is copied again, or stops."""
+    """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
     new_tables: Literal["refuse", "add"] = "refuse"
-    """What becomes of tables that begin to match `tables`: a start is refused, or they are added, while the pipeline runs too."""
+    """What to do with new tables that match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
     settle_s: float = Field(2.0, gt=0)
-    """Age of a low watermark of the class "aged" (DESIGN 5)."""
+    """How old a position must be to serve as a low watermark of the class `aged` (see [Correctness](correctness.md#watermarks))."""
 
     @field_validator("tables")
     @classmethod
     def _globs(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         for glob in value:
-            if not _GLOB.match(glob):
+            if not GLOB.match(glob):
                 raise ValueError(f"{glob!r} is not of the form database.table (globs allowed, ! in front excludes)")
         if not value:
             raise ValueError("name at least one table, as database.table (globs allowed)")
@@ -127,93 +92,91 @@ class Source(_Section):
     @field_validator("startup")
     @classmethod
     def _startup(cls, value: str) -> str:
-        mode, colon, argument = value.partition(":")
-        if colon and mode in _STARTUP_AT:
-            _STARTUP_AT[mode](argument)
-            return value
-        if value not in _STARTUP:
-            known = (*_STARTUP, "timestamp:…", "position:…", "gtid:…")
-            nearest = difflib.get_close_matches(value, known, 1, 0.0)[0]
-            raise ValueError(
-                f"{value!r} is not a startup mode this version knows ({', '.join(known)}); nearest: {nearest}"
-            )
-        return value
+        return checked_startup(value)
 
     @property
     def copies(self) -> bool:
-        """Whether the tables are copied; otherwise they are only followed."""
+        """Whether the tables are copied; otherwise they are only streamed."""
         return self.startup in ("initial", "snapshot")
 
 
 class TableRules(_Section):
-    """What is set otherwise for some tables; None: as for all."""
+    """Settings for some tables. Keys that are not set are inherited from `[snapshot]`."""
 
     chunk_rows: int | None = Field(None, ge=0)
+    """Rows per chunk."""
     target_bytes: int | None = Field(None, ge=1 << 10)
+    """Bytes per chunk."""
     even_factor_lower: float | None = Field(None, ge=0)
+    """Lower bound of the distribution factor."""
     even_factor_upper: float | None = Field(None, gt=0)
+    """Upper bound of the distribution factor."""
     key: str | None = None
-    """The column by which the table is cut; by default the first of its key."""
+    """The chunk key: an indexed column to split the table by. By default, the table's primary or unique key."""
 
 
 class Snapshot(_Section):
-    """How tables are cut into chunks and copied."""
+    """How tables are split into chunks and copied."""
 
     chunk_rows: int = Field(0, ge=0)
-    """Rows a chunk; 0: as many as fit `target_bytes`."""
+    """Rows per chunk. 0: as many as fit into `target_bytes`."""
     target_bytes: int = Field(16 << 20, ge=1 << 10)
+    """Bytes per chunk, by the server's statistics."""
     even_factor_lower: float = Field(0.05, ge=0)
+    """A numeric key is split evenly if its distribution factor is at least this."""
     even_factor_upper: float = Field(1000.0, gt=0)
+    """A numeric key is split evenly if its distribution factor is at most this."""
     readers: int = Field(0, ge=0)
-    """Chunk tasks at once; 0: as many as Spark has slots."""
+    """Chunk tasks that run at the same time. 0: as many as Spark has slots."""
     chunk_key: dict[str, str] = Field(default_factory=dict)
-    """Full table name to the column by which it is cut."""
+    """The chunk key of some tables: full table name to column."""
     tables: dict[str, TableRules] = Field(default_factory=dict)
-    """Globs over database.table to what is set otherwise there; a later glob wins."""
+    """Settings for some tables, by glob. The last match wins."""
     priority: tuple[str, ...] = ()
-    """Globs over database.table: tables of the first one are copied first, and so on; all others after them."""
+    """Globs. Tables that match the first one are copied first, and so on; all other tables follow."""
     max_chunk_memory_bytes: int = Field(192 << 20, ge=1 << 20)
-    """A chunk whose rows need more than this in memory is spilled to the reader's disk."""
+    """A chunk that needs more memory than this spills to the reader's disk."""
     chunk_attempts: int = Field(8, ge=1)
-    """So often is a chunk that fails by itself tried before it is parked and the rest goes on without it."""
+    """Attempts at a chunk before it is parked. Failures while the source is away do not count."""
 
     @field_validator("tables", "priority")
     @classmethod
     def _table_globs(cls, value: Any) -> Any:
-        return _checked_globs(value)
+        return including(value)
 
     def rules(self, database: str, table: str) -> TableRules:
-        """What holds for a table, nothing left None but the key."""
+        """The merged settings of a table; only the key may be None."""
         names = ("chunk_rows", "target_bytes", "even_factor_lower", "even_factor_upper")
         merged: dict[str, Any] = {name: getattr(self, name) for name in names}
         for glob, rules in self.tables.items():
             if matches(glob, database, table):
                 own = {name: value for name, value in rules.model_dump().items() if value is not None}
-                # A size in bytes says that rows do not count, whatever holds for other tables.
+                # A size in bytes overrides a number of rows, whatever applies to other tables.
                 merged |= {"chunk_rows": 0, **own} if "target_bytes" in own else own
         if f"{database}.{table}" in self.chunk_key:
             merged["key"] = self.chunk_key[f"{database}.{table}"]
         return TableRules(**merged)
 
     def rank(self, database: str, table: str) -> int:
-        """A table's place in the order of work, from 0."""
+        """A table's place in the snapshot order, from 0."""
         return next((n for n, glob in enumerate(self.priority) if matches(glob, database, table)), len(self.priority))
 
 
 Algorithm = Literal["sha256", "sha512"]
-"""How a masked value is digested."""
+"""The digest of a masked value."""
 
 
-class Shaping(_Section):
-    """What of some tables is published: columns, masked ones among them, rows. None: as an earlier glob says, else all."""
+class ProjectionRules(_Section):
+    """The projection of some tables: which columns and rows are published. Later globs override earlier ones, key by key."""
 
     columns: tuple[str, ...] | None = None
-    """Only these, and the key."""
+    """Publish only these columns and the key."""
     exclude: tuple[str, ...] | None = None
+    """Publish all columns except these."""
     mask: dict[str, Algorithm] | None = None
-    """Columns of which a digest is published; a list of names means sha256."""
+    """Publish a hexadecimal digest instead of these columns: column to `sha256` or `sha512`. A list of columns means `sha256`."""
     where: str | None = None
-    """A condition in SQL (`capture.where` says which); only rows for which it is true are published."""
+    """The row filter, in SQL. Only rows for which it is true are published."""
 
     @field_validator("mask", mode="before")
     @classmethod
@@ -222,31 +185,40 @@ class Shaping(_Section):
 
 
 class Sink(_Section):
-    """Where the rows go. A relative path is taken from the spec file's folder."""
+    """The destination."""
 
     type: Literal["delta"] = "delta"
+    """The table format."""
     path: Path
+    """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Literal["merge"] = "merge"
+    """`merge`, the only value: changes are merged into the mirror."""
     merge_interval_s: float = Field(10.0, ge=0)
+    """Time between two merges into the mirror."""
 
 
 class Throttle(_Section):
-    """How fast tables are read, and when; the log is never throttled. Each can be changed while the pipeline runs (`throttle`)."""
+    """How fast chunks are read, and when. Only `critical_load` also pauses the binlog.
+
+    `tidemark throttle` changes these settings at runtime.
+    """
 
     readers: int = Field(0, ge=0, le=256)
-    """Groups of chunks at once; 0: as `snapshot.readers` says."""
+    """Chunk tasks that run at the same time. 0: the value of `snapshot.readers`."""
     max_rows_per_s: int = Field(0, ge=0)
+    """Rows read per second. 0: no limit."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Of the files that are written; 0 is no limit, for both."""
+    """Bytes written to data files per second. 0: no limit."""
     hours: tuple[str, ...] = ()
-    """When tables may be read, in UTC: `22:00-06:00`; always when empty."""
+    """When chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)
-    """Status variables of the source (`Threads_running`) to the most at which more is read."""
+    """Limits for status variables of the source, such as `Threads_running`. Above a limit, no new chunk is read."""
     critical_load: dict[str, float] = Field(default_factory=dict)
-    """The same, to the most at which the pipeline does not pause."""
+    """Limits for status variables of the source. Above a limit, the whole pipeline pauses."""
     replicas: tuple[str, ...] = ()
-    """`host:port` of replicas whose lag counts; asked with the source's user."""
+    """Replicas to watch, as `host:port`. No chunk is read while one lags, does not replicate or cannot be queried."""
     max_replica_lag_s: float = Field(10.0, gt=0)
+    """The replica lag above which no chunk is read."""
 
     @field_validator("hours")
     @classmethod
@@ -274,7 +246,7 @@ class Throttle(_Section):
 
 
 def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
-    """The settings with some changed. Raises SpecError with every fault found."""
+    """The settings with some changes. Raises SpecError with every fault found."""
     try:
         return Throttle.model_validate({**settings.model_dump(), **changes})
     except ValidationError as error:
@@ -283,12 +255,12 @@ def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
         )
         known = ", ".join(Throttle.model_fields)
         raise SpecError(
-            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"There are {known}."
+            f"No such throttle: {faults}.", detail="Nothing was changed.", hint=f"Settings: {known}."
         ) from None
 
 
 def within_hours(hours: tuple[str, ...], time: datetime) -> bool:
-    """Whether a time in UTC lies in one of them (the end does not); none are always."""
+    """Whether a UTC time is within any of the hours, ends excluded. True if there are none."""
     now = f"{time:%H:%M}"
     ends = [tuple(part.split("-")) for part in hours]
     return not hours or any(a <= now < b if a <= b else now >= a or now < b for a, b in ends)
@@ -298,7 +270,9 @@ class Spark(_Section):
     """The Spark session that runs the readers."""
 
     master: str = "local[*]"
+    """`local[N]`, `spark://host:port`, `sc://host:port` (Spark Connect), `yarn` or `k8s://https://host:port`."""
     conf: dict[str, str] = Field(default_factory=dict)
+    """Spark configuration: property to value."""
 
     @field_validator("conf")
     @classmethod
@@ -306,7 +280,7 @@ class Spark(_Section):
         for name in _COMMAND_LINE:
             if redaction.holds_secret(name, value.get(name, "")):
                 raise ValueError(
-                    f"{name} holds what looks like a secret, and stands in the list of processes for all to read"
+                    f"{name} contains what looks like a secret, and appears in the process list for everyone to read"
                 )
         return value
 
@@ -315,41 +289,45 @@ class Spark(_Section):
     def _master(cls, value: str) -> str:
         if not any(re.fullmatch(form, value) for form in _MASTERS.values()):
             nearest = difflib.get_close_matches(value, _MASTERS, 1, 0.0)[0]
-            raise ValueError(f"{value!r} is not a master of Spark ({', '.join(_MASTERS)}); nearest: {nearest}")
+            raise ValueError(f"{value!r} is not a Spark master ({', '.join(_MASTERS)}); nearest: {nearest}")
         if re.search(r"(?i)[;/]token=", value):
             raise ValueError("a token is not accepted in a spec; put it into SPARK_CONNECT_AUTHENTICATE_TOKEN")
         return value
 
 
 class Alerts(_Section):
-    """When someone is told. Stopped tables and failed runs always are; the others by their threshold."""
+    """Thresholds of alerts. A stopped table and other conditions without one always fire ([Alerts](operations.md#alerts))."""
 
     lag_s: float | None = Field(None, gt=0)
-    """Seconds behind the source; None: no alert."""
+    """Lag behind the source, in seconds, above which an alert fires. Not set: no alert."""
     lag_bytes: int | None = Field(None, gt=0)
-    """Bytes of binlog behind the source; None: no alert."""
+    """Lag behind the source, in bytes of binlog, above which an alert fires. Not set: no alert."""
     runway_s: float = Field(6 * 3600.0, ge=0)
-    """Less than this until the source purges the committed position; 0: no alert."""
+    """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
     for_s: float = Field(60.0, ge=0)
-    """How long a threshold must be exceeded before there is an alert, and be kept before it is cleared."""
+    """How long a value must be above its threshold before the alert fires, and below it before the alert clears."""
     repeat_s: float = Field(4 * 3600.0, ge=60)
-    """How often an alert is repeated while it stands."""
+    """Time after which an alert that has not cleared is repeated."""
     webhook_env: str | None = None
+    """The environment variable that contains the URL to post alerts to."""
     webhook_file: Path | None = None
-    """Where the URL is that alerts are posted to; it may hold a secret."""
+    """The file that contains that URL."""
 
 
 class Metrics(_Section):
-    """Where the run's numbers can be read (OpenMetrics, by HTTP); nowhere without a port."""
+    """Metrics over HTTP, in the OpenMetrics format."""
 
     port: int | None = Field(None, ge=1, le=65535)
+    """The port to serve metrics on. Not set: no metrics."""
     host: str = "127.0.0.1"
+    """The address to listen on."""
 
 
 class Spec(_Section):
-    """One pipeline: one source, some tables, one destination."""
+    """One source, some of its tables, one destination."""
 
     name: str
+    """The pipeline's name: up to 64 letters, digits, `-` and `_`, beginning with a letter or digit."""
     source: Source
     snapshot: Snapshot = Snapshot()
     throttle: Throttle = Throttle()
@@ -357,33 +335,34 @@ class Spec(_Section):
     spark: Spark = Spark()
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
-    tables: dict[str, Shaping] = Field(default_factory=dict)
-    """Globs over database.table to what of those tables is published; a later glob wins, field by field."""
+    tables: dict[str, ProjectionRules] = Field(default_factory=dict)
+    """Projections, by glob. If several globs match, each key has the value of the last one that sets it."""
     mask_salt_env: str | None = None
+    """The environment variable that contains the HMAC secret for masks. Not set: masks are plain digests."""
     mask_salt_file: Path | None = None
-    """Where the secret is that masks are keyed with (HMAC); without one they are plain digests."""
+    """The file that contains that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
-    """Pause between two epochs when the source is idle."""
+    """Time between two epochs while the source is idle."""
 
     @field_validator("name")
     @classmethod
     def _named(cls, value: str) -> str:
         if not NAME.fullmatch(value):
-            raise ValueError(f"{value!r} is no name: {NAME_RULE}")
+            raise ValueError(f"{value!r} is not a valid name: {NAME_RULE}")
         return value
 
     @field_validator("tables")
     @classmethod
-    def _table_globs(cls, value: dict[str, Shaping]) -> dict[str, Shaping]:
-        return dict(_checked_globs(value))
+    def _table_globs(cls, value: dict[str, ProjectionRules]) -> dict[str, ProjectionRules]:
+        return dict(including(value))
 
-    def shaping(self, database: str, table: str) -> Shaping:
-        """What of a table is published."""
+    def projection_rules(self, database: str, table: str) -> ProjectionRules:
+        """The merged projection rules of a table."""
         merged: dict[str, Any] = {}
         for glob, rules in self.tables.items():
             if matches(glob, database, table):
                 merged |= {name: getattr(rules, name) for name in rules.model_fields_set}
-        return Shaping(**merged)
+        return ProjectionRules(**merged)
 
     def first_server_id(self) -> int:
         """The first of the 4096 server ids that the pipeline's binlog connections use."""
@@ -405,11 +384,11 @@ def load(path: Path) -> Spec:
 
 
 def parse(text: str, path: Path) -> Spec:
-    """Check the text of a spec; `path` names it in errors, and relative paths in it are taken from its folder."""
+    """Parse and validate a spec. path: names it in errors; relative paths in the spec are relative to its folder."""
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{path} is not valid TOML: {error}.", hint="Correct the line that is named.") from None
+        raise SpecError(f"{path} is not valid TOML: {error}.", hint="Correct that line.") from None
     _refuse_password(values)
     try:
         spec = Spec.model_validate(values)
@@ -418,7 +397,7 @@ def parse(text: str, path: Path) -> Spec:
         raise SpecError(
             f"{path} is not a valid spec:\n{faults}", hint="Correct these keys; nothing was started."
         ) from None
-    root = path.resolve().parent  # the pipeline's directory may hold a link to a spec that lies elsewhere
+    root = path.resolve().parent  # the pipeline's directory may contain a link to a spec elsewhere
     source = spec.source.model_copy(
         update={
             name: root / at for name in ("password_file", "tls_ca") if (at := getattr(spec.source, name)) is not None
@@ -436,15 +415,15 @@ def parse(text: str, path: Path) -> Spec:
 def _refuse_password(values: dict[str, Any]) -> None:
     if "mask_salt" in values:
         raise SpecError(
-            "The spec holds the salt of its masks (mask_salt).",
-            detail="With it every masked value can be found by trying; specs are shown and copied.",
+            "The spec contains the salt of its masks (mask_salt).",
+            detail="With the salt, every masked value can be found by trial and error; specs are shown and copied.",
             hint="Put it into an environment variable and name that in mask_salt_env, or into a file and name that in "
             "mask_salt_file.",
         )
     source = values.get("source")
     if isinstance(source, dict) and "password" in source:
         raise SpecError(
-            "The spec holds a password (source.password).",
+            "The spec contains a password (source.password).",
             detail="Specs are shown in the console and copied into diagnostics, so a password in one is not accepted.",
             hint="Put it into an environment variable and name that in source.password_env, or into a file and name "
             "that in source.password_file.",
@@ -457,7 +436,7 @@ def _fault(error: dict[str, Any]) -> str:
         return f"{where}: {error['msg'].removeprefix('Value error, ')}"
     model: Any = Spec
     for part in error["loc"][:-1]:
-        # In a dictionary (snapshot.tables) the part is the user's own name.
+        # In a dictionary (snapshot.tables), the part is a name chosen by the user.
         model = get_args(model)[1] if get_origin(model) is dict else model.model_fields[str(part)].annotation
     known = list(model.model_fields)
     nearest = difflib.get_close_matches(str(error["loc"][-1]), known, 1, 0.0)[0]
@@ -465,37 +444,39 @@ def _fault(error: dict[str, Any]) -> str:
 
 
 def learn_secrets(spec: Spec) -> None:
-    """Let this process know every secret that the spec leads to, so that none is shown (`engine.redaction`)."""
+    """Learn every secret that the spec refers to, so that none is shown (`engine.redaction`)."""
     redaction.learn_environment()
     redaction.learn_settings(spec.spark.conf)
     for read in (partial(password, spec.source), partial(mask_salt, spec), partial(webhook, spec.alerts)):
-        with suppress(SpecError):  # it leads nowhere: then nothing can hold it
+        with suppress(SpecError):  # the reference is broken, so there is nothing to hide
             read()
 
 
 def password(source: Source) -> str:
-    """The password by its reference, empty without one. Raises SpecError when the reference leads nowhere."""
+    """The referenced password; empty if there is no reference. Raises SpecError if the reference is broken."""
     return _secret("source.password", source.password_env, source.password_file) or ""
 
 
 def mask_salt(spec: Spec) -> str | None:
-    """The salt of the masks by its reference, None without one. Raises SpecError when it leads nowhere, or to nothing."""
+    """The referenced salt of the masks; None if there is no reference. Raises SpecError if it is broken or the salt is empty."""
     salt = _secret("mask_salt", spec.mask_salt_env, spec.mask_salt_file)
     if salt == "":
-        raise SpecError("The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or name none.")
+        raise SpecError(
+            "The salt of the masks (mask_salt_env, mask_salt_file) is empty.", hint="Set it, or remove the key."
+        )
     return salt
 
 
 def webhook(alerts: Alerts) -> str | None:
-    """The URL of the webhook by its reference, None without one. Raises SpecError when it leads nowhere, or is no URL."""
+    """The referenced webhook URL; None if there is no reference. Raises SpecError if it is broken or no URL."""
     url = (_secret("alerts.webhook", alerts.webhook_env, alerts.webhook_file) or "").strip()
     if not url and alerts.webhook_env is None and alerts.webhook_file is None:
         return None
     if not re.fullmatch(r"https?://[^\s/?#@]+([/?#]\S*)?", url) or not url.isascii():
         raise SpecError(
-            "What alerts.webhook_env or alerts.webhook_file names is not the address of a webhook.",
-            detail="It is not shown here, as it may hold a secret. Nothing was started.",
-            hint="An address begins with http:// or https:// and is of ASCII characters without blanks.",
+            "The value of alerts.webhook_env or alerts.webhook_file is not a webhook URL.",
+            detail="It is not shown here, because it may contain a secret. Nothing was started.",
+            hint="A URL begins with http:// or https:// and consists of ASCII characters without blanks.",
         )
     return url
 
@@ -518,22 +499,3 @@ def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
             raise SpecError(f"The file {file} ({name}_file) cannot be read: {error.strerror}.") from None
         return value
     return None
-
-
-def matches(glob: str, database: str, table: str) -> bool:
-    """Whether the glob, cut at one of its dots, matches both names; either may hold dots itself."""
-    dots = [n for n, character in enumerate(glob) if character == "."]
-    return any(fnmatch.fnmatchcase(database, glob[:n]) and fnmatch.fnmatchcase(table, glob[n + 1 :]) for n in dots)
-
-
-def select_tables(globs: Iterable[str], tables: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The (database, table) pairs that the globs choose; a later glob wins over an earlier one."""
-    chosen = []
-    for database, table in tables:
-        take = False
-        for glob in globs:
-            if matches(glob.removeprefix("!"), database, table):
-                take = not glob.startswith("!")
-        if take:
-            chosen.append((database, table))
-    return chosen

@@ -1,1 +1,1 @@
-"""Tidemark's tests: unit (no server, no Spark), live, faults, browser and bench (real servers, real Spark)."""
+"""Tidemark's tests. CONTRIBUTING.md says which folder holds which tests and which helpers."""

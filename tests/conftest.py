@@ -10,15 +10,20 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.mounts import Small, mounted
-from tests.receiver import Receiver
 from tests.servers import FLAVORS, Pool, Server, start
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
+from tests.support.mounts import Small, mounted
+from tests.support.receiver import Receiver
 
 ServerFactory = Callable[..., Server]
 DatabaseFactory = Callable[..., str]
 _numbers = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests begin first, so that no worker is left alone with them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +36,7 @@ def servers() -> Iterator[Pool]:
 
 @pytest.fixture(scope="session")
 def drivers() -> Iterator[Drivers]:
-    """The JVMs of all runners with a local session."""
+    """The JVMs for runners with a local session."""
     pool = Drivers()
     yield pool
     pool.close()
@@ -39,7 +44,7 @@ def drivers() -> Iterator[Drivers]:
 
 @pytest.fixture(scope="session")
 def hosts() -> Iterator[Hosts]:
-    """Processes for the commands that a test waits for."""
+    """Processes that run the commands a test waits for."""
     pool = Hosts()
     yield pool
     pool.close()
@@ -47,7 +52,7 @@ def hosts() -> Iterator[Hosts]:
 
 @pytest.fixture(params=FLAVORS)
 def flavor(request: pytest.FixtureRequest) -> str:
-    """Each flavor in turn, for tests that ask for options of their own."""
+    """Each flavor in turn, for tests that set server options."""
     return str(request.param)
 
 
@@ -59,13 +64,13 @@ def server(servers: Pool, flavor: str) -> Server:
 
 @pytest.fixture
 def server_with(servers: Pool) -> ServerFactory:
-    """``server_with(flavor, **options)``: a shared server with these options; leave it and its globals alone."""
+    """``server_with(flavor, **options)``: a shared server with these options; do not stop it or set globals on it."""
     return servers.get
 
 
 @pytest.fixture
 def private_server() -> Iterator[ServerFactory]:
-    """``private_server(flavor, **options)``: a server of this test alone, to be killed, restarted and reconfigured."""
+    """``private_server(flavor, **options)``: a server for this test alone, which may be killed, restarted and reconfigured."""
     started: list[Server] = []
 
     def factory(flavor: str, **options: Any) -> Server:
@@ -79,7 +84,7 @@ def private_server() -> Iterator[ServerFactory]:
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest) -> Iterator[DatabaseFactory]:
-    """``new_database(server, ending)``: a fresh, empty database there, dropped after the test; its name, which ends so."""
+    """``new_database(server, ending)``: a new empty database, dropped after the test; returns its name, which ends so."""
     made: list[tuple[Server, str]] = []
 
     def factory(server: Server, ending: str = "") -> str:
@@ -103,7 +108,7 @@ def database(server: Server, new_database: DatabaseFactory) -> str:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    """A webhook to be posted to."""
+    """A webhook that records what is posted to it."""
     made = Receiver()
     yield made
     made.close()
@@ -111,6 +116,6 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Small]:
-    """A disk of a megabyte."""
+    """A disk of one megabyte."""
     with mounted(tmp_path / "small", 1 << 20) as disk:
         yield disk

@@ -1,15 +1,14 @@
-"""The door: loopback without a login, OIDC with one, and nothing else.
+"""Access control: no login on loopback, a login with OIDC elsewhere.
 
-A login is configured as Streamlit has it, in `secrets.toml`: `[auth]` with the provider, and beside it
+The login is Streamlit's own, configured in `secrets.toml`: `[auth]` with the provider, and next to it
 
     [roles]
     operators = ["ada@example.com"]     # may do everything
-    viewers = ["*@example.com"]         # may look: not at rows, and not send commands
+    viewers = ["*@example.com"]         # may not see rows or send commands
 
-In a container the console listens on every address of the container, and cannot see to whom the port is published. So there, too,
-nobody gets in without a login, unless TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 says that everybody who reaches the port may read
-rows and stop pipelines. Without both the door is closed to viewers as well: what is shown (names, statements, bounds of chunks) is
-nobody's by default either.
+In a container, the console listens on all of the container's addresses and cannot tell to whom the port is published. Without a
+login, it therefore shows nothing there either, unless TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 allows everyone who can connect to
+read rows and stop pipelines. Nor does it show what viewers may see, since names, statements and chunk bounds are data too.
 """
 
 import os
@@ -19,35 +18,35 @@ from typing import Any
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
-from app.view import access, words
+from app.view import roles, words
 
 
 def role() -> str:
-    """The role of whoever looks; draws the door and ends the page where there is none."""
+    """The role of the current user. Without one, show the login or the refusal, and end the page."""
     if not _section("auth"):
-        if access.closed(st.get_option("server.address"), os.environ):
+        if roles.closed(st.get_option("server.address"), os.environ):
             _refuse()
-        return access.OPERATOR
+        return roles.OPERATOR
     if not st.user.is_logged_in:
         _login()
-    found = access.role_of(actor(), _section("roles"))
-    if found == access.STRANGER:
+    found = roles.role_of(actor(), _section("roles"))
+    if found == roles.STRANGER:
         _stranger()
     return found
 
 
 def operator() -> bool:
-    """Whether whoever looks may change something."""
-    return role() == access.OPERATOR
+    """Whether the current user is an operator."""
+    return role() == roles.OPERATOR
 
 
 def actor() -> str:
-    """By what name commands are journalled; empty: that of the process."""
-    return access.name_of(st.user.to_dict()) if _section("auth") and st.user.is_logged_in else ""
+    """The name under which commands are journalled; empty means the name of the process."""
+    return roles.name_of(st.user.to_dict()) if _section("auth") and st.user.is_logged_in else ""
 
 
 def who() -> None:
-    """Who is logged in, and the way out."""
+    """The logged-in user, and a button to log out."""
     if _section("auth") and st.user.is_logged_in:
         st.markdown(f":small[:gray[{words.escape(actor())} · {role()}]]", width="content")
         st.button("Log out", icon=":material/logout:", type="tertiary", key="log-out", on_click=st.logout)
@@ -63,12 +62,11 @@ def _section(name: str) -> Mapping[str, Any]:
 
 def _refuse() -> None:
     st.error(
-        "**This console listens on more than this machine, and knows no login.**\n\n"
-        "**What it means** Anybody who reaches it could "
-        "read your rows and stop your pipelines, so it shows nothing.\n\n"
-        "**What to do** Configure a login: \\[auth\\] and \\[roles\\] in "
-        "secrets.toml, as the README says. Or start it with server.address 127.0.0.1; in a container, where that reaches nobody, "
-        f"publish the port on 127.0.0.1 and set {access.EVERYBODY}=1, which makes an operator of everybody who reaches it.",
+        "**This console listens on more than this machine, and has no login.**\n\n"
+        "**What it means** Anyone who can connect to it could read your rows and stop your pipelines, so it shows nothing.\n\n"
+        "**What to do** Configure a login with \\[auth\\] and \\[roles\\] in secrets.toml, as described in docs/console.md. "
+        "Or start it with server.address 127.0.0.1. In a container, where no one could connect then, publish the port on "
+        f"127.0.0.1 and set {roles.EVERYBODY}=1, which makes everyone who can connect an operator.",
         icon=":material/lock:",
     )
     st.stop()
@@ -83,9 +81,9 @@ def _login() -> None:
 
 
 def _stranger() -> None:
-    who = actor() or "Somebody without a verified name"
+    who = actor() or "A user without a verified name"
     st.error(
-        f"**{words.escape(who)} has no role here.**\n\n**What to do** Ask whoever runs this console to name you in \\[roles\\].",
+        f"**{words.escape(who)} has no role here.**\n\n**What to do** Ask the administrator to add you to \\[roles\\].",
         icon=":material/lock:",
     )
     st.button("Log out", icon=":material/logout:", key="log-out", on_click=st.logout)

@@ -1,4 +1,4 @@
-// The chunk map: a grid of buttons, one for each tile. Drawn again at every refresh without losing focus or selection.
+// The chunk map: a grid of buttons, one per tile. An autorefresh keeps the focus and the selection.
 // data: { tiles: [[first, last, state, done], …], states: [[letter, label], …], selected: [first, last] | null }
 const STATES_DONE = 1
 

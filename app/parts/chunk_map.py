@@ -1,13 +1,13 @@
-"""The chunk map as a component: Streamlit's charts lose a selection or the keyboard under a live refresh, buttons do not."""
+"""The chunk map as a component. Unlike Streamlit's charts, it keeps the selection and the focus over an autorefresh."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import streamlit as st
 
-from app.view.looks import CHUNK
+from app.view.status_style import CHUNK
 from app.view.tiles import Tile, payload
-from engine.history.chunks import STATES
+from engine.history.chunk_queries import STATES
 
 _HERE = Path(__file__).parent
 _MAP = st.components.v2.component(
@@ -22,7 +22,7 @@ _STATES = [[CHUNK[state].letter, CHUNK[state].label, state] for state in STATES]
 def chunk_map(
     tiles: Sequence[Tile], selected: tuple[int, int] | None, *, key: str, on_pick: Callable[[int, int], None]
 ) -> None:
-    """The map; `on_pick` is called with the first and the last chunk of a tile that was clicked or entered."""
+    """The map. on_pick: called with the first and the last chunk of a tile that was clicked, or selected with Enter."""
 
     def picked() -> None:
         state = st.session_state.get(key)

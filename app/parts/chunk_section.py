@@ -1,30 +1,30 @@
-"""The chunk map of a table, and the facts of the chunk that is chosen in it."""
+"""The chunk map of a table, and the details of the selected chunk."""
 
 import time
 
 import streamlit as st
 
 from app.parts import access, focus, home, messages, places
+from app.parts.autorefresh import autorefresh
 from app.parts.chunk_map import chunk_map
-from app.parts.refresh import refreshing
-from app.view import cutting, drawer, words
-from app.view.looks import CHUNK
-from app.view.tiles import legend, note, tiles
-from engine.history import chunks, tables
+from app.view import chunk_counts, chunk_details, words
+from app.view.status_style import CHUNK
+from app.view.tiles import legend, note, opened, tiles
+from engine.history import chunk_queries, table_queries
 
 _OPEN, _MOVED, _PICKED = "open tile", "chunk was picked", "chunk before and after the pick"
 _LATE_S = 4.0
-"""A refresh that the browser asked for before it heard of a pick comes within this time, with the number from before."""
+"""For this long after a pick, an autorefresh may still arrive with the previous chunk number."""
 
 
 def show(name: str) -> None:
-    """Table and chunk are chosen outside the part that refreshes, and are part of the address."""
-    if places.WISH in st.session_state:
-        # Only what is not bound to a field here may be said by the address; the form takes the rest from the session.
-        said = {field: st.session_state[places.WISH][field] for field in ("part", "chunks")}
-        st.switch_page(places.REDUMP, query_params=said)
-    # By rows, not by chunks: while tables are being cut, the number of their chunks changes and the first would change with it.
-    by_size = sorted(home.ask(tables.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
+    """The section. Table and chunk are selected outside of the autorefreshed part, and are part of the URL."""
+    if places.REDUMP_REQUEST in st.session_state:
+        # Fields that are bound to widgets on this page cannot be in the URL; the form takes them from the session.
+        query = {field: st.session_state[places.REDUMP_REQUEST][field] for field in ("part", "chunks")}
+        st.switch_page(places.REDUMP, query_params=query)
+    # By rows, not by chunks: the numbers of chunks change while tables are split, and the first table would change with them.
+    by_size = sorted(home.ask(table_queries.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
     planned = {plan.table: plan for plan in by_size}
     if not planned:
         messages.nothing("No table planned yet", "The map appears as soon as the runner has planned a table.")
@@ -47,20 +47,20 @@ def show(name: str) -> None:
         bind="query-params",
         placeholder="Click a tile or type",
     )
-    window = st.session_state.get((_OPEN, name, table))
+    window = st.session_state.get(_open_tile(name, table))
     if window and right.button("Show all chunks", icon=":material/zoom_out_map:", key="all"):
-        st.session_state.pop((_OPEN, name, table))
+        st.session_state.pop(_open_tile(name, table))
         st.rerun()
     _map(name, table, window, chosen)
     if chosen is not None:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
             if access.operator():
                 st.button(
-                    "Read this chunk again",
+                    "Redump this chunk",
                     icon=":material/sync:",
                     type="tertiary",
-                    key="again",
-                    on_click=_again,
+                    key="redump-chunk",
+                    on_click=_redump,
                     args=(name, table),
                 )
             with st.popover("Link", icon=":material/link:", type="tertiary"):
@@ -69,25 +69,34 @@ def show(name: str) -> None:
         _facts(name, table, chosen, planned[table].chunk_key)
 
 
-def _again(name: str, table: str) -> None:
-    """Whoever draws next leaves for the re-dump of the chunk that is chosen now.
+def _open_tile(name: str, table: str) -> str:
+    """The session key of the range of chunks that is open in the map."""
+    return str((_OPEN, name, table))
 
-    Not a link: the page of a chunk that was just picked is still being drawn, and would write its address over that of the link.
-    Not the answer of a button: that is lost when the page is drawn anew, as it is because of the pick.
+
+def _redump(name: str, table: str) -> None:
+    """Make the next run of the page switch to the redump form, with the selected chunk.
+
+    A link does not work: the page of a chunk that was just picked is still running, and would overwrite the URL of the link. Nor
+    does the return value of a button, which is lost in the rerun that the pick causes.
     """
     chosen = str(st.session_state["chunk"])
-    st.session_state[places.WISH] = {"pipeline": name, "part": "Chunks", "table": table, "chunks": chosen}
+    st.session_state[places.REDUMP_REQUEST] = {"pipeline": name, "part": "Chunks", "table": table, "chunks": chosen}
 
 
-@refreshing()
+@autorefresh()
 def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None) -> None:
     if st.session_state.pop(_MOVED, False):
         st.rerun()
-    states = home.ask(chunks.chunk_states, name, table)
+    states = home.ask(chunk_queries.chunk_states, name, table)
+    if window and not opened(states, window):
+        st.session_state.pop(_open_tile(name, table), None)
+        st.rerun()
+    window = opened(states, window)
     with st.container(horizontal=True, gap="small"):
         for state, number in legend(states):
-            look = CHUNK[state]
-            st.badge(f"{look.letter} {look.label} {number:,}", color=look.colour, help=look.meaning)
+            style = CHUNK[state]
+            st.badge(f"{style.letter} {style.label} {number:,}", color=style.colour, help=style.meaning)
     shown = tiles(states, window)
 
     def pick(first: int, last: int) -> None:
@@ -95,34 +104,34 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
             st.session_state[_PICKED] = (st.session_state.get("chunk"), first, time.monotonic())
             st.session_state["chunk"] = first
         else:
-            st.session_state[_OPEN, name, table] = (first, last)
+            st.session_state[_open_tile(name, table)] = (first, last)
         st.session_state[_MOVED] = True
 
     chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
-    (plan,) = home.ask(tables.plans, name, table) or [None]
-    st.caption(" ".join(part for part in (cutting.follow(plan), note(states, window)) if part))
+    plan = next(iter(home.ask(table_queries.plans, name, table)), None)
+    st.caption(" ".join(part for part in (chunk_counts.more_note(plan), note(states, window)) if part))
 
 
-@refreshing()
+@autorefresh()
 def _facts(name: str, table: str, chosen: int, key: str) -> None:
-    found = chunks.chunk(home.fresh(), name, table, chosen)
+    found = chunk_queries.chunk(home.fresh(), name, table, chosen)
     with st.container(border=True):
         if found is None:
             st.markdown(f"**There is no chunk {chosen:,}**")
             return
-        look = CHUNK[found.state]
+        style = CHUNK[found.state]
         span = words.escape(words.span(found.lower, found.upper, key or "key"))
-        st.markdown(f"**Chunk {chosen:,}** &ensp;:{look.colour}-badge[{look.letter} {look.label}]&ensp;{span}")
+        st.markdown(f"**Chunk {chosen:,}** &ensp;:{style.colour}-badge[{style.letter} {style.label}]&ensp;{span}")
         if found.error:
-            again = (
+            retry = (
                 None
                 if found.retry_in_s is None
-                else f"Nothing: the next try comes in {words.duration(found.retry_in_s)}."
+                else f"Nothing: the next attempt is in {words.duration(found.retry_in_s)}."
             )
             messages.three_parts(
-                found.error, "The chunk is not published; no row of it was.", again or "", amber=bool(again)
+                found.error, "The chunk is not published, nor is any of its rows.", retry or "", amber=bool(retry)
             )
-        for column, (title, facts) in zip(st.columns([3, 4, 5], gap="medium"), drawer.facts(found), strict=True):
+        for column, (title, facts) in zip(st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found), strict=True):
             with column:
                 st.markdown(f"**{title}**")
                 st.table(dict(facts), border="horizontal", hide_header=True)

@@ -1,22 +1,45 @@
-"""Columns of tables: figures stand right, so that they can be compared at a glance; times are in the zone that is shown."""
+"""Columns of data frames: numbers are right-aligned, times are in the chosen time zone."""
+
+import textwrap
+from collections.abc import Iterable
 
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
 
 from app.view import zone
 
+_SENTENCES = 320
+"""The width of a column of sentences, in pixels."""
+_LETTERS = 42
+"""The letters that always fit into one line of such a column."""
+_LINE = 20
+"""The height of a line, in pixels."""
+_WRAPS = 66
+"""Streamlit wraps text only in rows that are higher than 64 pixels."""
+
 
 def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  # noqa: A002 - Streamlit's own name for it
-    """A number that is written with its unit or shortened, and so a text to Streamlit. width: pixels."""
+    """A number with a unit, which is text to Streamlit. width: in pixels."""
     return st.column_config.TextColumn(help=help, width=width, alignment="right")
 
 
 def figures(*names: str) -> dict[str, ColumnConfig]:
-    """Such columns without a word of explanation."""
+    """Such columns without a tooltip."""
     return {name: figure() for name in names}
 
 
 def time(label: str, width: int | None = None) -> dict[str, ColumnConfig]:
-    """A column of instants, whose heading says the zone; what is taken along is in UTC. width: pixels."""
+    """A column of times, with the time zone in its heading; downloads are in UTC. width: in pixels."""
     heading, form = zone.heading(label), "YYYY-MM-DD HH:mm:ss"
     return {label: st.column_config.DatetimeColumn(heading, format=form, timezone=zone.name(), width=width)}
+
+
+def sentences() -> ColumnConfig:
+    """A column of sentences, for rows of `height`."""
+    return st.column_config.TextColumn(width=_SENTENCES)
+
+
+def height(texts: Iterable[str]) -> int | None:
+    """The row height in pixels at which no sentence is cut off; None, the default height, if each fits one line."""
+    lines = max((len(textwrap.wrap(text, _LETTERS)) for text in texts), default=0)
+    return max(_LINE * lines + 6, _WRAPS) if lines > 1 else None

@@ -1,4 +1,4 @@
-"""Start, pause, resume and stop. Each command goes through the pipeline's inbox; the journal answers."""
+"""Start, pause, resume and stop. Commands go through the pipeline's inbox; the answers are in the journal."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,19 +13,19 @@ from engine import clock, settings
 from engine.directory import Directory, send_command
 from engine.errors import TidemarkError
 
-_SENT, _CLICKS = "sent commands", "clicks acted on"
+_SENT, _CLICKS = "sent commands", "handled clicks"
 
-_ASKING = {
+_CONFIRM = {
     "pause": (
         (
-            "Reading stops after the chunks and the segment in hand; what is committed stays. The lag grows until you resume, and "
-            "the source must keep its binlog for as long."
+            "Reading stops after the current chunks and binlog range. Committed state stays. The lag grows until you resume, and "
+            "the source must keep its binlog until then."
         ),
         "Pause pipeline",
     ),
     "stop": (
         (
-            "The runner commits what it holds and ends. Nothing is lost: a later start goes on from the committed position, as "
+            "The runner commits what it has and ends. Nothing is lost: the next start continues from the committed position, as "
             "long as the source still has the binlog from there."
         ),
         "Stop pipeline",
@@ -34,22 +34,22 @@ _ASKING = {
 
 
 def sent(name: str) -> list[Sent]:
-    """Commands that this browser sent to a pipeline."""
+    """The commands that this browser sent to a pipeline."""
     everything: dict[str, list[Sent]] = st.session_state.setdefault(_SENT, {})
     return everything.setdefault(name, [])
 
 
 def clicks(name: str) -> int:
-    """How many clicks of this browser on a pipeline's buttons were acted on: the number of the next one, and part of its key."""
-    acted_on: dict[str, int] = st.session_state.setdefault(_CLICKS, {})
-    return acted_on.setdefault(name, 0)
+    """How many clicks on a pipeline's buttons were handled in this browser. The number is part of the key of the next button."""
+    handled: dict[str, int] = st.session_state.setdefault(_CLICKS, {})
+    return handled.setdefault(name, 0)
 
 
 def first_time(name: str, click: int) -> bool:
-    """Whether this click is new; from now on it is not.
+    """Whether this click is new. Marks it as handled.
 
-    The browser sends a click a moment after it was made. A refresh that falls into that moment, which a busy browser makes
-    long, carries the click as well, and Streamlit calls the callback for each: one click paused a pipeline three times.
+    The browser sends a click with a short delay. An autorefresh in the meantime carries the click too, and Streamlit then calls the
+    callback for each of them: one click paused a pipeline three times.
     """
     if clicks(name) != click:
         return False
@@ -58,12 +58,12 @@ def first_time(name: str, click: int) -> bool:
 
 
 def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False) -> None:
-    """The buttons that make sense in the runner's state, in one row."""
+    """The buttons for the runner's state, in one row."""
     click = clicks(where.root.name)
     with st.container(horizontal=True, horizontal_alignment="right", gap="small"):
         if spark and runner.spark_ui:
             st.link_button(
-                "Spark", runner.spark_ui, icon=":material/open_in_new:", help="Spark's own pages", key=f"{key}-spark"
+                "Spark", runner.spark_ui, icon=":material/open_in_new:", help="Opens the Spark UI", key=f"{key}-spark"
             )
         if not access.operator():
             return
@@ -87,19 +87,18 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
 
 
 def _place() -> DeltaGenerator:
-    """Room for a button that a popover may replace, or that may replace one.
+    """A container for a button that a popover replaces in another state, or that replaces one.
 
-    A bare button would stand beside its successor for a tenth of a second, and the click of a quick hand would meet what has
-    moved under it.
+    Without it, both are visible for a tenth of a second, and a quick click may hit the wrong one.
     """
     return st.container(width="content")
 
 
 def start_button(where: Directory, runner: Runner, *, key: str) -> None:
-    """Start, or start again. A callback: it is carried out even when the next click leaves the page at once."""
+    """The button to start or restart. It has a callback, which runs even if the next click leaves the page."""
     click = clicks(where.root.name)
     st.button(
-        "Start" if runner.state in ("new", "starting") else "Start again",
+        "Start" if runner.state in ("new", "starting") else "Restart",
         icon=":material/play_arrow:",
         type="secondary" if runner.state == "ended" else "primary",
         key=f"{key}-start-{click}",
@@ -110,7 +109,7 @@ def start_button(where: Directory, runner: Runner, *, key: str) -> None:
 
 
 def start(where: Directory, click: int) -> None:
-    """Check what can be checked at once, then launch; `refusal` shows why not."""
+    """Check what can be checked quickly, then launch the runner. `refusal` shows an error."""
     if not first_time(where.root.name, click) or not access.operator():
         return
     try:
@@ -120,25 +119,25 @@ def start(where: Directory, click: int) -> None:
         st.session_state[f"refused {where.root.name}"] = problem
     except OSError as problem:
         st.session_state[f"refused {where.root.name}"] = TidemarkError(
-            f"The runner could not be started: {problem}.", detail="Nothing was read and nothing was changed."
+            f"The runner could not be started: {problem}.", detail="Nothing was read or changed."
         )
 
 
 def refusal(name: str) -> None:
-    """Why the last start from here was not even tried."""
+    """Why the last start from this browser failed."""
     problem = st.session_state.pop(f"refused {name}", None)
     if isinstance(problem, TidemarkError):
         messages.error(problem)
 
 
 def _ask(verb: str, where: Directory, label: str, key: str) -> None:
-    """A button that opens a question with room for a reason.
+    """A button that asks for confirmation and a reason.
 
-    It opens in the browser alone and its answer is a callback: neither can be lost when the page is drawn anew meanwhile, as
-    happens whenever the runner's state changes.
+    It opens in the browser only, and the confirmation is a callback, so neither is lost in a rerun, which happens whenever the
+    runner's state changes.
     """
     name = f"{key}-{verb}"
-    meaning, confirm = _ASKING[verb]
+    meaning, confirm = _CONFIRM[verb]
     click = clicks(where.root.name)
     with st.popover(label, icon=f":material/{verb}:", key=name):
         st.markdown(meaning, width=380)
@@ -163,7 +162,7 @@ def _send(where: Directory, click: int, verb: str, reason: str) -> None:
 
 
 def post(where: Directory, verb: str, reason: str | None, arguments: Mapping[str, Any] | None = None) -> str:
-    """Send a command in the name of whoever looks, and remember it; returns its id. Nothing is sent for who may not."""
+    """Send a command in the name of the current user, and remember it. Returns its id; empty, and nothing is sent, for a viewer."""
     if not access.operator():
         return ""
     identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments, actor=access.actor())

@@ -1,4 +1,4 @@
-"""The command line, asked by a page: the console itself imports neither Spark nor the runner."""
+"""Calls of the command line. The console itself imports neither Spark nor the runner."""
 
 import json
 import subprocess
@@ -10,19 +10,26 @@ from typing import Any
 from engine.errors import TidemarkError
 
 ROOT = Path(__file__).parents[2]
-"""Where `python -m engine` is found."""
+"""The folder in which `python -m engine` works."""
 
 
-def ask(verb: str, spec: Path, words: Sequence[str] = (), *, timeout_s: float = 120.0) -> dict[str, Any]:
-    """What `python -m engine VERB SPEC … --json` answers. Raises TidemarkError for what it refuses."""
+def ask(
+    verb: str, spec: Path, words: Sequence[str] = (), *, stdin: str = "", timeout_s: float = 120.0
+) -> dict[str, Any]:
+    """The answer of `tidemark VERB SPEC … --json`. Raises TidemarkError if the command fails.
+
+    stdin: its standard input.
+    """
     command = [sys.executable, "-m", "engine", verb, str(spec), *words, "--json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False)
+        done = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, cwd=ROOT, timeout=timeout_s, check=False
+        )
     except subprocess.TimeoutExpired:
         raise TidemarkError(
             f"{verb} did not answer within {timeout_s:g} seconds.",
             detail="Nothing was sent.",
-            hint="The machine or the source is very busy: try again.",
+            hint="The machine or the source may be very busy. Try again.",
         ) from None
     try:
         answer: dict[str, Any] = json.loads(done.stdout)

@@ -1,6 +1,6 @@
-"""Where the keyboard goes when something opens: Streamlit leaves it on the button, and a popover is the last stop of a page.
+"""Keyboard focus for popovers. Streamlit leaves the focus on the button, and a popover comes last in the tab order.
 
-A popover that the keyboard has left is not reached by Tab any more. So nothing in one is disabled while it is filled in.
+Once the focus has left a popover, Tab does not lead back. So no field of a popover is disabled while another one is filled in.
 """
 
 import streamlit as st
@@ -12,19 +12,19 @@ _FIRST = st.components.v2.component(
   const root = parentElement.getRootNode()
   const body = (root.host ?? parentElement).closest('[data-testid="stPopoverBody"]')
   if (!body || body.dataset.met) return
-  body.dataset.met = "yes" // it is drawn anew while somebody types elsewhere in it
+  body.dataset.met = "yes" // a rerun must not move the focus
   const take = tries => {
     const at = document.activeElement
     if (!body.isConnected || (at !== body && body.contains(at))) return
     body.querySelector("input, textarea, button")?.focus({ preventScroll: true })
     if (tries) setTimeout(take, 50, tries - 1)
   }
-  take(100) // it is not shown before it has its place, and its fields may be made anew until then
+  take(100) // its fields may be replaced until it is in place
 }
 """,
 )
 
 
 def first(key: str) -> None:
-    """The first field of the popover that this is drawn in has the keyboard when it opens."""
+    """Focus the first field of the enclosing popover when it opens."""
     _FIRST(key=f"{key}-focus", height=1)

@@ -1,4 +1,4 @@
-"""What all screens share: where the pipelines are, the index over their journals, and the runners started from here."""
+"""Shared by all screens: the pipelines, the index over their journals, and the runners that this console launched."""
 
 import os
 import subprocess
@@ -19,35 +19,38 @@ from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.runs import latest_run
 from engine.redaction import Scrubber, clean_toml
+from engine.tail import tail
 
 T = TypeVar("T")
 P = ParamSpec("P")
 _LAST = "last pipeline"
 LAUNCH_GRACE_S = 60.0
-"""A runner that was launched longer ago than this and never gave a sign is not starting any more."""
+"""A launched runner without a heartbeat counts as starting for this long."""
+_LOG_BYTES = 16 << 10
 
 
 @dataclass
 class Launch:
-    """A runner that this console started. The process is kept so that its exit code is collected."""
+    """A runner that this console launched."""
 
     process: subprocess.Popen[bytes]
+    """Kept to collect its exit code."""
     at: datetime
 
 
 def home() -> Path:
-    """The folder that holds every pipeline."""
+    """The folder that has all pipelines."""
     return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser()
 
 
 def directories() -> list[Directory]:
-    """Every pipeline of this machine's home, by name."""
+    """All pipelines, by name."""
     return [Directory(spec.parent) for spec in sorted(home().glob("*/pipeline.toml"))]
 
 
 @st.cache_resource(show_spinner="Reading the journals")
 def history() -> History:
-    """The index: one for all browsers of this console. The first look at a long history takes a while."""
+    """The index, shared by all browsers. Reading a long history for the first time takes a while."""
     index = History(home() / "history.duckdb")
     index.refresh(directories())
     return index
@@ -55,7 +58,7 @@ def history() -> History:
 
 @st.cache_resource
 def launches() -> dict[str, Launch]:
-    """Runners that this console started, by pipeline."""
+    """The runners that this console launched, by pipeline."""
     return {}
 
 
@@ -74,13 +77,13 @@ def ask(query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.
 
 
 def launch(where: Directory) -> None:
-    """Start a runner for a pipeline; it outlives this console."""
+    """Launch a runner for a pipeline. It outlives this console."""
     process = directory.launch(where.spec, where)
     launches()[where.root.name] = Launch(process, clock.utc_now())
 
 
 def launched_at(name: str) -> datetime | None:
-    """When this console launched the pipeline's runner, while that may still be starting."""
+    """When this console launched the pipeline's runner, if that may still be starting."""
     found = launches().get(name)
     if found is None or found.process.poll() is not None:
         return None
@@ -94,11 +97,11 @@ def exit_code(name: str) -> int | None:
 
 
 def runner(where: Directory) -> Runner:
-    """What is known of a pipeline's runner now."""
+    """The current state of a pipeline's runner."""
     name = where.root.name
     found = runner_of(record_of(where), ask(latest_run, name), launched_at(name))
     code = exit_code(name)
-    # A runner that failed before its first heartbeat left nothing but its exit code and its log.
+    # A runner that failed before its first heartbeat leaves only an exit code and a log.
     if (
         code
         and found.state in ("new", "ended", "lost")
@@ -109,17 +112,17 @@ def runner(where: Directory) -> Runner:
 
 
 def record_of(where: Directory) -> dict[str, Any] | None:
-    """`runner.json`; None when there is none or it cannot be understood."""
+    """`runner.json`; None if it is missing or cannot be read."""
     try:
         return directory.read_runner(where)
-    except TidemarkError as problem:  # of a newer version: it is said, and nothing else is
+    except TidemarkError as problem:  # of a newer version: show only the error
         return {"state": "ended", "error": problem.as_dict()}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def alerts_of(where: Directory) -> list[dict[str, Any]]:
-    """The alerts that stand; none when the file cannot be understood."""
+    """The active alerts; none if the file cannot be read."""
     try:
         return directory.read_alerts(where)
     except (OSError, ValueError, KeyError, TidemarkError):
@@ -127,25 +130,23 @@ def alerts_of(where: Directory) -> list[dict[str, Any]]:
 
 
 def log_tail(where: Directory, lines: int = 40) -> str:
-    """The end of the runner's log; empty when there is none."""
+    """The end of the runner's log, redacted; empty if there is none."""
     try:
-        with where.log.open("rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - 16_384, 0))
-            tail = "\n".join(file.read().decode("utf-8", "replace").splitlines()[-lines:])
+        text = "\n".join(tail(where.log, _LOG_BYTES).splitlines()[-lines:])
     except OSError:
         return ""
     know_secrets(where)
-    return Scrubber().clean(tail)
+    return Scrubber().clean(text)
 
 
 def know_secrets(where: Directory) -> None:
-    """Let this process know the secrets of a pipeline, so that none of them is shown; a wrong spec leads to none."""
+    """Register the secrets of a pipeline for redaction. An invalid spec has none."""
     with suppress(TidemarkError):
         settings.load(where.spec)
 
 
 def spec_text(where: Directory) -> str:
-    """The spec as it is shown, to operators as to viewers: without secrets. Empty when there is none."""
+    """The redacted spec, for operators and viewers; empty if there is none."""
     know_secrets(where)
     try:
         return clean_toml(where.spec.read_text(encoding="utf-8", errors="replace"))
@@ -154,10 +155,10 @@ def spec_text(where: Directory) -> str:
 
 
 def choose(names: list[str]) -> str:
-    """Let a pipeline be chosen: that of the address, else that of the page before, else the first.
+    """Select a pipeline: the one in the URL, else the one of the previous page, else the first.
 
-    None is the field's default: Streamlit takes a name that is out of the address, and keeps the one chosen before. A field
-    that was emptied leaves all as it is.
+    The default of the field is None: Streamlit keeps a default out of the URL, and the selected pipeline must be in it. If the
+    field is emptied, the previous selection stays.
     """
     before = next(name for name in (st.session_state.get(_LAST), *names) if name in names)
     if st.session_state.get("pipeline") not in names:

@@ -1,7 +1,7 @@
-"""Work that takes longer than a moment, done beside the page: its progress is shown, it can be left, and its result is kept.
+"""Background jobs: the page shows their progress, the user may leave the page, and results are kept.
 
-A page asks for a result by its key at each drawing. The first one to ask starts the work in a thread; while it runs the page is
-drawn whole, with a line that counts the seconds, and is drawn again when the result is there. All browsers share results.
+Each run of a page asks for a result by its key. The first one starts the job in a thread. While it runs, the page shows a line that
+counts the seconds; when the result is there, the page runs again. All browsers share the results.
 """
 
 import time
@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from app.parts.refresh import refreshing
+from app.parts.autorefresh import autorefresh
 from app.view import words
 from engine import clock
 from engine.errors import TidemarkError
 
 T = TypeVar("T")
 _PATIENCE_S = 0.3
-"""What is done so quickly is waited for: nothing flickers."""
+"""A job that is done within this time shows no progress, so nothing flickers."""
 _MOST = 60
 
 
@@ -29,14 +29,16 @@ _MOST = 60
 class _Job:
     future: "Future[Any]"
     started: float = field(default_factory=time.monotonic)
+    """On the monotonic clock."""
     ended: datetime | None = None
+    """In UTC."""
 
     def end(self, _: object) -> None:
         self.ended = clock.utc_now()
 
 
 class _Jobs:
-    """Jobs by key, the oldest forgotten when there are too many."""
+    """Jobs by key; the oldest are dropped when there are too many."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="job")
@@ -66,9 +68,9 @@ def _jobs() -> _Jobs:
 
 
 def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | None:
-    """What the work returned. None while it runs: then its progress stands where this is called.
+    """The result of a job; None while it runs, with its progress shown in this place.
 
-    Raises the TidemarkError that it raised, and one that names whatever else it raised.
+    Raises the job's TidemarkError, or one that wraps any other exception.
     """
     job = _jobs().start(key, work)
     wait([job.future], _PATIENCE_S)
@@ -81,7 +83,7 @@ def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | N
             raise TidemarkError(
                 f"{label} failed: {type(error).__name__}: {error}",
                 detail="Nothing was changed, here or on the source.",
-                hint="Correct what is named and try again.",
+                hint="Fix the cause and try again.",
             ) from error
         return found
     _progress(key, label, note)
@@ -89,38 +91,38 @@ def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | N
 
 
 def start(key: str, work: Callable[[], object]) -> None:
-    """Begin the work, unless it is under way or done."""
+    """Start the job, unless it is running or done."""
     _jobs().start(key, work)
 
 
 def known(key: str) -> bool:
-    """Whether there is such a job, done or not."""
+    """Whether there is such a job, running or done."""
     return _jobs().get(key) is not None
 
 
 def ended(key: str) -> str:
-    """When it was done: a time of day, `—` while it is not."""
+    """When the job ended, as a time of day; `—` while it runs."""
     job = _jobs().get(key)
     return words.time_of_day(job.ended if job else None)
 
 
 def running(key: str) -> bool:
-    """Whether such a job is under way."""
+    """Whether such a job is running."""
     job = _jobs().get(key)
     return job is not None and not job.future.done()
 
 
 def forget(*keys: str) -> None:
-    """Do the work anew when it is asked for next."""
+    """Drop jobs, so that the next request runs them again."""
     for key in keys:
         _jobs().forget(key)
 
 
-@refreshing(0.5)
+@autorefresh(0.5)
 def _progress(key: str, label: str, note: str) -> None:
     job = _jobs().get(key)
     if job is None or job.future.done():
         st.rerun()
     took = words.duration(round(time.monotonic() - job.started))
     st.status(f"{label} · {took}", state="running")
-    st.caption(note or "It goes on when you leave this page.")
+    st.caption(note or "It continues if you leave this page.")

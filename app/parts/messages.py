@@ -10,7 +10,7 @@ from engine.errors import TidemarkError
 
 
 def three_parts(message: str, detail: str = "", hint: str = "", *, amber: bool = False) -> None:
-    """What happened, what it means for the data, what to do."""
+    """A message in three parts: what happened, what it means for the data, and what to do."""
     first, *rest = message.strip().splitlines() or [""]
     lines = [f"**{words.escape(first)}**", *(f"- {words.escape(line.strip())}" for line in rest)]
     text = "\n".join(lines)
@@ -23,12 +23,12 @@ def three_parts(message: str, detail: str = "", hint: str = "", *, amber: bool =
 
 
 def error(problem: TidemarkError) -> None:
-    """An error that the engine raised on purpose."""
+    """Show an error of the engine."""
     three_parts(problem.message, problem.detail, problem.hint)
 
 
 def freshness(now: datetime, *, extra: str = "") -> None:
-    """When the numbers above were taken."""
+    """The time of the numbers on the page."""
     index = home.history()
     notes = [f"updated {words.time_of_day(now)}", extra]
     if index.in_memory:
@@ -39,7 +39,7 @@ def freshness(now: datetime, *, extra: str = "") -> None:
 
 
 def nothing(title: str, text: str, icon: str = ":material/inbox:") -> None:
-    """A designed empty state: what would be here, and why it is not."""
+    """An empty state: what would be here, and why it is not."""
     with st.container(border=True, horizontal_alignment="center"):
         st.space("small")
         st.markdown(f"#### {icon} {words.escape(title)}", text_alignment="center", anchors=False)

@@ -1,4 +1,4 @@
-"""The section in which an operator slows, pauses and speeds up the reading of tables; the log is never held."""
+"""The section in which an operator throttles, pauses and resumes the snapshot. The binlog is never throttled."""
 
 import json
 from typing import Any
@@ -6,60 +6,68 @@ from typing import Any
 import streamlit as st
 
 from app.parts import controls, home, messages
-from app.parts.refresh import refreshing
-from app.view import pacing, words
-from app.view.pacing import Pace
+from app.parts.autorefresh import autorefresh
+from app.view import limits, words
+from app.view.limits import Pace
 from engine import settings
 from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
-from engine.history import tables
+from engine.history import table_queries
 
 
 def pace(where: Directory) -> Pace:
-    """What holds now, with or without a runner."""
+    """The current limits and pauses, with or without a runner."""
     try:
         spec = settings.load(where.spec).throttle.model_dump()
     except TidemarkError:
         spec = {}
     try:
-        kept = json.loads(where.controls.read_text(encoding="utf-8"))
+        overrides = json.loads(where.controls.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        kept = {}
-    return pacing.pace_of(spec, kept)
+        overrides = {}
+    return limits.pace_of(spec, overrides)
 
 
-def told(where: Directory) -> None:
-    """Why tables are not read, where that is so."""
+def throttle(where: Directory) -> settings.Throttle:
+    """The current limits; none if they cannot be read."""
+    try:
+        return settings.throttled(settings.Throttle(), dict(pace(where).settings))
+    except SpecError:
+        return settings.Throttle()
+
+
+def notices(where: Directory) -> None:
+    """The notices about limits and pauses of the snapshot."""
     record = home.record_of(where) or {}
     waiting = record.get("waiting_for") if record.get("alive") else None
     copying = bool(record.get("alive")) and (record.get("state"), record.get("phase")) == ("running", "snapshot")
-    for line in pacing.lines(pace(where), waiting, copying=copying):
+    for line in limits.notices(pace(where), waiting, copying=copying):
         st.markdown(f":violet[:material/hourglass_pause: {words.escape(line)}]")
 
 
 def section(where: Directory) -> None:
-    """Limits, and which tables are paused."""
+    """The limits, and the paused tables."""
     now, name = pace(where), where.root.name
-    own = " :violet-badge[set here]" if now.own else " :gray-badge[by the spec]"
-    st.markdown(f"**Limits now**{own} {words.escape(pacing.limits(now))}")
+    own = " :violet-badge[set here]" if now.own else " :gray-badge[from the spec]"
+    st.markdown(f"**Limits now**{own} {words.escape(limits.described(now))}")
     left, right = st.columns(2, gap="large")
     with left:
         _limits(where, now)
     with right:
-        _pauses(where, now, [plan.table for plan in home.ask(tables.plans, name)])
-    st.caption("What is set here holds over restarts until it is changed again. The log is never slowed.")
+        _pauses(where, now, [plan.table for plan in home.ask(table_queries.plans, name)])
+    st.caption("Settings made here survive restarts. The binlog is never throttled.")
     _watch(where, now)
 
 
-@refreshing()
+@autorefresh()
 def _watch(where: Directory, drawn: Pace) -> None:
-    """Draw the page anew when somebody, here or elsewhere, has set something else."""
+    """Rerun the page if the settings have changed, in this browser or elsewhere."""
     if pace(where) != drawn:
         st.rerun()
 
 
 def _limits(where: Directory, now: Pace) -> None:
-    """The form; its keys hold what is set, so that another browser's change is seen."""
+    """The form. The keys contain the current settings, so that changes of another browser appear."""
     key = f"{where.root.name}-{sorted(now.settings.items(), key=str)}"
     with st.form(f"pace-{key}", border=True):
         st.markdown("**How fast**")
@@ -77,7 +85,7 @@ def _limits(where: Directory, now: Pace) -> None:
             "Megabytes of files a second",
             0.0,
             None,
-            pacing.megabytes(now),
+            limits.megabytes(now),
             step=1.0,
             key=f"mb-{key}",
             help="0: no limit",
@@ -88,7 +96,7 @@ def _limits(where: Directory, now: Pace) -> None:
             256,
             int(now.settings.get("readers", 0)),
             key=f"readers-{key}",
-            help="Chunks at once; 0: as the spec says",
+            help="Chunks read at once; 0: as in the spec",
         )
         hours = two.text_input(
             "Hours (UTC)", ", ".join(now.settings.get("hours") or ()), key=f"hours-{key}", placeholder="22:00-06:00"
@@ -100,7 +108,7 @@ def _limits(where: Directory, now: Pace) -> None:
     if reset:
         _send(where, "throttle", {"reset": True}, reason)
     elif applied:
-        changed = pacing.changes(now, int(rows), float(size), int(readers), hours or "")
+        changed = limits.changes(now, int(rows), float(size), int(readers), hours or "")
         try:
             settings.throttled(settings.Throttle(), changed)
         except SpecError as problem:
@@ -109,15 +117,15 @@ def _limits(where: Directory, now: Pace) -> None:
         if changed:
             _send(where, "throttle", changed, reason)
         else:
-            st.info("Nothing was changed.", icon=":material/info:")
+            st.info("Nothing to change.", icon=":material/info:")
 
 
 def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
     with st.container(border=True):
-        st.markdown("**What is read**")
+        st.markdown("**Snapshot**")
         verb = "resume" if now.snapshot else "pause"
         if st.button(
-            f"{verb.capitalize()} the reading of all tables",
+            f"{verb.capitalize()} the snapshot",
             icon=":material/play_arrow:" if now.snapshot else ":material/pause:",
             key=f"snapshot-{now.snapshot}",
         ):
@@ -129,15 +137,15 @@ def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
             key=f"paused-{now.tables}",
             placeholder="None",
         )
-        stop, go = pacing.pauses(now, chosen)
+        stop, go = limits.pauses(now, chosen)
         if st.button("Set paused tables", key="set-paused", disabled=not (stop or go)):
             for verb_of, tables_of in (("pause", stop), ("resume", go)):
                 if tables_of:
-                    _send(where, verb_of, {"tables": tables_of}, "", again=False)
+                    _send(where, verb_of, {"tables": tables_of}, "", rerun=False)
             st.rerun()
 
 
-def _send(where: Directory, verb: str, arguments: dict[str, Any], reason: str | None, *, again: bool = True) -> None:
+def _send(where: Directory, verb: str, arguments: dict[str, Any], reason: str | None, *, rerun: bool = True) -> None:
     controls.post(where, verb, reason, arguments)
-    if again:
+    if rerun:
         st.rerun()

@@ -1,4 +1,4 @@
-"""The screens, and the ways between them: addresses that can be kept, `/live?pipeline=shop&section=Chunks`."""
+"""The screens and their URLs, such as `/live?pipeline=shop&section=Chunks`."""
 
 from urllib.parse import urlencode
 
@@ -9,12 +9,12 @@ PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY, DIAGNOSTICS = (
     f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history", "diagnostics")
 )
 
-WISH = "to be read again"
-"""Where the session has what the form of the re-dump is to hold, until it takes it."""
+REDUMP_REQUEST = "redump request"
+"""The session key of the values for the redump form, until the form takes them."""
 
 
 def pages(*, operator: bool) -> list[StreamlitPage]:
-    """The screens in the order of the navigation; without those that change something or show rows, for who may only look."""
+    """The screens in the order of the navigation. A viewer gets none that change something or show rows."""
     usual = [
         st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="pipelines", default=True),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
@@ -27,7 +27,7 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         pipelines,
         st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         live,
-        st.Page(REDUMP, title="Re-dump", icon=":material/sync:", url_path="redump"),
+        st.Page(REDUMP, title="Redump", icon=":material/sync:", url_path="redump"),
         st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
         history,
         st.Page(DIAGNOSTICS, title="Diagnostics", icon=":material/medical_information:", url_path="diagnostics"),
@@ -35,10 +35,10 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
 
 
 def go_live(name: str) -> None:
-    """Leave for a pipeline's live page."""
+    """Switch to a pipeline's live page."""
     st.switch_page(LIVE, query_params={"pipeline": name})
 
 
 def address(page: str | None, **query: str) -> str:
-    """A page's address with a query that leads back to what is shown."""
+    """The URL of a page with a query."""
     return f"{(page or '').partition('?')[0]}?{urlencode(query)}"

@@ -1,4 +1,4 @@
-"""Queries that somebody saved: one file in the home, for every browser."""
+"""Saved queries: one file in the home folder, shared by all browsers."""
 
 import json
 from contextlib import suppress
@@ -15,11 +15,11 @@ def _file() -> Path:
 
 
 def load() -> dict[str, str]:
-    """The saved queries, by name; none when the file cannot be understood."""
+    """The saved queries, by name; none if the file cannot be read."""
     try:
         record = json.loads(_file().read_text(encoding="utf-8"))
         formats.check("queries", record, _file())
-        # A version is a number. What was written before versions were holds the queries' own names, and texts.
+        # The format version is a number. Files without one map the names of queries to their SQL.
         found = record["queries"] if formats.version_of(record) else record
         return {str(name): str(sql) for name, sql in found.items()}
     except (OSError, ValueError, AttributeError, KeyError, TypeError, NewerFormatError):
@@ -27,7 +27,7 @@ def load() -> dict[str, str]:
 
 
 def save(name: str, sql: str) -> None:
-    """Keep a query under a name, instead of the one that had it. Raises NewerFormatError as `_write` does."""
+    """Save a query under a name, replacing any with that name. Raises NewerFormatError as `_write` does."""
     _write({**load(), name: sql})
 
 
@@ -37,7 +37,7 @@ def forget(name: str) -> None:
 
 
 def _write(queries: dict[str, str]) -> None:
-    """Raises NewerFormatError where this would overwrite what a newer version wrote."""
+    """Raises NewerFormatError rather than overwrite a file of a newer version."""
     home.home().mkdir(parents=True, exist_ok=True)
     with suppress(OSError, ValueError):
         formats.check("queries", json.loads(_file().read_text(encoding="utf-8")), _file())

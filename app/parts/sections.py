@@ -1,4 +1,4 @@
-"""The sections of the live page. Each has its controls outside and its numbers inside a part that refreshes."""
+"""The sections of the live page. In each, the controls are outside of the autorefreshed part, and the numbers inside."""
 
 from datetime import datetime, timedelta
 
@@ -6,25 +6,25 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import columns, home, messages
-from app.parts.refresh import REFRESH_S, refreshing
-from app.view import binlog, curves, cutting, factor, happenings, lanes, words, zone
+from app.parts.autorefresh import INTERVAL_S, autorefresh
+from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
 from app.view.progress import rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import chunks, log, runs, series, tables
+from engine.history import chunk_queries, event_queries, runs, series, table_queries
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
-_CHANGE = "A change is an entry of the change log: an update has two, and rows that were read again have theirs."
+_CHANGE = "A change is an entry of the change log. An update has two; redumped rows have their own."
 _TABLE_COLUMNS = {
     "Table": st.column_config.TextColumn(width="medium", pinned=True),
     "Copied": st.column_config.ProgressColumn(
-        format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of those expected"
+        format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of the expected number"
     ),
-    "Rows": columns.figure("Rows read; the source's own estimate of the table's rows", 190),
+    "Rows": columns.figure("Rows read, and the source's estimate of the table's rows", 190),
     "Chunks": columns.figure(),
-    "Rows/s": columns.figure("Rows copied a second over the last 30 s"),
-    "Changes": columns.figure(f"Committed since the pipeline began. {_CHANGE}"),
+    "Rows/s": columns.figure("Rows copied per second over the last 30 s"),
+    "Changes": columns.figure(f"Committed since the pipeline was created. {_CHANGE}"),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
 }
 _RUNS = 200
@@ -48,22 +48,22 @@ def overview(name: str) -> None:
     _curves(name, SPANS[chosen or "5 min"])
 
 
-@refreshing()
+@autorefresh()
 def _tables(name: str) -> None:
     now = clock.utc_now()
-    found = home.ask(tables.progress, name)
+    found = home.ask(table_queries.progress, name)
     if not found:
-        messages.nothing("No table planned yet", "Tables appear here as soon as the runner has planned their chunks.")
+        messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         return
     for one in found:
         if one.state == "stopped":
             first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
-            messages.three_parts(f"{one.table} stopped: {first}", f"The other tables go on. {rest}")
+            messages.three_parts(f"{one.table} stopped: {first}", f"The other tables continue. {rest}")
     run = home.ask(runs.latest_run, name)
     live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
-    strategies = {plan.table: plan.strategy for plan in home.ask(tables.plans, name)}
+    strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}
     copying = [one.table for one in found if live and not one.copied]
-    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if copying else []
+    reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if copying else []
     rates = {table: rows_per_s(reads, now, table=table) for table in copying}
     st.dataframe(
         pd.DataFrame([_table_row(one, rates.get(one.table), strategies.get(one.table)) for one in found]),
@@ -74,15 +74,15 @@ def _tables(name: str) -> None:
     )
 
 
-def _table_row(one: tables.Progress, rows_s: float | None, strategy: str | None) -> dict[str, object]:
+def _table_row(one: table_queries.Progress, rows_s: float | None, strategy: str | None) -> dict[str, object]:
     rows = f"{words.count(one.rows)} of about {words.count(one.approx_rows)}"
     done = share([one])
     return {
         "Table": one.table,
-        "State": cutting.state(one),
+        "State": chunk_counts.state(one),
         "Copied": None if done is None else 100 * done,
         "Rows": rows if one.planned else words.NOTHING,
-        "Chunks": cutting.read(one),
+        "Chunks": chunk_counts.chunks_read(one),
         "Retrying": f"{one.failed:,}" if one.failed else "",
         "Rows/s": words.count(rows_s),
         "Changes": words.count(one.changes),
@@ -90,7 +90,7 @@ def _table_row(one: tables.Progress, rows_s: float | None, strategy: str | None)
     }
 
 
-@refreshing()
+@autorefresh()
 def _curves(name: str, span_s: int) -> None:
     cursor, now = home.fresh(), clock.utc_now()
     run = home.ask(runs.latest_run, name)
@@ -100,17 +100,17 @@ def _curves(name: str, span_s: int) -> None:
     width = curves.width_ms(since, until)
     marks = series.marks(cursor, name, since - timedelta(days=1))
     if until < now:
-        st.caption(f"Nothing was heard after {words.date_time(until)}; the time before it is shown.")
+        st.caption(f"There is no event after {words.date_time(until)}; the time before it is shown.")
     left, right = st.columns(2, gap="medium")
     with left:
-        st.markdown(f"**Throughput** :gray[rows copied and changes committed a second, {words.escape(zone.name())}]")
-        reads = chunks.reads(cursor, name, limit=5000, since=since)
+        st.markdown(f"**Throughput** :gray[rows copied and changes committed per second, {words.escape(zone.name())}]")
+        reads = chunk_queries.reads(cursor, name, limit=5000, since=since)
         epochs = series.epoch_series(cursor, name, since, width)
         lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name, limit=_RUNS)]
-        lives += [(since, lives[-1][0])] if len(lives) == _RUNS else []  # what was before is not looked for
+        lives += [(since, lives[-1][0])] if len(lives) == _RUNS else []  # earlier runs are not read
         with zone.steady(until):
             figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
-        plot(figure, "throughput", "Rows copied and changes committed a second over time")
+        plot(figure, "throughput", "Rows copied and changes committed per second over time")
     with right:
         st.markdown(f"**Lag** :gray[behind the source, by its own clock, {words.escape(zone.name())}]")
         points = series.lag_series(cursor, name, since, width)
@@ -120,103 +120,107 @@ def _curves(name: str, span_s: int) -> None:
 
 
 def readers(name: str) -> None:
-    """Reader lanes and the spread of what a chunk costs."""
+    """The reader timeline, and the cost of a chunk."""
     spans = {"1 min": 60, "5 min": 300, "30 min": 1800, "whole run": None}
-    chosen = st.segmented_control("Time shown", list(spans), default="1 min", key="lanes-span", required=True)
-    _lanes(name, spans[chosen or "1 min"])
+    chosen = st.segmented_control("Time shown", list(spans), default="1 min", key="timeline-span", required=True)
+    _timeline(name, spans[chosen or "1 min"])
 
 
-@refreshing()
-def _lanes(name: str, span_s: int | None) -> None:
+@autorefresh()
+def _timeline(name: str, span_s: int | None) -> None:
     now = clock.utc_now()
     run = home.ask(runs.latest_run, name)
-    everything = home.ask(chunks.reads, name, run.run if run else None, limit=4000)
+    everything = home.ask(chunk_queries.reads, name, run.run if run else None, limit=4000)
     if not everything:
-        messages.nothing("No chunk was read in this run", "Readers appear here when they report their first chunk.")
+        messages.nothing("No chunk was read in this run", "Readers appear here when they have read their first chunk.")
         return
-    until = lanes_end(now, max(read.ended for read in everything))
+    until = timeline_end(now, max(read.ended for read in everything))
     began = min(read.started for read in everything)
     since = began if span_s is None else max(began, until - timedelta(seconds=span_s))
     shown = [read for read in everything if read.ended > since]
     if until < now - timedelta(seconds=1):
         st.caption(f"No chunk was read after {words.date_time(until)}; the time before it is shown.")
     with zone.steady(until):
-        figure = lanes.figure(shown, since, until)
-    plot(figure, "lanes", f"Chunks read by {len(lanes.lanes(shown, since, until))} readers over time")
-    _lane_tables(shown, since, until)
+        figure = reader_timeline.figure(shown, since, until)
+    plot(
+        figure,
+        "timeline",
+        f"Chunks read by {len(reader_timeline.reader_totals(shown, since, until))} readers over time",
+    )
+    _timeline_tables(shown, since, until)
 
 
-def _lane_tables(shown: list[chunks.Read], since: datetime, until: datetime) -> None:
-    """How busy each reader was, and the spread of what a chunk costs."""
+def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: datetime) -> None:
+    """How busy each reader was, and the distribution of a chunk's cost."""
     left, right = st.columns([2, 3], gap="medium")
     with left:
         st.markdown("**Readers** :gray[in the time shown]")
         rows = [
             {
-                "Reader": lane.reader,
-                "Busy": 100 * lane.busy,
-                "Chunks": lane.chunks,
-                "Rows": words.count(lane.rows),
+                "Reader": one.reader,
+                "Busy": 100 * one.busy,
+                "Chunks": one.chunks,
+                "Rows": words.count(one.rows),
             }
-            for lane in lanes.lanes(shown, since, until)
+            for one in reader_timeline.reader_totals(shown, since, until)
         ]
         busy = st.column_config.ProgressColumn(
-            format="%.0f%%", min_value=0, max_value=100, help="Share of the time with a chunk in hand"
+            format="%.0f%%", min_value=0, max_value=100, help="Share of the time in which it had a chunk"
         )
-        shaped = {"Busy": busy, **columns.figures("Rows")}
-        st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config=shaped, alt="Readers")
+        configs = {"Busy": busy, **columns.figures("Rows")}
+        st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config=configs, alt="Readers")
     with right:
-        st.markdown("**What a chunk costs** :gray[in the time shown]")
+        st.markdown("**Cost of a chunk** :gray[in the time shown]")
         heads = ("min", "25 %", "median", "75 %", "max")
-        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in lanes.spreads(shown)]
+        spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in reader_timeline.spreads(shown)]
         st.dataframe(
             pd.DataFrame(spread),
             hide_index=True,
             key="spreads",
             column_config=columns.figures(*heads),
-            alt="Quartiles of seconds, rows and gaps a chunk",
+            alt="Quartiles of seconds, rows and gaps per chunk",
         )
-        slow = len(lanes.stragglers(shown))
-        st.caption(f"{words.plural(slow, 'straggler')}: over three times the median" if slow else "No straggler")
+        slow = len(reader_timeline.stragglers(shown))
+        st.caption(f"{words.plural(slow, 'straggler')}: over three times the median" if slow else "No stragglers")
 
 
-def lanes_end(now: datetime, last: datetime) -> datetime:
-    """Lanes end now while chunks arrive, and at the last chunk when the copy is over."""
+def timeline_end(now: datetime, last: datetime) -> datetime:
+    """The end of the timeline: now while chunks arrive, else the end of the last chunk."""
     return now if (now - last).total_seconds() < 15 else last
 
 
 def watermarks(name: str, names: list[str]) -> None:
-    """Each chunk's window over the binlog, widest first."""
+    """The watermark windows of chunks over the binlog, widest first."""
     left, right = st.columns([2, 1], vertical_alignment="bottom")
     table = left.selectbox("Table", ["all tables", *names], key="windows-table")
     most = right.segmented_control("Windows shown", [20, 40, 80], default=20, key="windows-most", required=True)
     _windows(name, None if table == "all tables" else table, most or 20)
 
 
-@refreshing(5 * REFRESH_S)
+@autorefresh(5 * INTERVAL_S)
 def _windows(name: str, table: str | None, most: int) -> None:
     cursor = home.fresh()
     run = home.ask(runs.latest_run, name)
-    found = chunks.windows(cursor, name, run=run.run if run else None, table=table, limit=most)
+    found = chunk_queries.windows(cursor, name, run=run.run if run else None, table=table, limit=most)
     if not found:
-        messages.nothing("No watermark yet", "A chunk's window is known when it is read.")
+        messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
         return
     st.caption(
-        "From the low to the high watermark of each chunk; changes in between are merged into it, so that the chunk is exact at "
-        "its high watermark. A window of no width is an exact snapshot."
+        "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so that it is "
+        "exact at its high watermark. A window of width 0 is an exact snapshot."
     )
     plot(binlog.figure(found), "windows", f"Watermark windows, the widest {words.size(found[0].gap_bytes)}")
 
 
-@refreshing(5 * REFRESH_S)
+@autorefresh(5 * INTERVAL_S)
 def plan(where: Directory) -> None:
-    """Why each table is cut as it is, and how far it is cut."""
-    found = home.ask(tables.plans, where.root.name)
+    """How each table is split and why, and how many chunks are planned so far."""
+    found = home.ask(table_queries.plans, where.root.name)
     if not found:
-        messages.nothing("No plan yet", "The plan is made when the runner has connected.")
+        messages.nothing("No plan yet", "The runner plans when it has connected.")
         return
     lower, upper = _bounds(where)
-    st.markdown("**Distribution factor** :gray[within the bounds, chunks are cut in even steps of the key]")
+    st.markdown("**Distribution factor** :gray[within the bounds, the key is split evenly]")
     if any(one.distribution_factor for one in found):
         plot(
             factor.figure(found, lower, upper),
@@ -227,25 +231,26 @@ def plan(where: Directory) -> None:
         pd.DataFrame([_plan_row(one) for one in found]),
         hide_index=True,
         key="plans",
+        row_height=columns.height(one.reason or "" for one in found),
         alt="Plan per table",
         column_config={
             "Strategy": st.column_config.TextColumn(
-                help="even: equal steps of the key; uneven: bounds found by walking along the key; one: a single chunk"
+                help="even: equal steps of the key; uneven: bounds found by walking the key; one: a single chunk"
             ),
-            "Why": st.column_config.TextColumn(width="large"),
-            "Rows a chunk": columns.figure("By plan; the chunks that are read tell how many there were"),
+            "Why": columns.sentences(),
+            "Rows a chunk": columns.figure("By plan; the actual numbers are in the chunk details"),
             **columns.figures("Chunks", "Rows", "Smallest", "Largest", "Factor"),
         },
     )
     st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
 
 
-def _plan_row(one: tables.Plan) -> dict[str, object]:
+def _plan_row(one: table_queries.Plan) -> dict[str, object]:
     return {
         "Table": one.table,
         "Strategy": one.strategy or words.NOTHING,
         "Why": one.reason or words.NOTHING,
-        "Chunks": cutting.cut(one),
+        "Chunks": chunk_counts.planned_chunks(one),
         "Rows a chunk": words.count(one.chunk_rows),
         "Rows": words.count(one.approx_rows),
         "Key": one.chunk_key or words.NOTHING,
@@ -264,26 +269,26 @@ def _bounds(where: Directory) -> tuple[float, float]:
 
 
 def events(name: str) -> None:
-    """What happened, newest first."""
+    """The event feed, newest first."""
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     kinds = left.pills(
-        "Kinds", list(happenings.KINDS), selection_mode="multi", default=list(happenings.USUAL), key="kinds"
+        "Kinds", list(event_feed.KINDS), selection_mode="multi", default=list(event_feed.USUAL), key="kinds"
     )
     text = right.text_input(
-        "Contains", key="contains", placeholder="A table, a chunk, a word of an error", icon=":material/search:"
+        "Contains", key="contains", placeholder="A table, a chunk, part of an error message", icon=":material/search:"
     )
     _events(name, tuple(kinds), text or "")
 
 
-@refreshing()
+@autorefresh()
 def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
     cursor = home.fresh()
-    lines = log.events(cursor, name, happenings.names(kinds), text=text, limit=_EVENTS)
-    found = happenings.happenings(lines)
+    lines = event_queries.events(cursor, name, event_feed.names(kinds), text=text, limit=_EVENTS)
+    found = event_feed.feed_lines(lines)
     if not found:
         messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
     else:
-        acts = {"red": "you", "orange": "we retry", "gray": ""}
+        acts = {"red": "you", "orange": "runner retries", "gray": ""}
         rows = [
             {
                 "Time": one.ts,
@@ -303,7 +308,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
             column_config={
                 **columns.time("Time", 150),
                 "Kind": st.column_config.TextColumn(width=80),
-                "Who acts": st.column_config.TextColumn(width=80),
+                "Who acts": st.column_config.TextColumn(width=100),
                 "Table": st.column_config.TextColumn(width=120),
                 "Took": columns.figure(width=60),
                 "What": st.column_config.TextColumn(width=640),
@@ -313,9 +318,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
     read = runs.journalled(cursor, name)
     note = f"{words.plural(read.lines, 'journal line')} read"
     if len(lines) == _EVENTS:
-        note += f"; of these kinds the newest {_EVENTS:,} are shown, and what began before them is told from there on"
+        note += f"; the newest {_EVENTS:,} of these kinds are shown, so lines that began earlier are incomplete"
     if read.malformed:
-        note += (
-            f", {words.plural(read.malformed, 'line')} could not be understood, the last of them: {read.malformed_text}"
-        )
+        note += f", {words.plural(read.malformed, 'line')} could not be parsed, most recently: {read.malformed_text}"
     st.caption(words.escape(note))

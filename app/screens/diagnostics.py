@@ -1,4 +1,4 @@
-"""The diagnostics bundle: made, looked through, taken along."""
+"""The diagnostics bundle: make it, inspect it, download it."""
 
 import zipfile
 from io import BytesIO
@@ -15,36 +15,36 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 
 _MADE = "bundle"
-_SHOWN = 200_000  # characters of a part that are shown
+_SHOWN = 200_000  # the most characters of a part to show
 
 
 def make(where: Directory, *, with_values: bool) -> None:
-    """Make the bundle and keep it for this browser."""
+    """Make the bundle and keep it in the session."""
     try:
         with st.spinner("Collecting", show_time=True), TemporaryDirectory() as folder:
             file = Path(folder) / "bundle.zip"
-            words_of_it = ["--out", str(file), *(["--with-values"] if with_values else [])]
-            told = engine.ask("bundle", where.spec, words_of_it)
+            arguments = ["--out", str(file), *(["--with-values"] if with_values else [])]
+            answer = engine.ask("bundle", where.spec, arguments)
             name = f"{where.root.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip"
-            st.session_state[_MADE] = where.root.name, name, file.read_bytes(), told
+            st.session_state[_MADE] = where.root.name, name, file.read_bytes(), answer
     except TidemarkError as problem:
         messages.error(problem)
 
 
-def shown(where: Directory) -> None:
-    """What is in the bundle, and each part as it is."""
+def draw_bundle(where: Directory) -> None:
+    """The parts of the bundle, and the content of each."""
     found = st.session_state.get(_MADE)
     if found is None or found[0] != where.root.name:
         messages.nothing(
             "No bundle made yet",
-            "It holds the spec, the status, what check says, the journals of five runs and the runner's log. Nothing leaves "
-            "this machine by itself.",
+            "It contains the spec, the status, the result of check, the journals of five runs and the runner's log. It stays on "
+            "this machine unless you download it.",
             ":material/folder_zip:",
         )
         return
-    _, name, data, told = found
+    _, name, data, answer = found
     left, right = st.columns([3, 1], vertical_alignment="center")
-    removed = words.plural(told["removed"], "secret")
+    removed = words.plural(answer["removed"], "secret")
     left.markdown(f"**{words.escape(name)}** :gray[{words.size(len(data))}; {removed} removed]")
     with right, st.container(horizontal=True, horizontal_alignment="right"):
         st.download_button(
@@ -52,37 +52,37 @@ def shown(where: Directory) -> None:
         )
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        rows = pd.DataFrame([{"Part": part, "Size": words.size(size)} for part, size in told["parts"]])
+        rows = pd.DataFrame([{"Part": part, "Size": words.size(size)} for part, size in answer["parts"]])
         st.dataframe(rows, hide_index=True, key="parts", alt="Parts of the bundle")
     with right, zipfile.ZipFile(BytesIO(data)) as file:
-        part = st.selectbox("Look through", [part for part, _ in told["parts"]], key="part")
+        part = st.selectbox("Part", [part for part, _ in answer["parts"]], key="part")
         text = file.read(part or "README.txt").decode("utf-8", "replace")
         st.code(text[:_SHOWN], language=None, height=420, wrap_lines=True)
         if len(text) > _SHOWN:
-            st.caption(f"The first {_SHOWN:,} of {len(text):,} characters; the download has all.")
+            st.caption(f"The first {_SHOWN:,} of {len(text):,} characters; the download has all of them.")
 
 
 def page() -> None:
-    """The whole page."""
+    """The page."""
     found = {where.root.name: where for where in home.directories()}
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Diagnostics", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "What somebody needs who is to help is packed here.")
+        messages.nothing("No pipelines yet", "Here you can pack what others need to help you.")
         if st.button("New pipeline", type="primary", icon=":material/add:"):
             st.switch_page(places.NEW, query_params={})
         return
     with choice:
         where = found[home.choose(list(found))]
     st.markdown(
-        ":gray[A zip for whoever is to help. Passwords, tokens and webhooks are removed; look through it before you give it away.]"
+        ":gray[A zip file for support. Passwords, tokens and webhooks are removed. Inspect it before you share it.]"
     )
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         made = st.button("Make the bundle", icon=":material/folder_zip:", key="make")
-        with_values = st.toggle("Keep bounds and keys, which are values of rows", key="values")
+        with_values = st.toggle("Keep chunk bounds and keys, which are values of rows", key="values")
     if made:
         make(where, with_values=with_values)
-    shown(where)
+    draw_bundle(where)
 
 
 page()

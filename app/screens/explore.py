@@ -1,4 +1,4 @@
-"""What is published, asked in SQL: mirrors, change logs, one key through time, a table as the source was at a time."""
+"""Explore: SQL over mirrors and change logs, one key through time, and a table as the source was at a time."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from app.view.queries import Known
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import NewerFormatError, TidemarkError
-from engine.history import series, tables
+from engine.history import series, table_queries
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table
@@ -25,19 +25,19 @@ WAYS = ("SQL", "One key through time", "As the source was at")
 
 
 def ask(where: Directory, known: list["Table"], sql: str) -> None:
-    """Run a query and keep its answer for this page."""
+    """Run a query and keep the answer in the session."""
     from engine.explore.queries import answer
 
     try:
-        with st.spinner("Reading the lake", show_time=True):
+        with st.spinner("Reading the destination", show_time=True):
             st.session_state[_ANSWER] = where.root.name, sql, answer(settings.load(where.spec).sink.path, known, sql)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
 
 
-def shown(where: Directory) -> None:
-    """The answer, and ways to take it along."""
+def draw_answer(where: Directory) -> None:
+    """The answer, and buttons to download it."""
     found: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
     if found is None or found[0] != where.root.name:
         return
@@ -58,7 +58,7 @@ def shown(where: Directory) -> None:
         height=460 if result.rows.num_rows > 11 else "auto",
         alt="Answer",
     )
-    with st.expander("The query that this answers", icon=":material/code:"):
+    with st.expander("The query", icon=":material/code:"):
         st.code(sql, language="sql")
 
 
@@ -69,7 +69,7 @@ def _parquet(result: "Answer") -> bytes:
 
 
 def _change(change: Callable[[], None]) -> None:
-    """Change what is saved, and say so where that is refused."""
+    """Change the saved queries, and show an error if the file is of a newer version."""
     try:
         change()
     except NewerFormatError as problem:
@@ -77,7 +77,7 @@ def _change(change: Callable[[], None]) -> None:
 
 
 def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
-    """A query by hand, from an example or a saved one."""
+    """A query by hand, from an example or a saved query."""
     choices = queries.choices(table, saved.load())
 
     def take() -> None:
@@ -85,18 +85,18 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
 
     st.session_state.setdefault(_SQL, next(iter(choices.values())))
     st.selectbox(
-        "Begin with", list(choices), key="query", index=None, on_change=take, placeholder="An example, or a saved query"
+        "Start from", list(choices), key="query", index=None, on_change=take, placeholder="An example, or a saved query"
     )
-    sql = st.text_area("SQL", key=_SQL, height=170, help="DuckDB's SQL. Ctrl+Enter takes the text over.") or ""
+    sql = st.text_area("SQL", key=_SQL, height=170, help="DuckDB SQL. Ctrl+Enter submits the text.") or ""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         run = st.button("Run", type="primary", icon=":material/play_arrow:", key="run", shortcut="Ctrl+Enter")
         with st.popover("Save", icon=":material/bookmark:"):
-            name = st.text_input("Name", key="save-as", placeholder="Orders of today")
+            name = st.text_input("Name", key="save-as", placeholder="Today's orders")
             if st.button("Save query", key="save"):
                 if name and sql.strip():
                     saved.save(str(name).strip(), sql)
                     st.rerun()
-                st.toast("Nothing was saved: it needs a name, and a query.", icon=":material/edit:")
+                st.toast("Not saved: enter a name and a query.", icon=":material/edit:")
             focus.first("save-query")
         chosen = (st.session_state.get("query") or "").removeprefix("★ ")
         if chosen in saved.load() and st.button(
@@ -113,7 +113,7 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
     from engine.explore.queries import history_sql
 
     if not published.key:
-        messages.nothing("This table has no key", "Its rows cannot be told apart; the change log has them all.")
+        messages.nothing("This table has no key", "Its rows cannot be identified. The change log has all of them.")
         return
     columns = st.columns(max(len(published.key), 3))
     values = [columns[n].text_input(name, key=f"key-{n}") for n, name in enumerate(published.key)]
@@ -126,15 +126,15 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
 
 
 def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
-    """The table at a time."""
+    """The state of the table at a time."""
     from engine.explore.queries import as_of_sql, await_published, merged_seq
 
     if not published.key:
-        messages.nothing("This table has no key", "What it was at a time cannot be told from its change log alone.")
+        messages.nothing("This table has no key", "Its state at a time cannot be computed from the change log alone.")
         return
     cursor, name = home.fresh(), where.root.name
     lag = series.latest_lag(cursor, name)
-    copied = tables.copied_at(cursor, name, published.full_name)
+    copied = table_queries.copied_at(cursor, name, published.full_name)
     span = queries.span(copied, lag.ts if lag else None, lag.lag_s if lag else None)
     if span is None:
         st.info(queries.refused(clock.utc_now(), None), icon=":material/hourglass_empty:")
@@ -147,11 +147,11 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
     except ValueError as fault:
         st.warning(words.escape(str(fault)), icon=":material/warning:")
         return
-    if fault := queries.refused(at, span):
-        st.warning(fault, icon=":material/warning:")
+    if unknown := queries.refused(at, span):
+        st.warning(unknown, icon=":material/warning:")
     elif st.button("Show the table as it was", type="primary", icon=":material/update:", key="by-time"):
         try:
-            with st.spinner("Waiting until the destination has what is committed", show_time=True):
+            with st.spinner("Waiting for the destination to catch up with the ledger", show_time=True):
                 root = settings.load(where.spec).sink.path
                 await_published(where, root, published)
                 sql = as_of_sql(published, at, merged_seq(where, root, published))
@@ -162,24 +162,25 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
 
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
-    """The instant that is chosen for this table; it stays the same in another zone. Raises ValueError as `zone.read`."""
-    kept: datetime = st.session_state.setdefault((_AT, *of), usual.replace(microsecond=0))
+    """The time chosen for this table. The instant stays the same in another time zone. Raises ValueError as `zone.read`."""
+    key = str((_AT, *of))
+    kept: datetime = st.session_state.setdefault(key, usual.replace(microsecond=0))
     shown, fields = zone.local(kept), f"{' '.join(of)} {zone.name()}"
     left, right, _ = st.columns([1, 1, 2])
     day = left.date_input(zone.heading("Day"), shown.date(), key=f"at-day {fields}")
     text = right.text_input(zone.heading("Time"), f"{shown:%H:%M:%S}", key=f"at-time {fields}", placeholder="15:30:17")
-    if (day, text) != (shown.date(), f"{shown:%H:%M:%S}"):  # else it is not read: the hour may be one that comes twice
-        kept = st.session_state[(_AT, *of)] = zone.read(str(day), text or "")
+    if (day, text) != (shown.date(), f"{shown:%H:%M:%S}"):  # an unchanged time is not parsed, since it may exist twice
+        kept = st.session_state[key] = zone.read(str(day), text or "")
     return kept
 
 
 def page() -> None:
-    """The whole page."""
+    """The page."""
     found = {where.root.name: where for where in home.directories()}
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Explore", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "What is published can be asked here.")
+        messages.nothing("No pipelines yet", "Here you can query published tables.")
         if st.button("New pipeline", type="primary", icon=":material/add:"):
             st.switch_page(places.NEW, query_params={})
         return
@@ -193,9 +194,7 @@ def page() -> None:
         messages.error(problem)
         return
     if not known:
-        messages.nothing(
-            "Nothing is published yet", "Tables appear here as soon as the pipeline has begun to copy them."
-        )
+        messages.nothing("Nothing is published yet", "Tables appear here when the pipeline has started to copy them.")
         return
     by_name = {table.full_name: table for table in known}
     left, right = st.columns([2, 3], vertical_alignment="bottom")
@@ -218,7 +217,7 @@ def page() -> None:
         by_time(where, known, published)
     else:
         by_sql(where, known, table)
-    shown(where)
+    draw_answer(where)
 
 
 page()

@@ -1,4 +1,4 @@
-"""Every run: when, for how long, how it ended, what it did."""
+"""The history: all runs with their outcome, duration and totals, and a comparison of runs."""
 
 import json
 
@@ -10,7 +10,7 @@ from app.parts.sections import plot
 from app.view import compare, words
 from app.view.past import PastRun, past
 from engine import clock
-from engine.history import chunks, runs
+from engine.history import chunk_queries, runs
 from engine.redaction import clean
 
 _COLUMNS = {
@@ -27,9 +27,7 @@ def page() -> None:
     cursor = home.fresh()
     names = sorted({run.pipeline for run in runs.runs(cursor, limit=5000)})
     if not names:
-        messages.nothing(
-            "No runs yet", "Each run of a pipeline leaves a line here, with what it read and how it ended."
-        )
+        messages.nothing("No runs yet", "Each run of a pipeline appears here, with its totals and its outcome.")
         return
     chosen = st.selectbox("Pipeline", ["all pipelines", *names], key="history-of", width=320)
     only = None if chosen == "all pipelines" else chosen
@@ -64,20 +62,20 @@ def page() -> None:
     messages.freshness(clock.utc_now(), extra=words.plural(len(rows), "run"))
     chosen_lines = [lines[n] for n in chosen_rows["selection"]["rows"]][: compare.MOST]
     if chosen_lines:
-        _compared(chosen_lines)
+        _comparison(chosen_lines)
     elif len(rows) > 1:
-        st.caption(f"Choose up to {compare.MOST} runs in the first column to compare them.")
+        st.caption(f"Select up to {compare.MOST} runs in the first column to compare them.")
 
 
 def _spec_of(line: PastRun) -> str | None:
-    """The spec that a run began with, without secrets: an earlier version may have journalled more than is shown today."""
+    """The spec of a run, redacted again, since the journal of an earlier version may have been redacted less."""
     text = runs.spec_of(home.fresh(), line.pipeline, line.run)
     return None if text is None else json.dumps(clean(json.loads(text)))
 
 
-def _compared(lines: list[PastRun]) -> None:
-    """Runs side by side."""
-    reads = {line.run: home.ask(chunks.reads, line.pipeline, line.run, limit=20_000) for line in lines}
+def _comparison(lines: list[PastRun]) -> None:
+    """The comparison of the selected runs."""
+    reads = {line.run: home.ask(chunk_queries.reads, line.pipeline, line.run, limit=20_000) for line in lines}
     st.subheader("Compared", anchor=False)
     left, right = st.columns(2, gap="medium")
     with left:
@@ -89,19 +87,17 @@ def _compared(lines: list[PastRun]) -> None:
             alt="Measures of each run",
         )
     with right:
-        st.markdown("**Throughput** :gray[rows copied a second]")
+        st.markdown("**Throughput** :gray[rows copied per second]")
         if any(reads.values()):
-            plot(compare.figure(lines, reads), "compared", "Rows copied a second by each run")
+            plot(compare.figure(lines, reads), "compared", "Rows copied per second by each run")
         else:
-            st.caption("None of them read a chunk.")
-        st.markdown("**Configured otherwise**")
+            st.caption("None of these runs read a chunk.")
+        st.markdown("**Differences in configuration**")
         found = compare.differences(lines, [_spec_of(line) for line in lines])
         if found:
             st.dataframe(pd.DataFrame(found), hide_index=True, key="differences", alt="Settings that differ")
         else:
-            st.caption(
-                "One run alone has nothing to differ from." if len(lines) == 1 else "Nothing: the specs are the same."
-            )
+            st.caption("Select a second run to compare." if len(lines) == 1 else "None: the specs are the same.")
 
 
 page()

@@ -1,4 +1,4 @@
-"""One pipeline, live: is the data right, does it keep up, what must I do."""
+"""One pipeline, live: is the data right, does it keep up, what must I do?"""
 
 from datetime import timedelta
 
@@ -8,86 +8,87 @@ from app.parts import (
     access,
     chunk_section,
     controls,
+    health_strip,
     home,
     membership,
     messages,
     pacing,
     places,
+    runner_notice,
     sections,
-    situation,
-    strip,
 )
-from app.parts.refresh import refreshing
+from app.parts.autorefresh import autorefresh
 from app.view import commands, words
 from app.view.health import alert_lines, layers
 from app.view.progress import copy_of, copying, status_line
 from engine import clock
 from engine.directory import Directory
-from engine.history import chunks, log, runs, series, tables
+from engine.history import chunk_queries, event_queries, runs, series, table_queries
 
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
-ACTING = ("Pace", "Tables")  # for operators alone
+OPERATOR_SECTIONS = ("Pace", "Tables")
 
 
-@refreshing()
-def layered(where: Directory, drawn_state: str) -> None:
-    """The strip and what stands. When the state changes, the whole page is drawn anew: its buttons depend on it."""
+@autorefresh()
+def top(where: Directory, drawn_state: str) -> None:
+    """The health strip, alerts and notices. If the state changes, the whole page runs again, because its buttons depend on it."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner = home.runner(where)
     if runner.state != drawn_state:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    strip.strip(layers(runner, lag, recent, now))
-    strip.alerts(alert_lines(home.alerts_of(where)))
-    pacing.told(where)
+    health_strip.draw(layers(runner, lag, recent, now))
+    health_strip.alerts(alert_lines(home.alerts_of(where)))
+    pacing.notices(where)
 
 
-@refreshing()
-def line(where: Directory) -> None:
-    """The status line, when it was so, and what became of commands."""
+@autorefresh()
+def status(where: Directory) -> None:
+    """The status line, its time, and the last command."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     run = home.ask(runs.latest_run, name)
-    live, progress = runner.alive and runner.state == "running", home.ask(tables.progress, name)
-    going = copying(progress, live=live)
-    reads = home.ask(chunks.reads, name, run.run if run else None, limit=600) if going else []
-    copy = copy_of(progress, reads, home.ask(series.epoch_totals, name), now, live=live)
+    live, progress = runner.alive and runner.state == "running", home.ask(table_queries.progress, name)
+    is_copying = copying(progress, live=live)
+    reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if is_copying else []
+    totals, throttle = home.ask(series.epoch_totals, name), pacing.throttle(where)
+    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle)
     st.code(
-        status_line(copy, lag, runner.look.label if not live else runner.state, runner.phase),
+        status_line(copy, lag, runner.style.label if not live else runner.state, runner.phase),
         language=None,
         wrap_lines=True,
     )
     sent = controls.sent(name)
-    strip.footer(
+    health_strip.footer(
         now,
         run.run if run else None,
-        commands.sentences(sent, log.answers(cursor, name, [one.id for one in sent]), now),
+        commands.sentences(sent, event_queries.answers(cursor, name, [one.id for one in sent]), now),
     )
 
 
 def spec_section(where: Directory) -> None:
-    """The spec as the runner reads it, and the end of its log."""
+    """The spec, and the end of the runner's log."""
     left, right = st.columns(2, gap="medium")
     with left:
         st.markdown(f"**Spec** :gray[{words.escape(str(where.spec))}]")
         st.code(home.spec_text(where), language="toml")
     with right:
-        st.markdown("**Runner's log** :gray[its end]")
-        tail = home.log_tail(where, 60) or "There is no log: the runner was started elsewhere, or never."
+        st.markdown("**Runner's log** :gray[the last lines]")
+        tail = home.log_tail(where, 60) or "There is no log. The runner was started elsewhere, or never."
         st.code(tail, language=None, height=420 if tail.count("\n") > 18 else "content")
 
 
 def body(where: Directory) -> None:
-    """The sections; only the open one is computed."""
+    """The sections. Only the open one runs."""
     name = where.root.name
-    sections_shown = [title for title in SECTIONS if title not in ACTING or access.operator()]
+    sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
     tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
-    shown = {
+    draw = {
         "Overview": lambda: sections.overview(name),
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
-        "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in home.ask(tables.plans, name)]),
+        "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in home.ask(table_queries.plans, name)]),
         "Plan": lambda: sections.plan(where),
         "Pace": lambda: pacing.section(where),
         "Tables": lambda: membership.section(where),
@@ -97,14 +98,14 @@ def body(where: Directory) -> None:
     for title, tab in tabs.items():
         if tab.open:
             with tab:
-                shown[title]()
+                draw[title]()
 
 
 def page() -> None:
-    """The whole page."""
+    """The page."""
     found = {where.root.name: where for where in home.directories()}
     if not found:
-        messages.nothing("No pipelines yet", "Create one first; then it can be watched here.")
+        messages.nothing("No pipelines yet", "Create a pipeline to watch it here.")
         if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
             st.switch_page(places.NEW, query_params={})
         return
@@ -115,9 +116,9 @@ def page() -> None:
     with buttons:
         controls.controls(where, runner, key="live", spark=True)
     controls.refusal(where.root.name)
-    layered(where, runner.state)
-    line(where)
-    situation.situation(where, runner)
+    top(where, runner.state)
+    status(where)
+    runner_notice.show(where, runner)
     body(where)
 
 

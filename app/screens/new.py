@@ -1,6 +1,7 @@
-"""A new pipeline in seven steps, each of which can be left and resumed; or as TOML, which is the same thing."""
+"""A new pipeline in seven steps, which can be resumed at any time, or as TOML."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import streamlit as st
 
@@ -24,12 +25,12 @@ _TOML = "TOML"
 
 
 def page() -> None:
-    """The step that the address names, of the draft that it names."""
+    """The step and the draft in the URL."""
     identity = st.query_params.get("draft")
     if identity is None:
-        kept = drafts.kept()
-        if kept:
-            _resume(kept)
+        saved = drafts.saved_drafts()
+        if saved:
+            _resume(saved)
             return
         identity = st.session_state.setdefault("fresh draft", drafts.new_id())
     try:
@@ -42,9 +43,7 @@ def page() -> None:
         step = STEPS[0]
     st.query_params.update({"draft": draft.id, "step": step})
     if draft.changed and step in STEPS and draft.step != step:
-        draft = drafts.change(
-            draft.id, lambda now: Draft(now.id, now.spec, now.connection, step, now.found, now.changed)
-        )
+        draft = drafts.change(draft.id, lambda now: replace(now, step=step))
     _title(draft, step)
     if step == _TOML:
         as_toml.page(draft)
@@ -54,7 +53,7 @@ def page() -> None:
     with body:
         _PAGES[step](draft)
     if frame.states(drafts.load(draft.id)) != frame.states(draft):
-        st.rerun()  # what the step found out is shown in the way at once
+        st.rerun()  # show the new finding in the row of steps at once
 
 
 def _title(draft: Draft, step: str) -> None:
@@ -62,7 +61,9 @@ def _title(draft: Draft, step: str) -> None:
         name = f" :gray[{words.escape(draft.name)}]" if draft.name else ""
         st.title(f"New pipeline{name}", anchor=False, width="content")
         with st.container(horizontal=True, width="content", vertical_alignment="center"):
-            if drafts.kept() and st.button("All drafts", icon=":material/drafts:", key="drafts", type="tertiary"):
+            if drafts.saved_drafts() and st.button(
+                "All drafts", icon=":material/drafts:", key="drafts", type="tertiary"
+            ):
                 st.session_state.pop("fresh draft", None)
                 st.switch_page(places.NEW, query_params={})
             label, icon, to = (
@@ -74,28 +75,28 @@ def _title(draft: Draft, step: str) -> None:
                 frame.go(draft, to)
 
 
-def _resume(kept: list[Draft]) -> None:
-    """What was begun and not launched."""
+def _resume(saved: list[Draft]) -> None:
+    """The list of drafts."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.title("New pipeline", anchor=False, width="content")
-        if st.button("Begin a new one", type="primary", icon=":material/add:", key="begin"):
+        if st.button("Start a new draft", type="primary", icon=":material/add:", key="begin"):
             st.switch_page(places.NEW, query_params={"draft": drafts.new_id(), "step": STEPS[0]})
-    st.markdown("**Drafts** :gray[begun and not launched yet; go on where you left]")
-    for draft in kept:
+    st.markdown("**Drafts** :gray[not launched yet; continue where you stopped]")
+    for draft in saved:
         with st.container(border=True, key=f"draft-{draft.id}"):
             name, where, step, age, buttons = st.columns([2, 3, 2, 2, 2.2], vertical_alignment="center")
-            name.markdown(f"**{words.escape(draft.name or 'without a name')}**")
+            name.markdown(f"**{words.escape(draft.name or 'unnamed')}**")
             where.markdown(
                 f":gray[{words.escape(str(draft.get('source', 'user')))}@{words.escape(str(draft.get('source', 'host')))}]"
             )
-            step.markdown(f"left at {STEPS.index(draft.step) + 1}. {draft.step}")
+            step.markdown(f"at step {STEPS.index(draft.step) + 1}. {draft.step}")
             seconds = (clock.utc_now() - clock.parse_utc(draft.changed)).total_seconds()
             age.markdown(f":gray[{words.duration(seconds)} ago]")
             with buttons, st.container(horizontal=True, horizontal_alignment="right"):
                 if st.button("Resume", key=f"resume-{draft.id}", icon=":material/play_arrow:"):
                     frame.go(draft, draft.step)
                 with st.popover("", icon=":material/delete:", help="Discard this draft"):
-                    st.markdown("The draft is forgotten; no pipeline is touched.")
+                    st.markdown("This deletes the draft. Pipelines are not affected.")
                     st.button(
                         "Discard draft",
                         type="primary",
@@ -104,7 +105,7 @@ def _resume(kept: list[Draft]) -> None:
                         args=(draft.id,),
                     )
                     focus.first(f"discard-{draft.id}")
-    messages.freshness(clock.utc_now(), extra=words.plural(len(kept), "draft"))
+    messages.freshness(clock.utc_now(), extra=words.plural(len(saved), "draft"))
 
 
 page()

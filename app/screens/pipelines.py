@@ -1,4 +1,4 @@
-"""All pipelines at one glance."""
+"""The list of pipelines."""
 
 import streamlit as st
 

@@ -1,36 +1,40 @@
-"""Read again what is published: what, what it reaches, why, and how it goes."""
+"""Redump: choose chunks, a range, keys or tables, count the affected rows, send the command, and follow it."""
 
+import json
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from app.parts import columns, controls, engine, home, messages, places
-from app.parts.refresh import refreshing
-from app.view import again, words
-from app.view.again import Wish
+from app.parts.autorefresh import autorefresh
+from app.view import redump_form, words
+from app.view.redump_form import Request
 from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import chunks, redumps, tables
+from engine.history import chunk_queries, redumps, table_queries
 
-_REACHED, _EXPECTED, _PART = "reached", "expected rows", "redump-part"
+_DRY_RUN, _EXPECTED = "dry run", "expected rows"
 _HELP = {
     "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
-    "Range": "From the lower bound on, up to but without the upper one, as the plan shows them; empty is an open end.",
-    "Keys": 'Rows by primary key, one a line; of several columns as JSON: ["de", 5]. What does not exist is deleted and listed.',
-    "Table": "All of the table.",
-    "Everything": "Every table of the pipeline. It also heals a pipeline that lost its position.",
+    "Range": "From the lower bound (included) to the upper bound (excluded), in the form that the plan shows. Empty means open.",
+    "Keys": 'Primary keys, one per line; composite ones as JSON: ["de", 5]. Keys without a row are deleted and listed.',
+    "Table": "The whole table.",
+    "Everything": "All tables of the pipeline. This also repairs a pipeline whose position was purged.",
 }
 
 
-def wish_of(plans: Sequence[tables.Plan]) -> Wish:
-    """The form."""
+def _key(kind: str, of: str) -> str:
+    """A session key."""
+    return str((kind, of))
+
+
+def request_form(plans: Sequence[table_queries.Plan]) -> Request:
+    """The form for the request."""
     part = st.segmented_control(
-        "Read again", again.PARTS, default="Chunks", key="part", bind="query-params", required=True
+        "Redump", redump_form.PARTS, default="Chunks", key="part", bind="query-params", required=True
     )
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
@@ -38,19 +42,19 @@ def wish_of(plans: Sequence[tables.Plan]) -> Wish:
         with right:
             _part(part or "Chunks", next((plan.chunk_key for plan in plans if plan.table == table), ""))
     st.caption(_HELP[part or "Chunks"])
-    return typed()
+    return entered()
 
 
-def typed() -> Wish:
-    """What the form says now: what was typed last comes with a click, before the page is drawn anew."""
+def entered() -> Request:
+    """The current values of the form. A value that was entered last arrives with the click, before the rerun."""
     now = st.session_state
     part, table = now.get("part") or "Chunks", now.get("table") or ""
     if part == "Range":
-        return Wish(part, table, lower=now.get("lower") or "", upper=now.get("upper") or "")
+        return Request(part, table, lower=now.get("lower") or "", upper=now.get("upper") or "")
     if part == "Everything":
-        return Wish(part)
+        return Request(part)
     field = {"Chunks": "chunks", "Keys": "keys"}.get(part)
-    return Wish(part, table, **({field: now.get(field) or ""} if field else {}))
+    return Request(part, table, **({field: now.get(field) or ""} if field else {}))
 
 
 def _part(part: str, key: str) -> None:
@@ -64,86 +68,84 @@ def _part(part: str, key: str) -> None:
         st.text_area("Keys", key="keys", height=120, placeholder="17\n18")
 
 
-def reached(where: Directory, wish: Wish) -> dict[str, Any] | None:
-    """What the wish reaches; None, with the reason shown, when it cannot be asked for."""
-    if fault := again.missing(wish):
+def dry_run(where: Directory, request: Request) -> dict[str, Any] | None:
+    """The dry run of the request; None, with the reason shown, if it is incomplete or fails."""
+    if fault := redump_form.missing(request):
         st.info(fault, icon=":material/edit:")
         return None
-    known: tuple[Wish, dict[str, Any]] | None = st.session_state.get((_REACHED, where.root.name))
-    if known is None or known[0] != wish:
+    known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
+    if known is None or known[0] != request:
         try:
-            with st.spinner("Counting what it reaches"), TemporaryDirectory() as folder:
-                keys = Path(folder) / "keys"
-                keys.write_text(wish.keys, encoding="utf-8")
-                words_of_it = again.arguments(wish, str(keys))
-                known = wish, engine.ask("redump", where.spec, [*words_of_it, "--dry-run"])
+            with st.spinner("Counting the affected rows"):
+                document = json.dumps(redump_form.document(request))
+                known = request, engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], stdin=document)
         except TidemarkError as problem:
             messages.error(problem)
             return None
-        st.session_state[_REACHED, where.root.name] = known
+        st.session_state[_key(_DRY_RUN, where.root.name)] = known
     return known[1]
 
 
-def blast(where: Directory, found: dict[str, Any], key: str) -> None:
-    """The blast radius in numbers."""
-    reads = home.ask(chunks.reads, where.root.name, limit=2000)
-    seconds = again.expected_s(found["tables"], reads)
+def affected(where: Directory, found: dict[str, Any], key: str) -> None:
+    """The affected tables, rows and ranges."""
+    reads = home.ask(chunk_queries.reads, where.root.name, limit=2000)
+    seconds = redump_form.expected_s(found["tables"], reads)
     left, right = st.columns([6, 1], vertical_alignment="center")
-    left.markdown(f"**It reaches** {words.escape(again.sentence(found['tables'], seconds))}")
-    if right.button("Count anew", icon=":material/refresh:", type="tertiary", key="look"):
-        st.session_state.pop((_REACHED, where.root.name))
+    left.markdown(f"**Affected** {words.escape(redump_form.sentence(found['tables'], seconds))}")
+    if right.button("Count again", icon=":material/refresh:", type="tertiary", key="count"):
+        st.session_state.pop(_key(_DRY_RUN, where.root.name))
         st.rerun()
     st.dataframe(
-        pd.DataFrame(again.reach_rows(found["tables"])),
+        pd.DataFrame(redump_form.affected_rows(found["tables"])),
         hide_index=True,
-        key="reach",
+        key="affected",
         column_config={
             "How": st.column_config.TextColumn(width="large"),
             **columns.figures("Rows read again", "Rows in the mirror", "Size of the mirror"),
         },
-        alt="What is read again, by table",
+        alt="Affected rows per table",
     )
-    if told := again.ranges(found["tables"], key):
-        more = f"\n… and {len(told) - 5:,} more" if len(told) > 5 else ""
-        st.code("\n".join(told[:5]) + more, language=None)
+    if ranges := redump_form.ranges(found["tables"], key):
+        more = f"\n… and {len(ranges) - 5:,} more" if len(ranges) > 5 else ""
+        st.code("\n".join(ranges[:5]) + more, language=None)
 
 
-def sending(where: Directory, wish: Wish, found: dict[str, Any]) -> None:
-    """The reason, and the button; everything needs the pipeline's name as well."""
+def send_form(where: Directory, request: Request, found: dict[str, Any]) -> None:
+    """The reason and the button. A redump of everything must be confirmed with the pipeline's name."""
     name = where.root.name
-    able = any(one["way"] != "refused" for one in found["tables"])
+    able = any(one["way"] not in redump_form.NOT_READ for one in found["tables"])
     sure = True
     with st.container(border=True):
         st.text_input("Reason", key="why", placeholder="Shown in the events and the history")
-        if wish.part == "Everything":
-            typed = st.text_input(
-                f"Type {name} to confirm", key="sure", help="Every table is read again; that cannot be taken back"
+        if request.part == "Everything":
+            name_entered = st.text_input(
+                f"Type {name} to confirm", key="sure", help="All tables will be read again, which cannot be undone"
             )
-            sure = typed == name
+            sure = name_entered == name
         st.button(
-            "Read again",
+            "Redump",
             type="primary",
             icon=":material/sync:",
             key=f"send-{controls.clicks(name)}",
             disabled=not (able and sure),
             on_click=_send,
-            args=(where, controls.clicks(name), wish, found),
+            args=(where, controls.clicks(name), request, found),
         )
 
 
-def _send(where: Directory, click: int, wish: Wish, found: dict[str, Any]) -> None:
-    """Send what was counted; a wish that was changed with the click is counted first."""
+def _send(where: Directory, click: int, request: Request, found: dict[str, Any]) -> None:
+    """Send the request that was counted. If it was changed with the click, it is counted first."""
     name, now = where.root.name, st.session_state
-    if typed() != wish or not controls.first_time(name, click):
+    if entered() != request or not controls.first_time(name, click):
         return
     identity = controls.post(where, "redump", now.get("why"), found["arguments"])
     rows = [one["rows"] for one in found["tables"]]
-    st.session_state[_EXPECTED, identity] = None if None in rows else sum(rows)
+    st.session_state[_key(_EXPECTED, identity)] = None if None in rows else sum(rows)
 
 
-@refreshing()
-def going(where: Directory) -> None:
-    """The commands of this browser as they go, and all of them as a table."""
+@autorefresh()
+def commands(where: Directory) -> None:
+    """The progress of running redumps and of those sent from this browser, and a table of all of them."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     found = redumps.redumps(cursor, name)
     answered = {one.id for one in found}
@@ -153,21 +155,21 @@ def going(where: Directory) -> None:
         age = words.duration((now - sent.at).total_seconds())
         runner = home.runner(where)
         then = (
-            "the runner has not answered yet" if runner.alive else "no runner is there: the next start carries it out"
+            "the runner has not answered yet" if runner.alive else "no runner is alive; the next start carries it out"
         )
         st.markdown(f":blue[:material/send: Sent {age} ago; {then}]")
     for one in found:
         if one.state == "under way" or one.id in mine:
-            colour, text, share = again.progress(one, st.session_state.get((_EXPECTED, one.id)))
+            colour, text, share = redump_form.progress(one, st.session_state.get(_key(_EXPECTED, one.id)))
             st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
             if share is not None and one.state == "under way":
                 st.progress(share)
-    st.markdown("**Read again before** :gray[newest first]")
+    st.markdown("**Past redumps** :gray[newest first]")
     if not found:
-        messages.nothing("Nothing was read again yet", "Each command leaves a line here: who, why, and what it found.")
+        messages.nothing("No redump yet", "Each redump appears here, with its reason and its result.")
         return
     st.dataframe(
-        pd.DataFrame(again.past_rows(found)),
+        pd.DataFrame(redump_form.past_rows(found)),
         hide_index=True,
         key="past",
         column_config={
@@ -176,35 +178,35 @@ def going(where: Directory) -> None:
             "Rows": st.column_config.NumberColumn(format="localized"),
             **columns.figures("Keys missing", "Took"),
         },
-        alt="Commands to read again, newest first",
+        alt="Redumps, newest first",
     )
     messages.freshness(now)
 
 
 def page() -> None:
-    """The whole page."""
-    st.session_state.update(st.session_state.pop(places.WISH, {}))
+    """The page."""
+    st.session_state.update(st.session_state.pop(places.REDUMP_REQUEST, {}))
     found = {where.root.name: where for where in home.directories()}
     if not found:
-        messages.nothing("No pipelines yet", "What is published can be read again here.")
+        messages.nothing("No pipelines yet", "Here you can redump published tables.")
         if st.button("New pipeline", type="primary", icon=":material/add:"):
             st.switch_page(places.NEW, query_params={})
         return
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Re-dump", anchor=False)
+    title.title("Redump", anchor=False)
     with choice:
         where = found[home.choose(list(found))]
-    plans = home.ask(tables.plans, where.root.name)
+    plans = home.ask(table_queries.plans, where.root.name)
     if not plans:
-        messages.nothing("No table planned yet", "What is not copied yet cannot be read again.")
+        messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
         return
-    wish = wish_of(plans)
-    answer = reached(where, wish)
+    request = request_form(plans)
+    answer = dry_run(where, request)
     if answer is not None:
-        key = next((plan.chunk_key for plan in plans if plan.table == wish.table), "")
-        blast(where, answer, key)
-        sending(where, wish, answer)
-    going(where)
+        key = next((plan.chunk_key for plan in plans if plan.table == request.table), "")
+        affected(where, answer, key)
+        send_form(where, request, answer)
+    commands(where)
 
 
 page()

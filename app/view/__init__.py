@@ -1,1 +1,1 @@
-"""What the console shows: pure functions from `engine.history`'s dataclasses to words, tiles, figures. No Streamlit."""
+"""Pure functions that turn the dataclasses of `engine.history` into text, tiles and figures. No Streamlit."""

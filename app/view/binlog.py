@@ -4,37 +4,37 @@ from collections.abc import Iterable, Sequence
 
 from app.view import words
 from app.view.figure import Figure, layout
-from app.view.looks import HEX
-from engine.history.chunks import Window
+from app.view.status_style import HEX
+from engine.history.chunk_queries import Window
 
 Place = tuple[str, int]
 """Binlog file and offset in it."""
 
 
 def place(position: str) -> Place | None:
-    """`file:offset` taken apart; None when it is something else."""
+    """Parse `file:offset`; None for any other format."""
     file, _, offset = position.rpartition(":")
     return (file, int(offset)) if file and offset.isdigit() else None
 
 
 def axis(places: Iterable[Place]) -> dict[str, int]:
-    """Where each file begins on one common axis of bytes.
+    """Where each binlog file begins on one common axis of bytes.
 
-    The true sizes of the files are not in the journal. Each is drawn as long as the largest offset seen in it: order and
-    distances within a file are exact, and so is all between positions of one file.
+    The journal does not have the sizes of the files, so a file is drawn up to the largest offset seen in it. The order of all
+    positions and the distances within a file are exact.
     """
     largest: dict[str, int] = {}
     for file, offset in places:
         largest[file] = max(largest.get(file, 0), offset)
-    starts, reached = {}, 0
+    starts, end = {}, 0
     for file in sorted(largest, key=lambda name: (len(name), name)):
-        starts[file] = reached
-        reached += largest[file]
+        starts[file] = end
+        end += largest[file]
     return starts
 
 
 def figure(windows: Sequence[Window]) -> Figure:
-    """A bar from low to high for each window; the changes merged in it are written beside."""
+    """One bar per window, from the low to the high watermark, labelled with the number of changes that were merged."""
     known = [(w, low, high) for w in windows if (low := place(w.low)) and (high := place(w.high))]
     starts = axis([low for _, low, _ in known] + [high for _, _, high in known])
     names = [f"{w.table} {w.chunk}" for w, _, _ in known]
@@ -66,7 +66,7 @@ def figure(windows: Sequence[Window]) -> Figure:
 
 
 def _bytes_axis(starts: dict[str, int], begins: Sequence[int], ends: Sequence[int]) -> Figure:
-    """Offsets while there is one file, else a tick where each file begins; with room for the words beside the bars."""
+    """Offsets for a single file, else one tick per file; with room for the labels beside the bars."""
     ticks = sorted(starts.items(), key=lambda item: item[1])
     many = len(ticks) > 1
     x_axis: Figure = {

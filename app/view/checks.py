@@ -1,4 +1,4 @@
-"""The results of a preflight as a page shows them: what fails first, and what all of it comes to."""
+"""The results of a preflight for the page: failures first, equal results of several tables as one, and a summary."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ from engine.source.preflight import Check, Preflight
 _NAMED = 12
 
 
-def shown(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
-    """Failed, warned and passed checks; what is the same of several tables is said once."""
+def by_outcome(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
+    """Failed, warned and passed checks; a check that several tables share appears once."""
     failed, warned, passed = ([c for c in checks if c.outcome == outcome] for outcome in ("fail", "warn", "ok"))
     return _together(failed), _together(warned), _together(passed)
 
 
 def _together(checks: Sequence[Check]) -> list[Check]:
-    """The server's checks, then those of tables: more than one of a kind become one."""
+    """The server's checks, then one check per kind for all tables."""
     kinds: dict[str, list[Check]] = {}
     for check in checks:
         if check.table:
@@ -28,19 +28,19 @@ def _one(kind: str, some: Sequence[Check]) -> Check:
     if len(some) == 1:
         return some[0]
     first = some[0]
-    actual = f"so in {words.plural(len(some), 'table')}"
+    actual = f"ok in {words.plural(len(some), 'table')}"
     if first.outcome != "ok":
         names = ", ".join(check.table for check in some[:_NAMED])
         actual = names + (f" and {len(some) - _NAMED:,} more" if len(some) > _NAMED else "")
-        told = {check.actual for check in some}
-        actual = f"{told.pop()}, in {actual}" if len(told) == 1 else actual
+        found = {check.actual for check in some}
+        actual = f"{found.pop()}, in {actual}" if len(found) == 1 else actual
     fixes = dict.fromkeys(check.fix for check in some if check.fix)
     name = f"{words.plural(len(some), 'table')}: {kind}"
     return Check(name, first.outcome, first.expected, actual, first.why, "\n".join(fixes), first.table)
 
 
 def outcome(found: Preflight) -> Outcome:
-    """Fails when nothing could be captured; a table that cannot be captured stops alone, which is a warning."""
+    """A failure if nothing can be captured. If only some tables cannot, only they stop, which is a warning."""
     failed = [check for check in found.checks if check.outcome == "fail"]
     everywhere = found.tables and len({check.table for check in failed}) == len(found.tables)
     if any(not check.table for check in failed) or everywhere:
@@ -55,6 +55,6 @@ def headline(found: Preflight) -> str:
     warned = sum(check.outcome == "warn" for check in found.checks)
     if failed:
         tail = f", {words.plural(warned, 'warning')}" if warned else ""
-        alone = "" if outcome(found) == "fail" else "; the tables concerned stop alone"
+        alone = "" if outcome(found) == "fail" else "; only the affected tables stop"
         return f"{failed} of {of} failed{tail}{alone}"
-    return f"{words.plural(warned, 'warning')} in {of}, nothing in the way" if warned else f"All {of} passed"
+    return f"{words.plural(warned, 'warning')} in {of}, none failed" if warned else f"All {of} passed"

@@ -1,16 +1,16 @@
-"""What became of a command that was put into the inbox."""
+"""The progress of commands that this browser sent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from app.view import words
-from engine.history.log import Answer
+from engine.history.event_queries import Answer
 
 SHOWN_S = 20.0
-"""How long a command that was carried out stays on the page."""
+"""How long a finished command stays on the page."""
 SILENT_S = 10.0
-"""A runner that has not answered for longer than this is not listening."""
+"""After this long without an answer, the page says so."""
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,11 @@ class Sent:
     id: str
     verb: str
     at: datetime
+    """When it was put into the inbox."""
 
 
 def sentences(sent: Sequence[Sent], answers: Sequence[Answer], now: datetime) -> list[tuple[str, str]]:
-    """(colour, sentence) for each command that still matters, oldest first."""
+    """(colour, sentence) for each command to show, oldest first."""
     found = [_sentence(one, [a for a in answers if a.id == one.id], (now - one.at).total_seconds()) for one in sent]
     return [line for line in found if line is not None]
 
@@ -36,7 +37,7 @@ def _sentence(sent: Sent, answers: Sequence[Answer], age_s: float) -> tuple[str,
     if done := by_event.get("command.done"):
         return ("green", f"{verb} done in {words.duration(done.duration_s)}") if age_s < SHOWN_S else None
     if "command.accepted" in by_event:
-        return "blue", f"{verb} accepted; the runner is at it for {words.duration(age_s)}"
+        return "blue", f"{verb} accepted; running for {words.duration(age_s)}"
     if age_s > SILENT_S:
         return "orange", f"{verb} sent {words.duration(age_s)} ago; the runner has not answered yet"
     return "blue", f"{verb} sent; waiting for the runner"

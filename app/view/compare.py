@@ -1,4 +1,4 @@
-"""Runs side by side: what each did, how fast, and what was configured otherwise."""
+"""Runs side by side: results, throughput, and differences in configuration."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,19 +8,19 @@ from typing import Any
 from app.view import words
 from app.view.curves import row_rates
 from app.view.figure import Figure, layout
-from app.view.lanes import spreads
-from app.view.looks import HEX
 from app.view.past import PastRun
-from engine.history.chunks import Read
+from app.view.reader_timeline import spreads
+from app.view.status_style import HEX
+from engine.history.chunk_queries import Read
 
 _COLOURS = ("primary", "violet", "orange", "green", "red")
 MOST = len(_COLOURS)
 _BUCKETS = 120
-_ABSENT = "not there"
+_ABSENT = "not set"
 
 
 def measures(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> list[dict[str, str]]:
-    """A line a measure, a column a run; lines and columns in the order of `lines`. reads: the chunks that each run read."""
+    """One row per measure, one column per run in the order of `lines`. reads: the chunks that each run read."""
     rows = {
         "Outcome": [line.outcome for line in lines],
         "Duration": [words.duration(line.duration_s) for line in lines],
@@ -39,14 +39,14 @@ def measures(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> l
 
 
 def names(lines: Sequence[PastRun]) -> list[str]:
-    """What each run is called here: its start, and the pipeline where they differ."""
+    """A unique name for each run, with its pipeline if there are several."""
     several = len({line.pipeline for line in lines}) > 1
     found = [f"{line.pipeline} {line.run}" if several else line.run for line in lines]
     return [name if found.index(name) == n else f"{name} ({n})" for n, name in enumerate(found)]
 
 
 def differences(lines: Sequence[PastRun], specs: Sequence[str | None]) -> list[dict[str, str]]:
-    """The settings that are not the same in all runs: a line a setting. specs: JSON, as the journal has them."""
+    """The settings in which the runs differ, one row each. specs: JSON, as in the journal."""
     flat = [_flat(json.loads(spec)) if spec else {} for spec in specs]
     keys = sorted({key for settings in flat for key in settings})
     found = [{"Setting": key, **_values(key, lines, flat)} for key in keys]
@@ -64,7 +64,7 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
 
 
 def figure(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> Figure:
-    """Rows a second over the seconds since each run began to read."""
+    """Rows per second over the time since the first chunk of each run."""
     data = []
     for line, name, colour in zip(lines, names(lines), _COLOURS, strict=False):
         own = reads[line.run]

@@ -1,35 +1,35 @@
-"""Lag and throughput over time, with what explains their bends."""
+"""Lag and throughput over time, annotated with starts, pauses and source events."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from app.view import words, zone
 from app.view.figure import Figure, fade, iso, layout, time_axis
-from app.view.looks import HEX
 from app.view.progress import overlap_rows
-from engine.history.chunks import Read
+from app.view.status_style import HEX
+from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag, Mark
 
 POINTS = 240
-"""About as many points as a chart shows without loss."""
+"""About as many points as a chart can show."""
 _GAP_WIDTHS = 3.5
-"""Readings further apart than this many bucket widths are not joined by a line: nothing was measured in between."""
+"""Readings further apart than this many bucket widths are not joined by a line, because nothing was measured in between."""
 
 
 def start(since: datetime, until: datetime, firsts: Sequence[datetime]) -> datetime:
-    """Where a chart begins: not before there was anything, but never less than half a minute ago."""
+    """Where a chart begins: not before the first run, but at least half a minute before its end."""
     if not firsts:
         return since
     return max(since, min(*firsts, until - timedelta(seconds=30)))
 
 
 def end(now: datetime, last: datetime | None) -> datetime:
-    """Where a chart ends: now, or with the last sign of life when that is long ago."""
+    """Where a chart ends: now, or at the last event if that is more than two minutes old."""
     return now if last is None or now - last < timedelta(minutes=2) else last
 
 
 def width_ms(since: datetime, until: datetime, finest_ms: int = 2000) -> int:
-    """A bucket width for a chart of this length, in whole steps of the finest."""
+    """The bucket width for a chart of this length, a multiple of `finest_ms`."""
     wanted = (until - since).total_seconds() * 1000 / POINTS
     return max(finest_ms, int(-(-wanted // finest_ms)) * finest_ms)
 
@@ -52,10 +52,10 @@ def throughput_figure(
     lives: Sequence[tuple[datetime, datetime]],
     width: int,
 ) -> Figure:
-    """Rows copied a second above, changes committed a second below.
+    """Rows copied per second above, changes committed per second below.
 
-    `shown`: begin and end of the chart. `lives`: from when to when something was heard of each run: outside of them a rate is not
-    0 but unknown.
+    shown: begin and end of the chart. lives: for each run, the time from its first to its last event. Outside of these a rate is
+    unknown, not 0.
     """
     since, until = shown
     row_times, rows = row_rates(reads, since, until, width)
@@ -75,9 +75,10 @@ def _two_rows(
     units: tuple[tuple[str, str], ...],
     times: tuple[Sequence[datetime], ...],
 ) -> Figure:
-    """Two curves above each other on one time axis; `units`: title and number format of each.
+    """Two curves above each other on one time axis.
 
-    times: of their points; without any in the time shown there is no scale, as 0 would be read off it.
+    units: title and number format of each. times: those of the points; a curve without a point in the time shown gets no scale,
+    because a reader would take 0 from it.
     """
     shapes, annotations = annotate(marks, since, until)
     upper, lower = (
@@ -98,7 +99,7 @@ def _two_rows(
 def row_rates(
     reads: Sequence[Read], since: datetime, until: datetime, width: int
 ) -> tuple[list[datetime], list[float | None]]:
-    """Rows a second in each bucket; a chunk's rows are spread evenly over the time it took."""
+    """Rows per second in each bucket; a chunk's rows are spread evenly over its read time."""
     step = timedelta(milliseconds=width)
     buckets = max(int((until - since) / step), 0)
     sums = [0.0] * buckets
@@ -110,7 +111,7 @@ def row_rates(
     filled = [n for n, total in enumerate(sums) if total]
     if not filled:
         return [], []
-    # Outside of the copy nothing is drawn: nobody measured a rate of 0 there.
+    # Outside of the copy there is no measurement, so no rate of 0 either.
     shown = range(filled[0], filled[-1] + 1)
     return [since + (n + 0.5) * step for n in shown], [sums[n] / step.total_seconds() for n in shown]
 
@@ -118,7 +119,7 @@ def row_rates(
 def change_rates(
     epochs: Sequence[Epoch], since: datetime, until: datetime, width: int
 ) -> tuple[list[datetime], list[float | None]]:
-    """Changes a second in each bucket; a commit's changes are spread over the time since the one before, within limits."""
+    """Changes per second in each bucket; an epoch's changes are spread over the time since the last epoch, at most 4 buckets."""
     step = timedelta(milliseconds=width)
     buckets = max(int((until - since) / step), 0)
     if not epochs or not buckets:
@@ -136,7 +137,7 @@ def change_rates(
 def _heard(
     times: Sequence[datetime], values: Sequence[float | None], lives: Sequence[tuple[datetime, datetime]], width: int
 ) -> list[float | None]:
-    """The values of buckets in which a runner lived; the others are None."""
+    """The values of the buckets in which a runner was alive; None for the others."""
     half = timedelta(milliseconds=width / 2)
 
     def known(at: datetime) -> bool:
@@ -146,14 +147,14 @@ def _heard(
 
 
 def _spread(sums: list[float], amount: float, begin: float, end: float) -> None:
-    """Add an amount to the buckets between two places, measured in buckets."""
+    """Spread an amount over the buckets from `begin` to `end`, which are given in buckets."""
     for n in range(max(int(begin), 0), min(int(end) + 1, len(sums))):
         inside = min(end, n + 1) - max(begin, n)
         sums[n] += amount * max(inside, 0.0) / (end - begin) if end > begin else amount
 
 
 def annotate(marks: Sequence[Mark], since: datetime, until: datetime) -> tuple[list[Figure], list[Figure]]:
-    """A band for each stretch that was paused or without a runner, and a line for each event."""
+    """A band for each interval that was paused or without a runner, and a line for each event."""
     shapes, annotations, labelled = [], [], []
     for start, end, name in bands(marks, since, until):
         corners = {"x0": iso(start), "x1": iso(end), "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
@@ -173,7 +174,7 @@ def annotate(marks: Sequence[Mark], since: datetime, until: datetime) -> tuple[l
 
 
 def together(labels: Sequence[tuple[datetime, str]], apart: timedelta) -> list[tuple[datetime, str]]:
-    """Labels that stand nearer than this, which would cover each other, as one at the first of them."""
+    """Merge labels that are closer than `apart`, as they would overlap."""
     groups: list[tuple[datetime, list[str]]] = []
     for at, text in labels:
         if groups and at - groups[-1][0] < apart:
@@ -184,7 +185,7 @@ def together(labels: Sequence[tuple[datetime, str]], apart: timedelta) -> list[t
 
 
 def bands(marks: Sequence[Mark], since: datetime, until: datetime) -> list[tuple[datetime, datetime, str]]:
-    """(from, to, what) of the stretches in which nothing could move."""
+    """(from, to, label) of the intervals in which the pipeline was paused or had no runner."""
     found, began, name = [], None, ""
     for mark in marks:
         still = {"run.ended": "no runner"}.get(mark.event) or ("paused" if mark.label == "paused" else "")
@@ -199,7 +200,7 @@ def bands(marks: Sequence[Mark], since: datetime, until: datetime) -> list[tuple
 
 
 def mark_words(mark: Mark) -> str:
-    """What is written beside a mark; empty for those that a band shows already."""
+    """The label of a mark; empty for a mark that a band shows."""
     if mark.event == "run.started":
         return "started"
     if mark.event == "source.event":
@@ -254,7 +255,7 @@ def _line(
 
 
 def summary(points: Sequence[Lag]) -> str:
-    """The lag chart in a sentence, for those who do not see it."""
+    """The lag chart as a sentence, for screen readers."""
     known = [point.lag_s for point in points if point.lag_s is not None]
     if not known:
         return "Lag over time: nothing measured yet"

@@ -1,8 +1,8 @@
-"""A pipeline that is being made: its spec so far, and what each step found out. Pure; `parts.wizard.drafts` keeps it on disk.
+"""The draft of a pipeline: its spec so far, and the finding of each step. Pure; `parts.wizard.drafts` keeps it on disk.
 
-The spec is the nested dictionary that its TOML says, so whatever was written by hand survives the steps that know nothing of
-it. What a step found out is kept with a fingerprint of all that it depends on, so that a change makes it stale by itself. A
-draft holds no secret: passwords come by reference only.
+The spec is the nested dictionary of its TOML, so keys that were written by hand survive the steps, which do not know them. A
+finding is kept with a fingerprint of the settings it depends on, so that a change of one of them invalidates it. A draft holds
+no secret: passwords are references.
 """
 
 import hashlib
@@ -25,34 +25,44 @@ _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "Destination": (("name",), ("sink",), ("source", "startup")),
 }  # fmt: skip
 _DEPENDS["Preflight"] = (*_DEPENDS["Connect"], ("source",), ("tables",), ("name",))
-_DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",))
+_DEPENDS["Plan"] = (*_DEPENDS["Connect"], ("source", "tables"), ("snapshot",), ("throttle",))
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a step found out. of: the fingerprint of what it looked at. text: a line for the summary. at: when, in UTC."""
+    """The finding of a step."""
 
     outcome: Outcome
     text: str
+    """One line, which the launch step shows."""
     of: str
+    """The fingerprint of the settings that the finding depends on."""
     at: str
+    """When, in UTC."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """id: names its file and its address. connection: the saved connection that it began with. step: where it was left."""
+    """A pipeline that is not launched yet."""
 
     id: str
+    """Part of its file name and its URL."""
     spec: dict[str, Any] = field(default_factory=dict)
     connection: str = ""
+    """The name of the saved connection that was chosen last."""
     step: str = STEPS[0]
+    """The step that was open last."""
     found: dict[str, Found] = field(default_factory=dict)
+    """The findings, by step."""
     changed: str = ""
+    """When it was changed last, in UTC; empty for a draft that was never saved."""
+    written: str = ""
+    """The last TOML by hand, for its comments and layout. The values are those of `spec`."""
 
     @property
     def name(self) -> str:
-        """The pipeline's name; empty while it has none."""
+        """The pipeline's name; may be empty."""
         return str(self.spec.get("name", ""))
 
     def get(self, *path: str, default: Any = None) -> Any:
@@ -65,25 +75,25 @@ class Draft:
         return here
 
     def put(self, *path: str, value: Any) -> "Draft":
-        """The draft with one value of the spec set; None removes it, and the sections that are empty then."""
+        """The draft with one value of the spec set; None removes it, and any section that is then empty."""
         return replace(self, spec=_put(self.spec, path, value))
 
     def fingerprint(self, step: str) -> str:
-        """Of all that a step's finding depends on."""
-        told = [self.get(*path) for path in _DEPENDS.get(step, ())]
-        return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()[:16]
+        """A hash of the settings that a step's finding depends on."""
+        settings = [self.get(*path) for path in _DEPENDS.get(step, ())]
+        return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
     def note(self, step: str, outcome: Outcome, text: str, at: str) -> "Draft":
-        """The draft with a step's finding."""
+        """The draft with the finding of a step."""
         return replace(self, found={**self.found, step: Found(outcome, text, self.fingerprint(step), at)})
 
     def finding(self, step: str) -> Found | None:
-        """What a step found out, as long as it still holds."""
+        """A step's finding; None if there is none, or the settings have changed since."""
         found = self.found.get(step)
         return found if found and found.of == self.fingerprint(step) else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For the disk; `from_dict` is the inverse."""
+        """The draft as JSON; `from_dict` is the inverse."""
         return {
             formats.FIELD: formats.VERSIONS["draft"],
             "id": self.id,
@@ -92,18 +102,20 @@ class Draft:
             "step": self.step,
             "found": {step: vars(found) for step, found in self.found.items()},
             "spec": self.spec,
+            "written": self.written,
         }
 
 
 def from_dict(record: Mapping[str, Any]) -> Draft:
-    """The inverse of `Draft.as_dict`. Raises KeyError or TypeError for what is none."""
-    found = {step: Found(**told) for step, told in record["found"].items()}
+    """The inverse of `Draft.as_dict`. Raises KeyError or TypeError for anything else."""
+    found = {step: Found(**fields) for step, fields in record["found"].items()}
     step = record["step"] if record["step"] in STEPS else STEPS[0]
-    return Draft(record["id"], dict(record["spec"]), record["connection"], step, found, record["changed"])
+    written = record.get("written", "")
+    return Draft(record["id"], dict(record["spec"]), record["connection"], step, found, record["changed"], written)
 
 
 def first_spec() -> dict[str, Any]:
-    """What a new draft says before anything was chosen."""
+    """The spec of a new draft."""
     return {
         "name": "",
         "source": {"host": "127.0.0.1", "port": 3306, "user": "tidemark", "tables": [], "startup": "initial"},
@@ -127,7 +139,7 @@ def _put(values: Mapping[str, Any], path: Sequence[str], value: Any) -> dict[str
 
 
 def state_of(draft: Draft, step: str) -> Literal["ok", "warn", "fail", "open"]:
-    """How a step stands: done, done with something to know, in the way of a launch, or not yet done."""
+    """A step's state: ok, ok with a warning, failed, or not done yet."""
     if step == "Tables":
         return "ok" if draft.get("source", "tables") else "open"
     found = draft.finding(step)
@@ -135,26 +147,26 @@ def state_of(draft: Draft, step: str) -> Literal["ok", "warn", "fail", "open"]:
 
 
 def name_fault(name: str, taken: Sequence[str]) -> str:
-    """Why a pipeline cannot be called so; empty when it can."""
+    """Why this cannot be a pipeline's name; empty if it can."""
     if not name:
         return "Give the pipeline a name."
     if not NAME.fullmatch(name):
-        return f"This is no name: {NAME_RULE}."
-    return f"There is a pipeline called {name} already; choose another name." if name in taken else ""
+        return f"This is not a valid name: {NAME_RULE}."
+    return f"A pipeline called {name} already exists; choose another name." if name in taken else ""
 
 
 def variable_fault(name: str) -> str:
-    """Why this is not the name of an environment variable; it may be a password, so it is not repeated."""
+    """Why this is not the name of an environment variable. The text is not repeated, since it may be a password."""
     if not name or _VARIABLE.fullmatch(name):
         return ""
     return (
-        "This is not the name of an environment variable (letters, digits and _), and it was not kept. A password itself does "
-        "not belong here."
+        "This is not the name of an environment variable (letters, digits and _), so it was not saved. Do not enter the "
+        "password itself here."
     )
 
 
 def missing(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
-    """(step, why) for each thing without which there is no pipeline to save."""
+    """(step, reason) for each setting without which the pipeline cannot be saved."""
     found = []
     if fault := name_fault(draft.name, taken):
         found.append(("Connect", fault))
@@ -164,7 +176,7 @@ def missing(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
-    """(step, why) for each thing that stands in the way of a launch."""
+    """(step, reason) for everything that prevents a launch."""
     found = missing(draft, taken)
     for step in STEPS:
         finding = draft.finding(step)
@@ -174,11 +186,11 @@ def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def unknowns(draft: Draft) -> list[tuple[str, str]]:
-    """(step, what) for each thing that was not looked at, or must be known, though it can be launched so."""
+    """(step, text) for each step that was not done or has a warning, which does not prevent a launch."""
     unseen = {
         "Connect": "The connection was not tested.",
-        "Preflight": "Preflight has not seen these settings; the run does it before it reads anything.",
-        "Plan": "The plan was not looked at.",
+        "Preflight": "Preflight has not run with these settings; the run does it before it reads anything.",
+        "Plan": "The plan was not viewed.",
         "Spark": "Spark was not tested; the run starts it first.",
     }
     found = []

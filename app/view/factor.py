@@ -1,16 +1,16 @@
-"""The distribution factor of each table against the bounds within which chunks are cut evenly."""
+"""The distribution factor of each table, against the bounds within which the key is split evenly."""
 
 import math
 from collections.abc import Sequence
 
 from app.view import words
 from app.view.figure import Figure, fade, layout
-from app.view.looks import HEX
-from engine.history.tables import Plan
+from app.view.status_style import HEX
+from engine.history.table_queries import Plan
 
 
 def figure(plans: Sequence[Plan], lower: float, upper: float) -> Figure:
-    """One row a table on a logarithmic axis: a mark for its factor, a band between the bounds."""
+    """One row per table on a logarithmic axis: a marker at its factor, and a band between the bounds."""
     known = [plan for plan in plans if plan.distribution_factor is not None and plan.distribution_factor > 0]
     factors = [plan.distribution_factor or 1.0 for plan in known]
     inside = [lower <= value <= upper for value in factors]
@@ -44,7 +44,7 @@ def figure(plans: Sequence[Plan], lower: float, upper: float) -> Figure:
 
 
 def _axis(lower: float, upper: float, factors: Sequence[float]) -> Figure:
-    """A logarithmic axis that holds the bounds and all factors, with a tick for each power of ten."""
+    """A logarithmic axis that covers the bounds and all factors, with a tick for each power of ten."""
     low, high = min([lower, *factors]) / 3, max([upper, *factors]) * 3
     ticks = _decades(low, high)
     axis: Figure = {"type": "log", "title": {"text": "distribution factor: (max − min + 1) / rows"}, "automargin": True}

@@ -1,4 +1,4 @@
-"""What all figures share. A figure is the plain dictionary that plotly reads; building one touches no plotly code."""
+"""Helpers for all figures. A figure is the plain dictionary that plotly takes, built without plotly."""
 
 from datetime import datetime
 from typing import Any
@@ -9,7 +9,7 @@ Figure = dict[str, Any]
 
 
 def layout(height: int, **more: Any) -> dict[str, Any]:
-    """A layout that keeps the viewer's zoom from one refresh to the next (`uirevision`)."""
+    """A layout that keeps the zoom over an autorefresh (`uirevision`)."""
     base: dict[str, Any] = {
         "height": height,
         "margin": {"l": 8, "r": 8, "t": 28, "b": 8},
@@ -24,7 +24,7 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
 
 
 def time_axis(since: datetime | None = None, until: datetime | None = None, **more: Any) -> dict[str, Any]:
-    """An axis of time, in the zone that is shown."""
+    """A time axis, in the chosen time zone."""
     axis: dict[str, Any] = {"type": "date", "automargin": True}
     if since and until:
         axis["range"] = [iso(since), iso(until)]
@@ -32,7 +32,7 @@ def time_axis(since: datetime | None = None, until: datetime | None = None, **mo
 
 
 def iso(at: datetime) -> str:
-    """A time as plotly wants it: as the clocks of the zone that is shown have it, without a zone."""
+    """A time for plotly: local time of the chosen time zone, without an offset."""
     return zone.local(at).replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 

@@ -1,7 +1,7 @@
-"""The three layers of every page: the engine is alive, it keeps up, the source still holds what it needs.
+"""The three layers of a pipeline's health: the runner is alive, it keeps up, and the source still has the binlog it needs.
 
-Never one green dot: each layer says its own state, in words and with a colour that says who must act. When the runner is
-not alive, the last numbers are kept, grey, with the time since when they are stale.
+Each layer has its own state, in words and with a colour that shows who must act. If the runner is not alive, the last numbers stay,
+in grey, with the time of the reading.
 """
 
 import json
@@ -11,15 +11,16 @@ from datetime import datetime
 from typing import Any
 
 from app.view import words
-from app.view.looks import PIPELINE, Look
+from app.view.status_style import PIPELINE, Style
 from engine.history.runs import Run
 from engine.history.series import Lag
 
 LAG_FINE_S = 10.0
-"""Behind by less than this is keeping up."""
-RUNWAY_RED_S, RUNWAY_AMBER_S = 3600.0, 6 * 3600.0
+"""A smaller lag counts as keeping up."""
+RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
+"""With less retention left than this, the source layer turns red or orange."""
 LAG_STALE_S = 15.0
-"""The runner measures every two seconds; a reading older than this is not the present."""
+"""The runner measures every two seconds; an older reading is stale."""
 
 EXIT_CODES = {
     0: "done",
@@ -34,13 +35,16 @@ EXIT_CODES = {
 
 @dataclass(frozen=True)
 class Away:
-    """A source that the runner cannot reach. gives_up: None where it waits without end."""
+    """An outage of the source, as the runner reports it."""
 
     since: datetime
     attempt: int
+    """How often the runner has tried to reconnect."""
     next_try: datetime
     error: str
+    """The message of the last attempt."""
     gives_up: datetime | None
+    """When the runner gives up; None if there is no limit."""
 
 
 @dataclass(frozen=True)
@@ -48,23 +52,28 @@ class Runner:
     """What the console knows of a pipeline's runner."""
 
     state: str
-    """A key of `looks.PIPELINE`."""
+    """A key of `status_style.PIPELINE`."""
     phase: str | None
+    """starting, snapshot or streaming."""
     heartbeat_age_s: float | None
     alive: bool
+    """Whether the heartbeat is recent."""
     host: str | None
     pid: int | None
     spark_ui: str | None
+    """The URL of the Spark UI; None without a live runner."""
     started: datetime | None
     last_seen: datetime | None
+    """The last heartbeat, or else the last event of the journal."""
     error: dict[str, str] | None
-    """message, detail and hint of the error that ended the run."""
+    """The message, detail and hint of the error that ended the run."""
     exit_code: int | None
     away: Away | None = None
+    """An outage of the source; None if the source is reachable."""
 
     @property
-    def look(self) -> Look:
-        """Label, letter and colour of the state."""
+    def style(self) -> Style:
+        """How the state is shown."""
         return PIPELINE[self.state]
 
 
@@ -74,13 +83,17 @@ class Layer:
 
     title: str
     headline: str
+    """The state in a few words."""
     colour: str
+    """A Streamlit colour name: red if an operator must act."""
     details: tuple[str, ...]
+    """Facts, the most important first."""
     help: str
+    """The tooltip."""
 
 
 def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: datetime | None = None) -> Runner:
-    """The runner out of `runner.json`, the newest run of the journal, and when this console launched one (if it did)."""
+    """The runner, from `runner.json`, the newest run of the journal, and the time at which this console launched one, if it did."""
     record = record or {}
     alive = bool(record.get("alive"))
     ended = run is not None and run.ended is not None
@@ -111,7 +124,7 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
 
 
 def away_of(value: object) -> Away | None:
-    """The outage out of `runner.json`; None when there is none, or when it is not one that this version knows."""
+    """The outage in `runner.json`; None if there is none, or if this version cannot read it."""
     if not isinstance(value, Mapping):
         return None
     since, next_try = _time(value.get("since")), _time(value.get("next_try"))
@@ -122,17 +135,17 @@ def away_of(value: object) -> Away | None:
 
 
 def away_line(away: Away, now: datetime) -> str:
-    """For how long, how often it was tried, when again, and until when."""
+    """The length of the outage, the attempts so far, the next attempt, and when the runner gives up."""
     seconds, left = (now - away.since).total_seconds(), (away.next_try - now).total_seconds()
     tried = f"next try in {words.duration(round(left))}" if left >= 1 else "trying now"
-    until = f"gives up at {words.date_time(away.gives_up)}" if away.gives_up else "waits without end"
+    until = f"gives up at {words.date_time(away.gives_up)}" if away.gives_up else "no time limit"
     return (
         f"Source unreachable for {words.duration(round(max(seconds, 0)))} · attempt {away.attempt} · {tried} · {until}"
     )
 
 
 def error_of(value: object) -> dict[str, str] | None:
-    """An error's three parts, out of a dictionary, its JSON text or a plain sentence."""
+    """The three parts of an error, from a dictionary, its JSON or a plain sentence."""
     if isinstance(value, str) and value.startswith("{"):
         try:
             value = json.loads(value)
@@ -146,20 +159,20 @@ def error_of(value: object) -> dict[str, str] | None:
 
 
 def layers(runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime) -> tuple[Layer, Layer, Layer]:
-    """Engine, keeping up, source safe; `recent`: the readings of about the last minute, oldest first."""
+    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first."""
     stale = stale_since(runner, lag, now)
     return engine_layer(runner), keeping_up_layer(runner, lag, recent, stale), source_layer(lag, stale)
 
 
 def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | None:
-    """Since when the numbers are no longer the present; None while they are."""
+    """Since when the numbers are stale; None if they are current."""
     if lag is not None and (not runner.alive or (now - lag.ts).total_seconds() > LAG_STALE_S):
         return lag.ts
     return None if runner.alive else runner.last_seen
 
 
 def engine_layer(runner: Runner) -> Layer:
-    """Is the runner alive, and what is it doing?"""
+    """Whether the runner is alive, and what it does."""
     details = []
     if runner.alive:
         details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
@@ -174,35 +187,37 @@ def engine_layer(runner: Runner) -> Layer:
     elif runner.state in ("lost", "ended"):
         details.append(f"last heartbeat {words.time_of_day(runner.last_seen)}")
     elif runner.state == "new":
-        details.append("nothing was read yet")
+        details.append("nothing read yet")
     elif runner.state == "starting":
-        details.append("the first heartbeat is due within seconds")
+        details.append("waiting for the first heartbeat")
     if runner.host and runner.pid and runner.alive:
         details.append(f"{runner.host}, pid {runner.pid}")
-    meaning = runner.look.meaning
+    meaning = runner.style.meaning
     return Layer(
-        "Engine", runner.look.label.capitalize(), runner.look.colour, tuple(filter(None, details)), f"{meaning}."
+        "Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), f"{meaning}."
     )
 
 
 def phase_words(runner: Runner) -> str:
-    """The phase as a person says it."""
-    return {"starting": "connecting", "snapshot": "copying and following", "streaming": "following the binlog"}.get(
-        runner.phase or "", runner.phase or ""
-    )
+    """The phase in plain words."""
+    return {
+        "starting": "connecting",
+        "snapshot": "copying and streaming",
+        "streaming": "streaming",
+    }.get(runner.phase or "", runner.phase or "")
 
 
 def keeping_up_layer(runner: Runner, lag: Lag | None, recent: Sequence[Lag], stale: datetime | None) -> Layer:
-    """How far behind the source, by the source's clock; no traffic is not lag."""
+    """The lag behind the source, by the source's clock. An idle source is no lag."""
     tip = (
-        "Age, by the source's clock, of the oldest committed transaction that is not yet published, and the bytes of binlog "
-        "behind it. No traffic is not lag."
+        "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size of the "
+        "binlog from there on. An idle source is no lag."
     )
     if lag is None:
         headline, colour, details = (
             "Not measured yet",
             "gray",
-            ("the first reading comes two seconds after connecting",),
+            ("the first reading follows two seconds after connecting",),
         )
         return Layer("Keeping up", headline, colour, details, tip)
     numbers = f"lag {words.duration(lag.lag_s)} · {words.size(lag.lag_bytes)}"
@@ -217,52 +232,58 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     if runner.state == "paused":
         return "Paused, lag grows", "violet", "resume to catch up"
     if lag.lag_s is None:
-        return "Not known", "gray", "no commit was seen yet to measure from"
+        return "Unknown", "gray", "no commit seen yet"
     if lag.lag_s < LAG_FINE_S:
         return "Keeping up", "green", "published within seconds" if lag.lag_bytes else "nothing is waiting"
     known = [reading.lag_s for reading in recent if reading.lag_s is not None]
     if known and lag.lag_s < known[0]:
-        return "Catching up", "orange", "it shrinks; nothing to do"
-    return "Falling behind", "red", "it grows: give the pipeline more slots or less to do"
+        return "Catching up", "orange", "the lag shrinks; nothing to do"
+    return "Falling behind", "red", "the lag grows: add slots, or capture less"
 
 
 def source_layer(lag: Lag | None, stale: datetime | None) -> Layer:
-    """For how long the source still holds the binlog that the pipeline needs."""
+    """How long the source keeps the binlog that the pipeline still needs."""
     title = "Source safe"
-    tip = "Time until the source purges the binlog at the committed position; behind that point only a new copy helps."
+    tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
     if lag is None:
-        return Layer(title, "Not measured yet", "gray", ("the binlog is looked at after connecting",), tip)
+        return Layer(title, "Not measured yet", "gray", ("measured after connecting",), tip)
     position = lag.position or "no position committed yet"
     if lag.runway_s is None:
-        return Layer(title, "Runway not known", "gray", ("the source purges by no known age", position), tip)
-    runway = f"runway {words.duration(lag.runway_s)}"
+        return Layer(title, "Retention left unknown", "gray", ("the source purges by no known age", position), tip)
+    left = f"retention left {words.duration(lag.runway_s)}"
     if stale is not None:
-        return Layer(title, "No longer measured", "gray", (f"{runway} at {words.time_of_day(stale)}", position), tip)
-    if lag.runway_s < RUNWAY_RED_S:
-        return Layer(title, "About to be lost", "red", (runway, "keep the binlog longer on the source, now"), tip)
-    if lag.runway_s < RUNWAY_AMBER_S:
-        return Layer(title, "Runway is short", "orange", (runway, position), tip)
-    return Layer(title, "Safe", "green", (runway, position), tip)
+        return Layer(title, "No longer measured", "gray", (f"{left} at {words.time_of_day(stale)}", position), tip)
+    if lag.runway_s < RETENTION_RED_S:
+        return Layer(title, "About to be purged", "red", (left, "raise the source's binlog retention now"), tip)
+    if lag.runway_s < RETENTION_AMBER_S:
+        return Layer(title, "Little retention left", "orange", (left, position), tip)
+    return Layer(title, "Safe", "green", (left, position), tip)
 
 
 def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """What, meaning and remedy of each thing that a living runner says is wrong beside the data: a full disk, a failing helper."""
+    """The problems that a live runner reports, such as a full disk or a failing helper thread: (what, meaning, what to do)."""
     found = []
     if record.get("disk_full"):
         meaning = "The pipeline waits. Nothing is lost; the lag grows."
-        found.append((str(record["disk_full"]), meaning, "Free space. It goes on by itself when there is room."))
+        found.append(
+            (str(record["disk_full"]), meaning, "Free space on the disk. The pipeline then continues on its own.")
+        )
     helpers = record.get("helpers")
     for helper in helpers if isinstance(helpers, list) else []:
         since = words.date_time(_time(helper.get("since")))
-        meaning = f"The pipeline goes on. {words.plural(helper.get('errors') or 1, 'error')} since {since}."
+        meaning = f"The pipeline continues. {words.plural(helper.get('errors') or 1, 'error')} since {since}."
         found.append(
-            (str(helper.get("message")), meaning, "It tries again by itself; the events say when it works again.")
+            (
+                str(helper.get("message")),
+                meaning,
+                "Nothing: it retries on its own, and the events show when it has recovered.",
+            )
         )
     return found
 
 
 def alert_lines(alerts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Each alert that stands: since when, and what it says."""
+    """One line per active alert: since when, and its message."""
     return [f"Alert since {words.date_time(_time(one.get('since')))}: {one.get('message')}" for one in alerts]
 
 

@@ -1,4 +1,4 @@
-"""A run as a line of the history."""
+"""Runs as rows of the history."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +10,19 @@ from engine.history.runs import Run, RunTotals
 
 @dataclass(frozen=True)
 class PastRun:
-    """One run. Counts are those of its journal; `rows_s` is None when nothing was read."""
+    """One run, with the totals of its journal."""
 
     pipeline: str
     run: str
     started: datetime
     duration_s: float
+    """Until its end, its last event, or now."""
     outcome: str
     reason: str
+    """Why it ended, or who asked for its current state."""
     rows: int
     rows_s: float | None
+    """Rows per second while chunks were read; None if there were none."""
     chunks: int
     changes: int
     errors: int
@@ -28,7 +31,7 @@ class PastRun:
 def past(
     runs: Sequence[Run], totals: Mapping[tuple[str, str], RunTotals], alive: Collection[str], now: datetime
 ) -> list[PastRun]:
-    """Runs newest first; `alive`: pipelines whose runner lives, so that its newest run is under way and not lost."""
+    """The runs, newest first. alive: the pipelines with a live runner, whose newest run is under way and not lost."""
     seen: set[str] = set()
     lines = []
     for run in runs:
@@ -57,16 +60,16 @@ def _line(run: Run, did: RunTotals | None, now: datetime, *, under_way: bool) ->
 
 
 def outcome(run: Run, *, running: bool) -> str:
-    """How it ended, in a word or two."""
+    """How the run ended, in a word or two."""
     if run.ended is None:
         return f"{run.state or 'running'}, under way" if running else "lost"
     return "failed" if run.exit_code else run.outcome or "ended"
 
 
 def reason(run: Run, *, running: bool) -> str:
-    """Why it is so: the error, or who asked for it."""
+    """Why the run ended: the error, or the person who stopped it."""
     if run.ended is None and not running:
-        return "ended without a farewell"
+        return "the heartbeat stopped"
     if message := (error_of(run.error) or {}).get("message"):
         return message
     if run.exit_code:

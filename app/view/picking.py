@@ -1,4 +1,4 @@
-"""Choosing tables: the globs of the spec are the choice, a click is an edit of them, and each table says what speaks against it."""
+"""The table picker. The globs of the spec are the selection, a click edits them, and each table shows its risks."""
 
 import re
 from collections import Counter
@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from app.view import words
 from engine.decode.schema import Table
+from engine.globs import matches, select_tables
 from engine.plan.keys import own_key
 from engine.plan.strategy import decide
-from engine.settings import Shaping, Snapshot, matches, select_tables
+from engine.settings import ProjectionRules, Snapshot
 from engine.source.preflight import table_checks
 from engine.source.survey import Surveyed
 
@@ -18,54 +19,61 @@ Name = tuple[str, str]
 Tone = Literal["red", "orange", "gray"]
 
 ICONS: dict[Tone, str] = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
-"""Beside the colour, never colour alone; the worst first."""
+"""An icon for each colour, worst first."""
 SLOW_BYTES_S, FAST_BYTES_S = 8e6, 40e6
-"""What one reader does on an ordinary machine, as long as nobody has measured it."""
+"""The range of one reader's speed on common hardware, used until the plan has measured it."""
 
 
 @dataclass(frozen=True)
 class Badge:
-    """A risk of a table. tone: red, it cannot be captured so; orange, something is lost or slow; gray, good to know."""
+    """A risk of a table."""
 
     label: str
     tone: Tone
+    """Red if the table cannot be captured, orange if something is lost or slow, gray for information."""
     meaning: str
     fix: str = ""
+    """What to do: SQL or a sentence."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A glob of the choice. tables: how many it matches; decides: of how many it has the last word."""
+    """A glob of the spec."""
 
     glob: str
     tables: int
+    """How many tables it matches."""
     decides: int
+    """For how many tables it is the last match, which decides."""
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What is chosen: counts are the server's estimates. seconds: from and to, None for nothing."""
+    """The totals of the selected tables, from the server's estimates."""
 
     tables: int
     of: int
+    """How many tables there are."""
     rows: int
     size: int
+    """In bytes."""
     chunks: int
     seconds: tuple[float, float] | None
+    """The shortest and the longest expected time; None if there is nothing to copy."""
 
 
 def escaped(name: str) -> str:
-    """A glob that matches this name alone."""
+    """A glob that matches this name only."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)
 
 
 def exactly(database: str, table: str) -> str:
-    """A glob that chooses this table alone."""
+    """A glob that selects this table only."""
     return f"{escaped(database)}.{escaped(table)}"
 
 
 def toggled(globs: Sequence[str], everything: Sequence[Name], names: Collection[Name], *, on: bool) -> list[str]:
-    """The globs with these tables chosen, or not, and all others as they were; a database that is named whole gets one glob."""
+    """The globs after selecting or clearing these tables; all other tables stay as they are. A whole database gets one glob."""
     named = Counter(database for database, _ in names)
     whole = [d for d, count in Counter(database for database, _ in everything).items() if 1 < count == named[d]]
     for database in whole:
@@ -77,30 +85,30 @@ def toggled(globs: Sequence[str], everything: Sequence[Name], names: Collection[
     chosen = set(select_tables(kept, everything))
     sign = "" if on else "!"
     kept += [sign + exactly(*name) for name in everything if name in wrong and (name in chosen) != on]
-    return _tidy(kept, everything)
+    return _simplified(kept, everything)
 
 
 def database_toggled(globs: Sequence[str], everything: Sequence[Name], database: str, *, on: bool) -> list[str]:
-    """The globs with a whole database chosen, those of its tables included that are made later; or nothing of it."""
+    """The globs after selecting or clearing a whole database, including tables that are created later."""
     theirs = [name for name in everything if name[0] == database]
     head = f"{escaped(database)}."
     kept = [glob for glob in globs if not glob.removeprefix("!").startswith(head)]
     chosen = set(select_tables(kept, everything))
     if any((name in chosen) != on for name in theirs) or (on and not theirs):
         kept.append(f"{'' if on else '!'}{head}*")
-    return _tidy(kept, everything)
+    return _simplified(kept, everything)
 
 
-def _tidy(globs: Sequence[str], everything: Sequence[Name]) -> list[str]:
-    """Empty when nothing is chosen; without repeats (the last one decides) and without what excludes in front of everything."""
+def _simplified(globs: Sequence[str], everything: Sequence[Name]) -> list[str]:
+    """Remove repeated globs (the last one decides) and leading exclusions; empty if nothing is selected."""
     if not select_tables(globs, everything):
         return []
     kept = list(dict.fromkeys(reversed(globs)))[::-1]
     return kept[next(n for n, glob in enumerate(kept) if not glob.startswith("!")) :]
 
 
-def rules(globs: Sequence[str], everything: Sequence[Name]) -> list[Rule]:
-    """Each glob with what it does."""
+def glob_rules(globs: Sequence[str], everything: Sequence[Name]) -> list[Rule]:
+    """Each glob with its effect."""
     last: dict[Name, int] = {}
     counts = [0] * len(globs)
     for number, glob in enumerate(globs):
@@ -108,12 +116,12 @@ def rules(globs: Sequence[str], everything: Sequence[Name]) -> list[Rule]:
             if matches(glob.removeprefix("!"), *name):
                 last[name] = number
                 counts[number] += 1
-    words_of = list(last.values())
-    return [Rule(glob, counts[number], words_of.count(number)) for number, glob in enumerate(globs)]
+    deciding = list(last.values())
+    return [Rule(glob, counts[number], deciding.count(number)) for number, glob in enumerate(globs)]
 
 
 def with_glob(globs: Sequence[str], glob: str, *, on: bool) -> list[str]:
-    """The globs with one that has the last word; unchanged when it is not of the form database.table."""
+    """The globs with one added at the end, where it decides; unchanged unless it has the form database.table."""
     database, dot, table = glob.partition(".")
     if not (database and dot and table) or table.startswith(".") or re.search(r"[\s!]", database):
         return list(globs)
@@ -121,12 +129,12 @@ def with_glob(globs: Sequence[str], glob: str, *, on: bool) -> list[str]:
     return [*(one for one in globs if one.removeprefix("!") != glob), added]
 
 
-def shaped(table: Table, shaping: Shaping) -> Table:
-    """The table with the columns marked that are not published, as far as that is seen from here; the key always is."""
-    if shaping.columns is None and shaping.exclude is None:
+def projected(table: Table, rules: ProjectionRules) -> Table:
+    """The table with `unread` set on the columns that the projection leaves out. Key columns are always published."""
+    if rules.columns is None and rules.exclude is None:
         return table
-    only = None if shaping.columns is None else {*map(str.lower, shaping.columns)}
-    without = {*map(str.lower, shaping.exclude or ())}
+    only = None if rules.columns is None else {*map(str.lower, rules.columns)}
+    without = {*map(str.lower, rules.exclude or ())}
 
     def left_out(name: str) -> bool:
         low = name.lower()
@@ -137,7 +145,7 @@ def shaped(table: Table, shaping: Shaping) -> Table:
 
 
 def badges(one: Surveyed, table: Table | None = None) -> list[Badge]:
-    """What speaks against a table, or asks for a thought; the worst first. table: it as it will be read."""
+    """The risks of a table, worst first. table: the table after projection."""
     table = table or one.table
     found = [
         Badge("cannot be captured", "red", f"{check.actual.rstrip('.')}. {check.why}", check.fix)
@@ -151,10 +159,10 @@ def badges(one: Surveyed, table: Table | None = None) -> list[Badge]:
         found.append(Badge("no transactions", "orange", check.why, check.fix))
     if one.cascades:
         meaning = (
-            f"Foreign keys ({', '.join(one.cascades)}) change or delete its rows without a word in this server's binlog: such "
-            "changes are not seen."
+            f"Foreign keys ({', '.join(one.cascades)}) change or delete its rows without an event in this server's binlog: such "
+            "changes are not captured."
         )
-        found.append(Badge("cascade", "orange", meaning, "Delete child rows by statements of their own."))
+        found.append(Badge("cascade", "orange", meaning, "Delete child rows with explicit statements."))
     return found + _key_badges(table)
 
 
@@ -163,18 +171,16 @@ def _key_badges(table: Table) -> list[Badge]:
         return []
     key = own_key(table)
     if key is None:
-        return [Badge("one chunk", "orange", "Its key cannot be read by ranges: the whole table is one chunk.")]
+        return [Badge("one chunk", "orange", "Its key cannot be read by ranges, so the whole table is one chunk.")]
     first = key.columns[0]
     if first.type in ("char", "varchar") and not (first.collation or "").endswith("_bin"):
-        meaning = (
-            f"The key {first.name} is text in {first.collation}: the server walks it and compares. Right, but slower."
-        )
+        meaning = f"The key {first.name} is text in {first.collation}, so the server walks it. Correct, but slower."
         return [Badge("text key", "gray", meaning)]
     return []
 
 
 def risks(surveyed: Sequence[Surveyed]) -> dict[str, list[Badge]]:
-    """The badges of each table as long as all its columns are published; once a survey, as it is the costly part of the tree."""
+    """The badges of each table without a projection. Computed once per survey, because it is the slow part of the tree."""
     return {one.table.full_name: badges(one) for one in surveyed}
 
 
@@ -182,19 +188,19 @@ def tree(
     surveyed: Sequence[Surveyed],
     known: Mapping[str, list[Badge]],
     globs: Sequence[str],
-    shapings: Mapping[str, Shaping],
+    projections: Mapping[str, ProjectionRules],
 ) -> list[tuple[str, list[list[Any]]]]:
     """For the picker: each database with its tables: name, chosen, rows, bytes, key, engine, badges.
 
-    known: as `risks` has them. shapings: of the tables of which not all is published.
+    known: the result of `risks`. projections: the rules of tables that have a projection.
     """
     everything = [(one.table.database, one.table.name) for one in surveyed]
     chosen = set(select_tables(globs, everything))
     found: dict[str, list[list[Any]]] = {}
     for one in surveyed:
-        table, shaping = one.table, shapings.get(one.table.full_name)
-        told = badges(one, shaped(table, shaping)) if shaping else known[table.full_name]
-        parts = [[badge.label, badge.tone, badge.meaning] for badge in told]
+        table, rules = one.table, projections.get(one.table.full_name)
+        found_risks = badges(one, projected(table, rules)) if rules else known[table.full_name]
+        parts = [[badge.label, badge.tone, badge.meaning] for badge in found_risks]
         found.setdefault(table.database, []).append(
             [
                 table.name,
@@ -210,7 +216,7 @@ def tree(
 
 
 def totals(surveyed: Sequence[Surveyed], globs: Sequence[str], snapshot: Snapshot, readers: int) -> Totals:
-    """Of what is chosen, by statistics alone."""
+    """The totals of the selected tables, from statistics alone."""
     everything = {(one.table.database, one.table.name): one for one in surveyed}
     some = [everything[name] for name in select_tables(globs, everything)]
     plain = snapshot.model_copy(update={"chunk_key": {}, "tables": {}})

@@ -1,4 +1,4 @@
-"""The plan before a byte is copied: a line a table, the sums, and which keys a table could be cut by."""
+"""The plan of a new pipeline: one row per table, the totals, and the chunk keys that a table could have."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,33 +6,37 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from app.view import words
+from app.view import limits, words
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
-from engine.history.tables import Plan as Shown
+from engine.history.table_queries import Plan as Shown
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
 from engine.plan.speed import seconds
-from engine.settings import Snapshot, Spec
+from engine.settings import Snapshot, Spec, Throttle
 
 _LOCAL = re.compile(r"local\[(\d+)")
 FACTORS = 24
-"""So many tables' factors are drawn."""
+"""The most tables in the figure of distribution factors."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A table of the plan. plan is None, and why says it, for one that cannot be planned. own: it has rules of its own."""
+    """A table of the plan."""
 
     table: str
     plan: Plan | None
+    """None for a table that cannot be planned."""
     seconds: float | None
+    """The expected time with all readers; None if it is unknown."""
     why: str
+    """The reason for the strategy, or the error."""
     own: bool
+    """Whether the spec has its own rules for the table."""
 
 
 def readers_of(spec: Spec, cores: int) -> int:
-    """How many chunks are read at once, as far as the spec says. cores: of this machine; stands in for a cluster's too."""
+    """How many chunks are read at once, by the spec. cores: this machine's, used for `local[*]` and as a guess for a cluster."""
     if spec.snapshot.readers:
         return spec.snapshot.readers
     if spec.spark.master == "local":
@@ -47,15 +51,16 @@ def lines(
     snapshot: Snapshot,
     speed: float | None,
     readers: int,
+    throttle: Throttle,
 ) -> list[Line]:
-    """A line a table: those that cannot be planned first, then the largest."""
+    """One row per table: first those that cannot be planned, then by size."""
     plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
     found = []
     for table in tables:
         plan = plans[table.full_name]
         own = snapshot.rules(table.database, table.name) != plain.rules(table.database, table.name)
         if isinstance(plan, Plan):
-            found.append(Line(table.full_name, plan, seconds(plan, speed, readers), plan.reason, own))
+            found.append(Line(table.full_name, plan, seconds(plan, speed, readers, throttle), plan.reason, own))
         else:
             found.append(Line(table.full_name, None, None, plan.message, own))
     return sorted(
@@ -64,7 +69,7 @@ def lines(
 
 
 def row(line: Line) -> dict[str, Any]:
-    """A line as the table shows it."""
+    """The cells of a row."""
     plan = line.plan
     return {
         "Table": line.table,
@@ -72,16 +77,16 @@ def row(line: Line) -> dict[str, Any]:
         "Chunks": f"{plan.estimated_chunks:,}" if plan else words.NOTHING,
         "Rows a chunk": words.NOTHING if plan is None or plan.strategy == "one" else f"{plan.chunk_rows:,}",
         "Time": words.duration(line.seconds),
+        "Why": line.why,
         "Rows": words.count(plan.approx_rows) if plan else words.NOTHING,
         "Size": words.size(plan.approx_bytes) if plan else words.NOTHING,
         "Key": (", ".join(plan.chunk_key) or words.NOTHING) if plan else words.NOTHING,
         "Factor": words.NOTHING if plan is None or plan.factor is None else f"{plan.factor:.4g}",
         "Set": "by you" if line.own else "",
-        "Why": line.why,
     }
 
 
-def sums(found: Sequence[Line], speed: float | None, readers: int) -> str:
+def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Throttle) -> str:
     """`3 tables · about 5.9M rows · 1.2 GB · about 120 chunks · about 40 s with 2 readers at 20 MB/s each`."""
     known = [line.plan for line in found if line.plan]
     parts = [
@@ -92,13 +97,15 @@ def sums(found: Sequence[Line], speed: float | None, readers: int) -> str:
     ]
     took = [line.seconds for line in found if line.seconds is not None]
     if took and speed:
-        at = f"{words.plural(readers, 'reader')} at {words.size(speed)}/s each"
-        parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}")
+        at = f"{words.plural(throttle.readers or readers, 'reader')} at {words.size(speed)}/s each"
+        rate = limits.rate(throttle.model_dump())
+        most = f", at most {rate} in total" if rate else ""
+        parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}{most}")
     return " · ".join(parts)
 
 
 def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -> list[Shown]:
-    """For the figure of factors: the tables that have one, those outside the bounds and the largest first."""
+    """The tables for the figure of distribution factors: first those outside the bounds, then by rows."""
     some = [line.plan for line in found if line.plan and line.plan.factor]
     some.sort(key=lambda plan: (lower <= (plan.factor or 0) <= upper, -plan.approx_rows))
     return [
@@ -123,7 +130,7 @@ def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -
 
 
 def keys_for(table: Table) -> list[str]:
-    """The columns by which a table could be cut: an index begins with each, and its values have an order."""
+    """The columns that can be a chunk key: the first of an index, with ordered values."""
     own = own_key(table)
     first = own.columns[0].name if own else ""
     usable = [index.columns[0] for index in table.indexes if not why_unordered(table.column(index.columns[0]))]
@@ -131,6 +138,6 @@ def keys_for(table: Table) -> list[str]:
 
 
 def own_key_label(table: Table) -> str:
-    """What the table is cut by when nothing is said."""
+    """The label of the default chunk key."""
     key = own_key(table)
     return f"its own key ({', '.join(key.names)})" if key else "its own key"

@@ -1,17 +1,22 @@
-"""How far the copy is, how fast it goes, and an honest estimate of when it is done."""
+"""Progress of the copy, its speed, and an estimate of the remaining time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.view import words
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.series import EpochTotals, Lag
-from engine.history.tables import Progress
+from engine.history.table_queries import Progress
+from engine.plan.speed import owed_s
+from engine.settings import Throttle
 
 RECENT_S = 30.0
-"""Rates are taken over this much of the immediate past."""
+"""The window for rates."""
 _ALMOST = 0.999
+_CHUNK_ROWS = 2000
+"""The fixed cost of a chunk's statements, in rows that could be read in that time (`run.snapshot.table_copy`)."""
+_FREE = Throttle()
 
 
 @dataclass(frozen=True)
@@ -19,29 +24,58 @@ class Copy:
     """The copy of all tables together."""
 
     rows: int
+    """Rows read."""
     expected_rows: int | None
+    """Estimated by the source; None if that is unknown for a table."""
     chunks_done: int
+    """Chunks read."""
     chunks: int
-    """Those expected in the end: an estimate until all tables are `cut`."""
-    cut: bool
+    """The expected number of chunks: an estimate until `split`."""
+    split: bool
+    """Whether all chunks of all tables are planned."""
     share: float | None
+    """The share of the expected chunks that are read, 0 to 1; None if it is unknown."""
     changes: int
+    """Changes committed."""
     rows_s: float | None
+    """Rows read per second; None while nothing is copied."""
     eta: str | None
-    """A range such as `50–65 s`; None while there is too little to go by."""
+    """A range such as `50–65 s`; None while there is too little data."""
 
     @property
     def done(self) -> bool:
-        """Whether there was something to copy and nothing of it is left."""
-        return self.cut and 0 < self.chunks == self.chunks_done
+        """Whether there was something to copy and nothing is left."""
+        return self.split and 0 < self.chunks == self.chunks_done
+
+
+@dataclass(frozen=True)
+class Work:
+    """A part of the copy."""
+
+    chunks: int
+    rows: float
+    """An estimate for rows that are not read yet."""
+
+    def worth(self, throttle: Throttle) -> float:
+        """The work in rows. With a rate limit, the fixed cost of a chunk does not matter."""
+        rated = throttle.max_rows_per_s or throttle.max_bytes_per_s
+        return self.rows if rated else self.rows + _CHUNK_ROWS * self.chunks
 
 
 def copy_of(
-    tables: Sequence[Progress], reads: Sequence[Read], totals: EpochTotals, now: datetime, *, live: bool
+    tables: Sequence[Progress],
+    reads: Sequence[Read],
+    totals: EpochTotals,
+    now: datetime,
+    *,
+    live: bool,
+    throttle: Throttle = _FREE,
 ) -> Copy:
-    """The copy so far; rates and the estimate only while the runner is live and copying.
+    """The copy so far. Rates and the estimate exist only while a live runner copies.
 
-    No estimate when a table is cut into more chunks than were expected: no one knows then how many follow.
+    There is no estimate once a table has more chunks than expected, since nobody knows how many follow.
+
+    throttle: the limits now.
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     planned = [t for t in tables if t.planned]
@@ -54,23 +88,25 @@ def copy_of(
         expected_rows=None if None in known else expected,
         chunks_done=done,
         chunks=chunks,
-        cut=all(t.complete for t in tables),
+        split=all(t.complete for t in tables),
         share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s(reads, now) if going else None,
-        eta=estimate(done, chunks, reads, now) if going and foreseen else None,
+        eta=estimate(Work(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
+        if going and foreseen
+        else None,
     )
 
 
 def copying(tables: Sequence[Progress], *, live: bool) -> bool:
-    """Whether something is being copied, which then has a pace. live: a runner runs, and is not paused."""
+    """Whether tables are being copied. live: a runner is alive and not paused."""
     return live and not all(one.copied for one in tables)
 
 
 def share(tables: Sequence[Progress]) -> float | None:
-    """Read share of the chunks expected, 0 to 1: row counts of a source are estimates, chunks that are cut are not.
+    """The share of the expected chunks that are read, 0 to 1. Chunks are counted, since a source's row counts are estimates.
 
-    Below 1 as long as a table is being cut; None while no one knows how many chunks there will be.
+    Less than 1 while the chunks of a table are still being planned; None while their number cannot be estimated.
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     growing = [t for t in tables if not t.complete]
@@ -82,7 +118,7 @@ def share(tables: Sequence[Progress]) -> float | None:
 def rows_per_s(
     reads: Sequence[Read], now: datetime, window_s: float = RECENT_S, table: str | None = None
 ) -> float | None:
-    """Rows a second over the last `window_s`, each chunk's rows spread over the time it took; None when nothing was read."""
+    """Rows per second over the last `window_s`; a chunk's rows are spread over its read time. None if nothing was read."""
     chosen = [read for read in reads if table is None or read.table == table]
     if not chosen:
         return None
@@ -92,7 +128,7 @@ def rows_per_s(
 
 
 def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
-    """The part of a chunk's rows that falls between two instants."""
+    """The part of a chunk's rows that falls into an interval."""
     took = (read.ended - read.started).total_seconds()
     if took <= 0:
         return float(read.rows) if since <= read.ended < until else 0.0
@@ -100,27 +136,48 @@ def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
     return read.rows * max(inside, 0.0) / took
 
 
-def estimate(done: int, chunks: int, reads: Sequence[Read], now: datetime) -> str | None:
-    """Remaining time as a range: by the pace of all reads and by the pace of the newest third of them.
+def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
+    """The work that is left. A table's chunks count as large as those already read, or else by the source's row count.
 
-    None before 1 % or three chunks are done: an estimate out of nothing is worse than none.
+    Without either, they count as large as the average chunk of all tables.
     """
-    if done < 3 or done < chunks / 100 or done >= chunks or len(reads) < 3:
+    usual = sum(read.rows for read in reads) / max(len(reads), 1)
+    work = []
+    for table in tables:
+        chunks = table.expected_chunks - table.done
+        if table.done:
+            work.append(Work(chunks, chunks * table.rows / table.done))
+        else:
+            work.append(Work(chunks, chunks * usual if table.approx_rows is None else table.approx_rows))
+    return Work(sum(one.chunks for one in work), sum(one.rows for one in work))
+
+
+def estimate(done: Work, left: Work, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE) -> str | None:
+    """The remaining time as a range: by the speed of all reads, and by that of the newest third.
+
+    It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the first
+    reads may not show. None before 1 % and three chunks are done.
+    """
+    worth = left.worth(throttle)
+    if done.chunks < 3 or done.worth(throttle) * 99 < worth or not left.chunks or len(reads) < 3:
         return None
     ordered = sorted(reads, key=lambda read: read.ended)
-    paces = [_pace_s(ordered, now), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now)]
-    low, high = sorted((chunks - done) * pace for pace in paces)
+    paces = [_pace_s(ordered, now, throttle), _pace_s(ordered[-max(len(ordered) // 3, 3) :], now, throttle)]
+    each = sum(read.bytes for read in reads) / max(sum(read.rows for read in reads), 1)
+    least = owed_s(throttle, left.rows, left.rows * each)
+    low, high = sorted(max(worth * pace, least) for pace in paces)
     return between(low * 0.95, high * 1.05)
 
 
-def _pace_s(reads: Sequence[Read], now: datetime) -> float:
-    """Seconds a chunk, over all readers together."""
+def _pace_s(reads: Sequence[Read], now: datetime, throttle: Throttle) -> float:
+    """Seconds per unit of work, over all readers together."""
     began = min(read.started for read in reads)
-    return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / len(reads)
+    worth = Work(len(reads), sum(read.rows for read in reads)).worth(throttle)
+    return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / max(worth, 1)
 
 
 def between(low_s: float, high_s: float) -> str:
-    """`50–65 s`, `4–6 min`, `1.5–2 h`: both ends in the unit of the upper one."""
+    """`50–65 s`, `4–6 min`, `1.5–2 h`: both ends in the unit of the upper end."""
     unit_s, unit = next(((s, name) for s, name in ((3600.0, "h"), (60.0, "min")) if high_s >= s * 2), (1.0, "s"))
     low, high = max(low_s / unit_s, 1.0 / unit_s), max(high_s / unit_s, 1.0 / unit_s)
     digits = 1 if unit != "s" and high < 10 else 0
@@ -129,13 +186,13 @@ def between(low_s: float, high_s: float) -> str:
 
 
 def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None) -> str:
-    """The one line to paste into a chat at night, in the manner of gh-ost."""
+    """The status in one line, in the style of gh-ost."""
     doing = (
         {"snapshot": "snapshotting", "streaming": "streaming"}.get(phase or "", state) if state == "running" else state
     )
     expected = f"/{words.count(copy.expected_rows)}" if copy.expected_rows is not None else ""
     lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
-    chunks = f"{copy.chunks_done}/{'' if copy.cut else '~'}{copy.chunks} chunks"
+    chunks = f"{copy.chunks_done}/{'' if copy.split else '~'}{copy.chunks} chunks"
     eta = copy.eta or ("copy done" if copy.done else "not known yet" if state == "running" else words.NOTHING)
     parts = (
         f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",

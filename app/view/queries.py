@@ -1,4 +1,4 @@
-"""Queries to begin with, and when a table can be asked for as it was."""
+"""Example queries, and the time range in which a past state of a table can be queried."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,17 +9,20 @@ from app.view import words
 
 @dataclass(frozen=True)
 class Known:
-    """A table as the explorer knows it: names as SQL, and its columns."""
+    """A published table in Explore: its names in SQL, and its columns."""
 
     full_name: str
     mirror: str
+    """The name of the mirror, quoted for SQL."""
     changes: str
+    """The name of the change log, quoted for SQL."""
     key: tuple[str, ...]
+    """The columns of the primary key."""
     columns: tuple[str, ...]
 
 
 def examples(table: Known) -> dict[str, str]:
-    """Queries on a table, by what they answer."""
+    """Example queries on a table, by title."""
     found = {"How many rows there are": f"SELECT count(*) AS rows\nFROM {table.mirror}"} if table.key else {}
     found |= {"Some rows": f"SELECT *\nFROM {table.mirror}\nLIMIT 100"} if table.key else {}
     return found | {
@@ -32,9 +35,9 @@ def examples(table: Known) -> dict[str, str]:
             "SELECT _tm_tx AS transaction, min(_tm_ts) AS committed, count(*) AS changes\n"
             f"FROM {table.changes}\nWHERE _tm_tx IS NOT NULL\nGROUP BY ALL\nORDER BY changes DESC\nLIMIT 20"
         ),
-        "What was read again": (
-            "SELECT _tm_refresh AS command, _tm_kind AS kind, count(*) AS rows\n"
-            f"FROM {table.changes}\nWHERE _tm_refresh IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
+        "What was redumped": (
+            "SELECT _tm_redump AS command, _tm_kind AS kind, count(*) AS rows\n"
+            f"FROM {table.changes}\nWHERE _tm_redump IS NOT NULL\nGROUP BY ALL\nORDER BY ALL"
         ),
     }
 
@@ -45,9 +48,9 @@ def choices(table: Known, saved: Mapping[str, str]) -> dict[str, str]:
 
 
 def span(copied: datetime | None, lag_at: datetime | None, lag_s: float | None) -> tuple[datetime, datetime] | None:
-    """From when to when a table can be shown as it was; None when it is not copied, or nobody knows how far the log is read.
+    """The time range in which a table's past state is known; None before it is copied, or while the lag is unknown.
 
-    copied: when its copy was complete. lag_at, lag_s: the newest measurement of the lag.
+    copied: when the copy was complete. lag_at, lag_s: the newest measurement of the lag.
     """
     if copied is None or lag_at is None or lag_s is None:
         return None
@@ -56,22 +59,22 @@ def span(copied: datetime | None, lag_at: datetime | None, lag_s: float | None) 
 
 
 def refused(at: datetime, known: tuple[datetime, datetime] | None) -> str:
-    """Why the table cannot be shown as it was at that time; empty when it can."""
+    """Why the state of the table at that time is not known; empty if it is."""
     if known is None:
-        return "The table is not copied yet, or nobody has measured yet how far the log is read."
+        return "The table is not copied yet, or the lag has not been measured yet."
     if at < known[0]:
-        return f"The table was copied at {words.date_time(known[0])}: what it was before is not known."
+        return f"The table was copied at {words.date_time(known[0])}; its earlier states are not known."
     if at > known[1]:
-        return f"The log is read to {words.date_time(known[1])}: what came after it is not known yet."
+        return f"The binlog is read up to {words.date_time(known[1])}; later changes are not known yet."
     return ""
 
 
 def note(rows: int, seconds: float, *, more: bool) -> str:
-    """What an answer is."""
-    most = f"the first {rows:,} rows, and there are more" if more else words.plural(rows, "row")
+    """How many rows a query returned, and how long it took."""
+    most = f"the first {rows:,} rows; there are more" if more else words.plural(rows, "row")
     return f"{most}, in {words.duration(seconds)}"
 
 
 def key_of(values: Sequence[str | None]) -> tuple[str, ...] | None:
-    """A key's values; None while one is missing."""
+    """The values of a key; None if one is missing."""
     return None if any(value in (None, "") for value in values) else tuple(map(str, values))

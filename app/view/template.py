@@ -1,53 +1,74 @@
-"""A spec as TOML: the file that the command line takes."""
+"""A spec as TOML, the file that the command line takes."""
 
-import json
-import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+import tomlkit
+from tomlkit.items import Array, InlineTable, Table
+
 _ORDER = ("name", "source", "snapshot", "throttle", "sink", "spark")
-"""Sections in the order in which one reads them; all others follow as they are."""
+"""The order of the first sections; all others follow as they are."""
+_LONG = 100
+"""A longer list is written with one line per element."""
 
 
-def toml(values: Mapping[str, Any]) -> str:
-    """The TOML of nested dictionaries of texts, numbers, truths and lists; `tomllib` reads the same back."""
-    first = {name: values[name] for name in _ORDER if name in values}
-    return "\n".join(_section((), {**first, **values})).strip("\n") + "\n"
+def toml(values: Mapping[str, Any], written: str = "") -> str:
+    """The TOML of nested dictionaries of strings, numbers, booleans and lists; `tomllib` reads the same values back.
+
+    written: TOML by hand. Its comments, order and layout are kept; its values are replaced.
+    """
+    text = _edited(values, written)
+    # If the layout by hand would change a value, the comments are dropped.
+    return text if tomllib.loads(text) == values else _edited(values, "")
 
 
-def _section(path: tuple[str, ...], values: Mapping[str, Any]) -> list[str]:
-    """Its own values first, then the sections below it; a section without any value needs no head."""
-    own = [f"{_key(name)} = {_value(value)}" for name, value in values.items() if not isinstance(value, Mapping)]
-    head = ["", f"[{'.'.join(map(_key, path))}]"] if path and (own or not values) else []
-    lines = [*head, *own]
-    for name, value in values.items():
+def _edited(values: Mapping[str, Any], written: str) -> str:
+    document = tomlkit.parse(written)
+    _update(document, {name: values[name] for name in (*_ORDER, *values) if name in values})
+    return tomlkit.dumps(document).strip("\n") + "\n"
+
+
+def _update(kept: MutableMapping[str, Any], values: Mapping[str, Any]) -> None:
+    """Equal values are not touched, because a comment belongs to its value."""
+    for name in [name for name in kept if name not in values]:
+        del kept[name]
+    for name, value in sorted(values.items(), key=lambda item: isinstance(item[1], Mapping)):
         if isinstance(value, Mapping):
-            lines += _section((*path, name), value)
-    return lines
+            section = kept.get(name)
+            if isinstance(section, MutableMapping):
+                _update(section, value)
+            else:
+                kept[name] = _section(value, inline=isinstance(kept, InlineTable))
+        elif isinstance(array := kept.get(name), Array) and isinstance(value, list):
+            _update_list(array, value)
+        elif name not in kept or not _same(kept[name], value):
+            kept[name] = _list(value) if isinstance(value, list) else value
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _text(name)
+def _update_list(kept: Array, values: list[Any]) -> None:
+    for at in reversed(range(len(kept))):
+        if kept[at] not in values:
+            del kept[at]
+    kept.extend(value for value in values if value not in kept)
+    if not _same(kept, values):  # another order, or duplicates
+        kept.clear()
+        kept.extend(values)
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _text(value)
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(name)} = {_value(part)}" for name, part in value.items()) + " }"
-    if isinstance(value, Sequence):
-        return _list([_value(part) for part in value])
-    return repr(value) if isinstance(value, int | float) else _text(str(value))
+def _section(values: Mapping[str, Any], *, inline: bool) -> Table | InlineTable:
+    made = tomlkit.inline_table() if inline else tomlkit.table()
+    _update(made, values)
+    return made
 
 
-def _list(parts: Sequence[str]) -> str:
-    line = "[" + ", ".join(parts) + "]"
-    return line if len(line) <= 100 else "[\n" + "".join(f"  {part},\n" for part in parts) + "]"
+def _list(values: list[Any]) -> Array:
+    array = tomlkit.array()
+    array.extend(values)
+    array.multiline(multiline=len(array.as_string()) > _LONG)
+    return array
 
 
-def _text(value: str) -> str:
-    """A TOML basic string: JSON's escapes are a part of TOML's, but for DEL."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _same(kept: Any, value: Any) -> bool:
+    """Equal in value and type. To Python, 1, 1.0 and True are equal."""
+    return repr(kept.unwrap() if hasattr(kept, "unwrap") else kept) == repr(value)

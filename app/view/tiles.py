@@ -1,7 +1,7 @@
-"""The chunk map: a tile a chunk, or a tile for a run of chunks when there are thousands.
+"""The chunk map: one tile per chunk, or per range of chunks if there are thousands.
 
-A tile of several chunks shows its most urgent state, so that one failure among a hundred is seen, and how much of it is
-done. Opening it (`window`) shows its chunks one by one.
+A tile of several chunks shows the most urgent state among them, so that one failure among a hundred is visible, and the share that
+is read. Opening it (`window`) shows the chunks one by one.
 """
 
 from collections import Counter
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.view import words
-from app.view.looks import CHUNK
-from engine.history.chunks import STATES, ChunkState
+from app.view.status_style import CHUNK
+from engine.history.chunk_queries import STATES, ChunkState
 
 MOST_TILES = 500
 _SIZES = (1, 2, 3, 4, 5, 10, 20, 25, 50, 100, 200, 250, 500, 1000, 2000, 5000, 10000)
@@ -20,29 +20,30 @@ _DONE = ("finished", "published")
 
 @dataclass(frozen=True)
 class Tile:
-    """Chunks `first` to `last`, both included."""
+    """A tile of the chunk map: the chunks `first` to `last`, both included."""
 
     first: int
     last: int
     state: str
+    """The most urgent state of the chunks."""
     done: float
-    """Share of the chunks that are read, 0 to 1."""
+    """The share of the chunks that are read, 0 to 1."""
 
     @property
     def title(self) -> str:
-        """What a screen reader says and a hover shows."""
+        """The tooltip, also for screen readers."""
         if self.first == self.last:
             return f"Chunk {self.first}: {CHUNK[self.state].label}"
         return f"Chunks {self.first}–{self.last}: {words.percent(self.done)} read, {CHUNK[self.state].label}"
 
 
 def tile_size(chunks: int, most: int = MOST_TILES) -> int:
-    """How many chunks a tile stands for, a round number."""
+    """How many chunks one tile has, a round number."""
     return next((size for size in _SIZES if chunks <= size * most), -(-chunks // most))
 
 
 def tiles(states: Sequence[ChunkState], window: tuple[int, int] | None = None, most: int = MOST_TILES) -> list[Tile]:
-    """The tiles of a table, or of the chunks `window[0]` to `window[1]` only."""
+    """The tiles of a table, or only of the chunks `window[0]` to `window[1]`."""
     chosen = _chosen(states, window)
     size = tile_size(len(chosen), most)
     return [_tile(chosen[start : start + size]) for start in range(0, len(chosen), size)]
@@ -59,21 +60,25 @@ def _chosen(states: Sequence[ChunkState], window: tuple[int, int] | None) -> Seq
     return [s for s in states if window is None or window[0] <= s.chunk <= window[1]]
 
 
+def opened(states: Sequence[ChunkState], window: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The part of the window that has chunks; None, the whole map, if there is none. A resnapshot may plan fewer chunks."""
+    chosen = _chosen(states, window)
+    return (chosen[0].chunk, chosen[-1].chunk) if window and chosen else None
+
+
 def note(states: Sequence[ChunkState], window: tuple[int, int] | None = None) -> str:
-    """What a tile of this map is, and how to use it; empty for a map without a tile."""
+    """What a tile of this map is, and how to use it; empty for an empty map."""
     if not states:
         return ""
     size = tile_size(len(_chosen(states, window)))
-    said = (
-        f"A tile stands for {size} chunks and shows the most urgent of them; choose it to open it." if size > 1 else ""
-    )
+    text = f"A tile has {size} chunks and shows the most urgent state. Select it to open it." if size > 1 else ""
     if window:
-        return f"Chunks {window[0]:,} to {window[1]:,}. {said}".rstrip()
-    return said or "A tile is a chunk. Arrow keys move, Enter chooses."
+        return f"Chunks {window[0]:,} to {window[1]:,}. {text}".rstrip()
+    return text or "A tile is a chunk. Arrow keys move, Enter selects."
 
 
 def payload(shown: Sequence[Tile]) -> list[list[int | float]]:
-    """Tiles for the browser, small: first, last, number of the state, done share."""
+    """The tiles for the browser, in compact form: first, last, index of the state, share read."""
     return [[tile.first, tile.last, STATES.index(tile.state), round(tile.done, 3)] for tile in shown]
 
 

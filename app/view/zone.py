@@ -1,7 +1,7 @@
-"""In what zone times are shown: UTC, or that of whoever looks.
+"""The time zone in which a page shows times: UTC, or the browser's.
 
-Journals, commands, specs and files are in UTC; this is about the eye alone. The zone belongs to the drawing of one page for
-one browser, so it stands in a context variable: every drawing has a thread of its own.
+Journals, commands, specs and files are in UTC; the zone only affects what is shown. It belongs to one run of a page for one
+browser, and each such run has its own thread, so it is a context variable.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _shown: ContextVar[tzinfo] = ContextVar("shown", default=UTC)
 
 
 def known(name: str | None) -> bool:
-    """Whether a browser's zone, by its name in the IANA database, can be computed with."""
+    """Whether this is the name of a zone in the IANA database."""
     try:
         return bool(name and ZoneInfo(name))
     except (KeyError, OSError, ValueError):
@@ -22,7 +22,7 @@ def known(name: str | None) -> bool:
 
 
 def show_in(name: str | None) -> None:
-    """From here on this drawing shows times in this zone; None: in UTC."""
+    """Show times in this zone from here on in this run of the page; None means UTC."""
     _shown.set(ZoneInfo(name) if name else UTC)
 
 
@@ -32,20 +32,20 @@ def name() -> str:
 
 
 def heading(label: str) -> str:
-    """The head of a column of times: `Started (UTC)`."""
+    """The heading of a column of times: `Started (UTC)`."""
     return f"{label} ({name()})"
 
 
 def local(at: datetime) -> datetime:
-    """An instant in the zone that is shown."""
+    """A time in the chosen time zone."""
     return at.astimezone(_shown.get())
 
 
 @contextmanager
 def steady(at: datetime) -> Iterator[None]:
-    """Within this the zone is as far from UTC as it is at one instant.
+    """Use the zone's UTC offset at one instant for all times in the block.
 
-    A chart over a change of the clocks has no fold and no gap then.
+    A chart over a clock change then has no fold and no gap.
     """
     before = _shown.set(timezone(local(at).utcoffset() or timedelta(0), name()))
     try:
@@ -55,18 +55,24 @@ def steady(at: datetime) -> Iterator[None]:
 
 
 def read(day: str, time_of_day: str) -> datetime:
-    """The instant, in UTC, of a time that was typed in the zone that is shown.
+    """The instant, in UTC, of a time that was entered in the chosen time zone.
 
-    Raises ValueError with a sentence when it is no time, or when clocks that were put forward or back show it never or twice.
+    Raises ValueError with a message if it is not a time, or if it does not exist or exists twice because of a clock change.
     """
     try:
         typed = datetime.fromisoformat(f"{day}T{time_of_day}")
     except ValueError:
-        raise ValueError("A time is written 15:30 or 15:30:17.") from None
+        raise ValueError("Enter a time such as 15:30 or 15:30:17.") from None
     if typed.tzinfo is not None:
-        raise ValueError("The zone is chosen above; a time is written 15:30 or 15:30:17.")
+        raise ValueError("The time zone is chosen above. Enter a time such as 15:30 or 15:30:17.")
     first, second = (typed.replace(tzinfo=_shown.get(), fold=fold) for fold in (0, 1))
     if first.utcoffset() != second.utcoffset():
-        how = "never" if first.astimezone(UTC).astimezone(_shown.get()).replace(tzinfo=None) != typed else "twice"
-        raise ValueError(f"Clocks in {name()} showed this time {how}: choose UTC above, and give the time in UTC.")
+        how = (
+            "does not exist"
+            if first.astimezone(UTC).astimezone(_shown.get()).replace(tzinfo=None) != typed
+            else "exists twice"
+        )
+        raise ValueError(
+            f"Because of a clock change, this time {how} in {name()}. Choose UTC above, and enter the time in UTC."
+        )
     return first.astimezone(UTC)

@@ -1,1 +1,1 @@
-"""What a Spark task does: read chunks, read segments of the binlog, backfill, decide what is emitted, write Parquet files."""
+"""The work of a Spark task: reads chunks and binlog ranges, backfills, applies the rule of emission, writes Parquet files."""

@@ -1,6 +1,6 @@
-"""Parquet files that readers write where the destination's tables lie; only files that are reported are ever published.
+"""Parquet files that readers write into a table's folder. Only files that a report names are ever published.
 
-Names are unique to the attempt, so a task that is run twice leaves a file that nobody knows, never a wrong one.
+Names are unique per attempt: a task that runs twice leaves an orphan, never a wrong file.
 """
 
 import uuid
@@ -21,7 +21,7 @@ ROW_GROUP_ROWS = 128 << 10
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished Parquet file: its name in its table's folder, rows, bytes, and smallest and largest value of integer columns."""
+    """A finished Parquet file: its name in the table's folder, rows, bytes, and the minimum and maximum of integer columns."""
 
     name: str
     rows: int
@@ -30,17 +30,17 @@ class DataFile:
     high: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For reports and the ledger; `DataFile(**record)` is the inverse."""
+        """The record for reports and the ledger; `DataFile(**record)` is the inverse."""
         return asdict(self)
 
 
 class FileWriter:
-    """Writes one Parquet file of a table's folder; makes none when no row comes.
+    """Writes one Parquet file into a table's folder, or none if there are no rows.
 
-    bounded: integer columns whose smallest and largest value are reported, so that a merge can pass over the file.
+    bounded: integer columns to report minimum and maximum of, so that a merge can skip the file.
 
-    The row groups of a change log have statistics only of the columns named in `bounded` and of `_tm_ts`: it is read whole, and
-    those of texts cost a sixth of its writing.
+    A change log's row groups have statistics for `bounded` and `_tm_ts` only: a log is read whole, and statistics of text
+    columns took a sixth of the write time.
     """
 
     def __init__(self, folder: Path, prefix: str, schema: pa.Schema, bounded: Sequence[str]) -> None:
@@ -55,7 +55,7 @@ class FileWriter:
         self._pending_rows = self._rows = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows; they are written a row group at a time."""
+        """Append rows. They are written one row group at a time."""
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
         if self._pending_rows >= ROW_GROUP_ROWS:
@@ -85,22 +85,22 @@ class FileWriter:
         self._rows += rows.num_rows
 
     def close(self) -> list[DataFile]:
-        """Finish: the file, or nothing when it would be empty."""
+        """Finish. Returns the file, or nothing if it would be empty."""
         if self._pending:
             self._flush()
         if self._writer is None:
             return []
         self._writer.close()
-        # The ledger will name the file: content and name must outlive a power cut.
+        # The ledger will name the file, so its content and name must survive a power cut.
         sync_file(self._folder / self._name)
         sync_folder(self._folder)
         size = (self._folder / self._name).stat().st_size
         return [DataFile(self._name, self._rows, size, self._low, self._high)]
 
     def discard(self) -> None:
-        """Remove what was written."""
+        """Remove the file."""
         if self._writer is not None:
-            with suppress(OSError):  # a full disk
+            with suppress(OSError):  # the disk may be full
                 self._writer.close()
             (self._folder / self._name).unlink(missing_ok=True)
 
@@ -113,7 +113,7 @@ class FileWriter:
 
 
 def _repeating(rows: pa.Table) -> list[str]:
-    """The columns worth a Parquet dictionary, judged by a sample: building one for distinct values is lost time."""
+    """The columns worth a Parquet dictionary, judged by a sample. Building one for distinct values wastes time."""
     sample = rows.slice(0, 2000)
     return [
         name

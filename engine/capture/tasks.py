@@ -1,36 +1,36 @@
-"""The kinds of Spark task: a group of chunks, a segment of the binlog (and `carry`, `refresh`); each yields reports, JSON objects.
+"""The kinds of Spark task: chunk groups, binlog ranges, and those of `chunk.fast_forward` and `chunk.redump_part`.
 
-Tasks get everything they need in their request and keep nothing but the process's session with the source. An error of ours
-becomes a report, so that the coordinator sees its three parts. Any other does too where it concerns one chunk; elsewhere it is a
-failure of the task, which Spark retries.
+A request contains everything its task needs. A task keeps nothing but the process's session with the source. A TidemarkError
+becomes a report, so the coordinator gets its message, detail and hint. So does any other error of a single chunk; elsewhere it
+fails the task, and Spark retries it.
 """
 
 import gc
-import json
-import os
 import socket
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from engine import clock
-from engine.capture import session as sessions
-from engine.capture.binlog import BinlogStretch, SchemaMismatch
-from engine.capture.carry import Carry
-from engine.capture.changes import log_schema, log_table
-from engine.capture.chunk import ChunkRequest, changed, read_chunk
-from engine.capture.emission import Progress, emitted, published
+from engine.capture import reader_session as sessions
+from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
+from engine.capture.binlog.binlog_reader import read_range
+from engine.capture.binlog.emission import Progress, emitted, published
+from engine.capture.binlog.row_changes import log_schema, log_table
+from engine.capture.chunk.chunk_reader import ChunkRequest, changed, read_chunk
+from engine.capture.chunk.fast_forward import FastForward
+from engine.capture.chunk.keyless import read_keyless
+from engine.capture.chunk.redump_part import RedumpPart, read_part
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.keyless import read_keyless
-from engine.capture.refresh import Refresh, read_again
-from engine.capture.segment import read_stretch
-from engine.capture.shape import AS_IT_IS, Shape
-from engine.decode.schema import Table, arrow_schema, same_columns
+from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
+from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Table, same_columns
 from engine.errors import (
     DecodeError,
     DiskFullError,
@@ -49,23 +49,21 @@ from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
 
-Report = dict[str, Any]
-
 
 @dataclass(frozen=True)
-class Follow:
-    """One captured table in a segment: its chunk key (None without), how far it is copied, its change log's folder, its shape."""
+class EmittedTable:
+    """A captured table in a binlog range: its chunk key (None if it has none), snapshot progress, change log and projection."""
 
     table: Table
     key: ChunkKey | None
     progress: Progress
     folder: Path
-    shape: Shape = AS_IT_IS
+    projection: Projection = WHOLE_TABLE
 
 
 @dataclass(frozen=True)
 class ChunkGroup:
-    """Chunks, of one table or of several small ones, that one task reads one after the other."""
+    """Chunks of one table, or of several small tables, that one task reads in sequence."""
 
     endpoint: Endpoint
     first_server_id: int
@@ -74,10 +72,10 @@ class ChunkGroup:
     candidate: Candidate
     requests: tuple[ChunkRequest, ...]
 
-    def run(self) -> Iterator[Report]:
-        """A report a chunk; after an error no more, but for other tables when it concerns one alone.
+    def run(self) -> Iterator[ReaderReport]:
+        """Yield one report per chunk.
 
-        That of a failure says whether it is the chunk's `own`: the source could be reached right after it.
+        The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is at fault.
         """
         stopped: set[str] = set()
         for request in self.requests:
@@ -85,12 +83,11 @@ class ChunkGroup:
             if name in stopped:
                 continue
             try:
-                yield {"table": name, **self._read(request)}
-            except Exception as raised:  # noqa: BLE001 - one chunk that cannot be read holds nothing else up
+                yield self._read(request)
+            except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
                 sessions.drop(self.endpoint, self.watermarks)
                 error, own = self._explained(request, raised)
-                failure = {"failure": error.as_dict(), "own": own}
-                yield {"table": name, "chunk": request.number, **_reader(), **failure}
+                yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=request.number, own=own)
                 if not isinstance(error, TableStoppedError):
                     return
                 stopped.add(name)
@@ -99,7 +96,7 @@ class ChunkGroup:
                 raise
 
     def _explained(self, request: ChunkRequest, raised: Exception) -> tuple[TidemarkError, bool]:
-        """The error, and whether it is the chunk's own; what stops a table is something else when the table has changed."""
+        """The error, and whether the chunk is at fault. If the table changed, an error that stops it becomes SchemaChangedError."""
         error, table = raised if isinstance(raised, TidemarkError) else _unforeseen(request, raised), request.table
         stops, retried = isinstance(error, TableStoppedError), isinstance(error, TransientError | PreflightError)
         if isinstance(error, SchemaChangedError) or not (stops or retried):
@@ -113,89 +110,89 @@ class ChunkGroup:
             return (another if stops or isinstance(another, SourceChangedError) else error), False
         return (error if same_columns(now, table) else changed(table, str(error))), False
 
-    def _read(self, request: ChunkRequest) -> Report:
+    def _read(self, request: ChunkRequest) -> ChunkReport:
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
         session.watermarks.offer(self.candidate)
         ghosts: list[DataFile] = []
-        if request.refresh:
-            result, ghosts = read_again(session, self.endpoint, self.first_server_id, request)
+        if request.redump:
+            result, ghosts = read_part(session, self.endpoint, self.first_server_id, request)
         else:
             read = read_chunk if request.table.key else read_keyless
             result = read(session, self.endpoint, self.first_server_id, request)
-        return {
-            "chunk": request.number,
-            "limits": result.limits.as_list(),
-            "low": result.low.as_dict(),
-            "high": result.high.as_dict(),
-            "files": [file.as_dict() for file in result.files],
-            "ghosts": [file.as_dict() for file in ghosts],
-            "rows": result.rows,
-            "backfill": result.backfill,
-            "nulled": result.nulled,
-            "timings": result.timings,
-            "started": started,
-            "ended": clock.utc_text(),
-            **_reader(),
-        }
+        return ChunkReport(
+            reader=Reader.here(),
+            table=request.table.full_name,
+            chunk=request.number,
+            limits=result.limits,
+            low=result.low,
+            high=result.high,
+            files=tuple(result.files),
+            ghosts=tuple(ghosts),
+            rows=result.rows,
+            backfill=result.backfill,
+            nulled=result.nulled,
+            timings=dict(result.timings),
+            started=started,
+            ended=clock.utc_text(),
+        )
 
 
 @dataclass(frozen=True)
-class Segment:
-    """A stretch of the binlog for all captured tables.
-
-    first_seq: `_tm_seq` of the first change of each table in it. awaited: tables that are not there but may come. known: the
-    committed position, which lies behind `start` where chunks are published that are exact in front of it.
-    """
+class BinlogTask:
+    """A binlog range for all captured tables."""
 
     endpoint: Endpoint
     first_server_id: int
     mariadb: bool
     start: Position
     end: Position
-    tables: tuple[Follow, ...]
+    tables: tuple[EmittedTable, ...]
     first_seq: int
+    """`_tm_seq` of each table's first change in the range."""
     awaited: tuple[Table, ...] = ()
+    """Tables that do not exist now and may be created again."""
     known: Position | None = None
+    """The committed position. It is after `start` if the epoch publishes chunks that are exact at an earlier position."""
 
-    def run(self) -> Iterator[Report]:
-        """One report; when it says `altered`, the stretch ends at its `end`, earlier than asked for."""
+    def run(self) -> Iterator[ReaderReport]:
+        """Yield one report. If it has `altered`, the range ends at its `end`, earlier than requested."""
         try:
             try:
                 yield self._read(self.end)
             except SchemaMismatch as mismatch:
-                # What was read is thrown away, as some of it lies behind the place up to which the tables are known.
-                yield {**self._read(mismatch.position), "altered": mismatch.alteration.as_dict()}
+                # Discard the first read: it may contain changes after the last position at which the schema is known.
+                yield replace(self._read(mismatch.position), altered=mismatch.alteration)
         except TidemarkError as error:
-            yield {**_reader(), "failure": error.as_dict()}
+            yield FailureReport(reader=Reader.here(), error=error)
 
-    def _read(self, end: Position) -> Report:
+    def _read(self, end: Position) -> RangeReport:
         started = clock.monotonic_s()
-        follows = {follow.table.full_name: follow for follow in self.tables}
-        stretch = BinlogStretch(
-            {(f.table.database, f.table.name): f.shape.tolerant(f.table) for f in self.tables},
+        tables = {captured.table.full_name: captured for captured in self.tables}
+        binlog_range = BinlogRange(
+            {(f.table.database, f.table.name): f.projection.tolerant(f.table) for f in self.tables},
             self.start,
             end,
             mariadb=self.mariadb,
             awaited=self.awaited,
-            since={name: follow.progress.since for name, follow in follows.items()},
+            since={name: captured.progress.since for name, captured in tables.items()},
             known=self.known,
         )
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)
         try:
-            for table, file, changes in read_stretch(self.endpoint, stretch, self.first_server_id):
-                follow = follows[table.full_name]
-                emit = follow.shape.emitted(changes, emitted(changes, follow.key, follow.progress, order))
+            for table, file, changes in read_range(self.endpoint, binlog_range, self.first_server_id):
+                captured = tables[table.full_name]
+                emit = captured.projection.emitted(changes, emitted(changes, captured.key, captured.progress, order))
                 chosen, kinds = published(changes.fact("kind"), emit)
                 if len(chosen):
-                    log = logs.setdefault(table.full_name, _Log(follow, self.first_seq))
-                    log.write(follow.shape.chosen(changes, chosen), kinds, file)
-            for name, error in stretch.stopped.items():
+                    log = logs.setdefault(table.full_name, _Log(captured, self.first_seq))
+                    log.write(captured.projection.chosen(changes, chosen), kinds, file)
+            for name, error in binlog_range.stopped.items():
                 if name in logs and isinstance(error, DecodeError):
-                    logs.pop(name).writer.discard()  # it may have stopped within a transaction
-            reports = {
-                name: {**log.close(), "nulled": follows[name].shape.counted(stretch.nulled[name])}
+                    logs.pop(name).writer.discard()  # the table may have stopped in the middle of a transaction
+            written = {
+                name: log.close(tables[name].projection.counted(binlog_range.nulled[name]))
                 for name, log in logs.items()
             }
         except BaseException:
@@ -204,82 +201,76 @@ class Segment:
             raise
         finally:
             order.close()
-        seen = stretch.transactions
-        return {
-            "end": stretch.end.as_dict(),
-            "altered": stretch.altered.as_dict() if stretch.altered else None,
-            "defined": stretch.defined,
-            "gtids": str(seen.gtids),
-            "anonymous": seen.anonymous,
-            "complete": seen.complete,
-            "births": seen.births,
-            "tables": reports,
-            "stopped": {name: error.as_dict() for name, error in stretch.stopped.items()},
-            "transactions": seen.count,
-            "bytes": stretch.census.bytes,
-            "events": stretch.census.events,
-            "damaged": stretch.census.damaged,
-            "unknown": dict(stretch.census.unknown),
-            "largest": stretch.census.largest,
-            "last_ts": seen.last_ts,
-            "seconds": round(clock.monotonic_s() - started, 6),
-            **_reader(),
-        }
+        transactions = binlog_range.transactions
+        return RangeReport(
+            reader=Reader.here(),
+            end=binlog_range.end,
+            altered=binlog_range.altered,
+            defined=binlog_range.defined,
+            gtids=str(transactions.gtids),
+            anonymous=transactions.anonymous,
+            complete=transactions.complete,
+            births=transactions.births,
+            tables=written,
+            stopped=dict(binlog_range.stopped),
+            transactions=transactions.count,
+            bytes=binlog_range.statistics.bytes,
+            events=binlog_range.statistics.events,
+            damaged=binlog_range.statistics.damaged,
+            unknown=dict(binlog_range.statistics.unknown),
+            largest=binlog_range.statistics.largest,
+            last_ts=transactions.last_ts,
+            seconds=round(clock.monotonic_s() - started, 6),
+        )
 
 
 class _Log:
-    """The change log file that a segment writes for one table."""
+    """The change log file that a binlog range writes for one table."""
 
-    def __init__(self, follow: Follow, first_seq: int) -> None:
-        self._seq, self._kinds = first_seq, [0, 0, 0, 0]
-        schema = log_schema(arrow_schema(follow.shape.published(follow.table)))
-        self.writer = FileWriter(follow.folder, "changes", schema, (*follow.table.key, "_tm_seq"))
+    def __init__(self, captured: EmittedTable, first_seq: int) -> None:
+        self._seq = first_seq
+        self._kinds: Kinds = (0, 0, 0, 0)
+        schema = log_schema(arrow_schema(captured.projection.published(captured.table)))
+        self.writer = FileWriter(captured.folder, "changes", schema, (*captured.table.key, "_tm_seq"))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:
         self.writer.write(log_table(changes, kinds, file, self._seq))
         self._seq += len(kinds)
-        self._kinds = (np.array(self._kinds) + np.bincount(kinds, minlength=4)).tolist()
+        inserts, before, after, deletes = (np.array(self._kinds) + np.bincount(kinds, minlength=4)).tolist()
+        self._kinds = inserts, before, after, deletes
 
-    def close(self) -> Report:
-        return {"files": [file.as_dict() for file in self.writer.close()], "kinds": self._kinds, "next_seq": self._seq}
+    def close(self, nulled: Mapping[str, int]) -> WrittenChanges:
+        files = tuple(self.writer.close())
+        return WrittenChanges(files=files, kinds=self._kinds, nulled=nulled, next_seq=self._seq)
 
 
 def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
-    """An error that is not ours: a fault of Tidemark's, no memory, a full disk."""
+    """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
     if is_disk_full(error):
         return DiskFullError(
-            f"Reading chunk {request.number} of {request.table.full_name} found no room: {error}",
+            f"Reading chunk {request.number} of {request.table.full_name} ran out of disk space: {error}",
             detail=f"At {Path(place.filename).name}:{place.lineno} on {socket.gethostname()}. Nothing of it was published.",
-            hint=f"Free space in {request.folder}, or on the reader's own disk. It is read again when there is room.",
+            hint=f"Free space in {request.folder}, or on the reader's own disk. The chunk is then read again.",
         )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",
         detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-        hint="It is tried again. If it stays: has the reader enough memory and disk (smaller chunks need less)? Else report it.",
+        hint="Tidemark retries. If it keeps failing, give the reader more memory or disk, use smaller chunks, or report it.",
     )
-
-
-def _reader() -> Report:
-    return {"host": socket.gethostname(), "pid": os.getpid()}
 
 
 @dataclass(frozen=True)
 class Warming:
-    """Does nothing, for long enough that every slot gets one: each starts its worker, which imports what readers need."""
+    """Sleeps long enough that every slot gets one. Each starts its worker, which imports what readers need."""
 
     seconds: float = 0.2
 
-    def run(self) -> Iterator[Report]:
-        """One report: which reader it is. What is loaded by now is kept from the collector, which Spark runs after each task."""
+    def run(self) -> Iterator[ReaderReport]:
+        """Yield one report that names the reader. gc.freeze() exempts loaded modules: Spark runs the collector after each task."""
         clock.sleep(self.seconds)
         gc.freeze()
-        yield _reader()
+        yield ReaderReport(reader=Reader.here())
 
 
-Task = ChunkGroup | Segment | Carry | Refresh | Warming
-
-
-def encode(report: Report) -> str:
-    """A report as it travels from the worker to the driver."""
-    return json.dumps(report, ensure_ascii=False)
+Task = ChunkGroup | BinlogTask | FastForward | RedumpPart | Warming

@@ -1,22 +1,22 @@
-"""MySQL's binary JSON, as row images hold it, to the text that the server gives for `CAST(j AS CHAR)`.
+"""Converts MySQL's binary JSON in row images to the text that the server returns for `CAST(j AS CHAR)`.
 
 A document is a type byte and a value (MySQL source, sql-common/json_binary.h). All numbers are little-endian. Objects and arrays
 are
 
-    members, size, [an entry a key: offset, length], [an entry a value: type, offset], keys, values
+    members, size, [an entry per key: offset, length], [an entry per value: type, offset], keys, values
 
-where members, size and offsets have two bytes in small containers and four in large ones, lengths of keys always two, and offsets
-count from the container's start. Literals, 16-bit integers and, in large containers, 32-bit ones stand in the value's entry
-instead of an offset. Strings have a length of seven bits a byte in front, opaque values a column type and such a length. Keys are
-in the order in which the server prints them: by length, then by bytes. A server that updates documents in place leaves unused
-bytes anywhere behind the entries, so that keys and values need not follow each other closely.
+Members, size and offsets have two bytes in small containers and four in large ones; key lengths always have two. Offsets count
+from the container's start. Literals, 16-bit integers and, in large containers, 32-bit integers are stored in the value's entry
+instead of an offset. A string starts with its length, seven bits per byte; an opaque value with a column type and such a length.
+Keys are in the order in which the server prints them: by length, then by bytes. A server that updates documents in place leaves
+unused bytes anywhere after the entries, so keys and values need not be adjacent.
 
-Nothing that a document says is believed: a value must lie in its container, and the values of a container together may not
-take more bytes than it has for them. So no byte is visited twice, and a document whose offsets overlap cannot grow
-without bounds while it is printed.
+A document is not trusted. A value must lie in its container, and the values of a container together must not take more bytes than
+it has for them. So no byte is visited twice, and a document with overlapping offsets cannot grow without bounds while it is
+printed.
 
-This is a path for single values that runs for every document, so the loop over a container's members is flat and
-what objects with the same keys have in common is kept.
+This code runs for every single document. So the loop over a container's members is flat, and the keys that objects have in common
+are cached.
 """
 
 import json
@@ -39,14 +39,14 @@ _DEEPEST = 100
 """The server's JSON_DOCUMENT_MAX_DEPTH."""
 _REPLACE, _INSERT, _REMOVE = 0, 1, 2
 _MOST_KNOWN, _LARGEST_KNOWN = 4096, 512
-"""How many sections of keys are kept, and up to how many bytes of each."""
+"""The number of cached key sections, and the maximum size of each in bytes."""
 
 
 class _Layout(NamedTuple):
     """A kind of container.
 
-    head, key, entry: bytes of its head and of the entries of a key (0 in arrays) and of a value. inline: the last of the
-    types, from _LITERAL on, whose values stand in their entries. known: what `_prefixes` gave for objects seen before.
+    head, key, entry: bytes of its head, of a key's entry (0 in arrays) and of a value's entry. inline: the last of the types, from
+    _LITERAL on, whose values are stored in their entries. known: the cached results of `_prefixes`.
     """
 
     head: int
@@ -70,7 +70,7 @@ _HEADS = (struct.Struct("<HH").unpack_from, struct.Struct("<II").unpack_from) * 
 
 
 def text_of(document: bytes | memoryview) -> str:
-    """The server's text of a document; an empty one, which INSERT IGNORE leaves for a missing value, is the JSON null.
+    """The server's text of a document. An empty document, which INSERT IGNORE leaves for a missing value, is the JSON null.
 
     Raises DecodeError for anything that the server does not write.
     """
@@ -87,7 +87,7 @@ def text_of(document: bytes | memoryview) -> str:
 
 
 def _outside() -> DecodeError:
-    return malformed("a value does not lie where it can")
+    return malformed("a value lies outside its container")
 
 
 def _too_deep() -> DecodeError:
@@ -95,7 +95,7 @@ def _too_deep() -> DecodeError:
 
 
 def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: int) -> tuple[str, int]:  # noqa: C901, PLR0912 - for speed
-    """The text of the object or array at `data[at]` and its size, which may be `room` bytes at most and must end at `limit`."""
+    """The text and size of the object or array at `data[at]`. It may have at most `room` bytes and must end by `limit`."""
     members, size = _HEADS[kind](data, at)
     head, key, width, inline, _, entries, _ = _LAYOUTS[kind]
     end, first = at + size, at + head + members * key
@@ -141,10 +141,10 @@ def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: in
 
 
 def _prefixes(data: bytes, kind: int, at: int, members: int, first: int, stop: int, end: int) -> list[str]:
-    """The keys of an object as JSON literals with a colon and a blank behind.
+    """The keys of an object as JSON literals, each followed by a colon and a blank.
 
-    The object is `data[at:end]`, the entries of its values `data[first:stop]`; before them lie the keys' entries, behind them the
-    keys.
+    The object is `data[at:end]`, and the entries of its values are `data[first:stop]`. The keys' entries come before those, the
+    keys after them.
     """
     layout = _LAYOUTS[kind]
     offset, length = layout.keys.unpack_from(data, first - layout.key)
@@ -163,7 +163,7 @@ def _prefixes(data: bytes, kind: int, at: int, members: int, first: int, stop: i
 
 
 def _read_prefixes(entry: struct.Struct, section: bytes, members: int, offset: int) -> list[str]:
-    """The same out of the keys' entries and the bytes up to the end of the last key, which began at `offset` of the object."""
+    """As `_prefixes`, from the keys' entries and the bytes up to the end of the last key, which start at `offset` in the object."""
     prefixes, keys = [], members * entry.size
     room = len(section) - keys
     for start, length in entry.iter_unpack(section[:keys]):
@@ -176,7 +176,7 @@ def _read_prefixes(entry: struct.Struct, section: bytes, members: int, offset: i
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """A length of seven bits a byte, the lowest first and the highest bit saying that more follow, and the offset behind it."""
+    """Read a length of seven bits per byte, lowest first; the highest bit says that more follow. Also returns the next offset."""
     length = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -188,7 +188,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _scalar(data: bytes, kind: int, at: int, end: int) -> tuple[str, int]:
-    """The text of the value at `data[at]` that is no container and must lie before `end`, and its bytes."""
+    """The text of the non-container value at `data[at]`, which must end by `end`, and its size in bytes."""
     if kind in _NUMBERS:
         unpack, size = _NUMBERS[kind]
         if at + size > end:
@@ -208,12 +208,12 @@ def _scalar(data: bytes, kind: int, at: int, end: int) -> tuple[str, int]:
 
 
 def apply_diffs(document: bytes | memoryview, diffs: bytes | memoryview) -> str:
-    """The server's text of a document after a diff vector was applied to it, as PARTIAL_UPDATE_ROWS events hold it.
+    """The server's text of a document after applying a diff vector, as in PARTIAL_UPDATE_ROWS events.
 
-    A vector is diffs one behind the other: the operation (one byte: 0 replace, 1 insert, 2 remove), the path and, but for a
-    removal, the new value as a document; both with a length-encoded length in front (MySQL source, sql-common/json_diff.cc).
-    An empty vector says that the value stayed as it was.
-    Raises DecodeError for a malformed document or diff and, as the server does, for a diff that does not fit the document.
+    A vector is a sequence of diffs: the operation (one byte: 0 replace, 1 insert, 2 remove), the path and, except for a removal,
+    the new value as a document. Path and value have a length-encoded length (MySQL source, sql-common/json_diff.cc). An empty
+    vector means that the value did not change. Raises DecodeError for a malformed document or diff and, as the server does, for a
+    diff that does not fit the document.
     """
     text = text_of(document)
     if not diffs:
@@ -236,9 +236,9 @@ def apply_diffs(document: bytes | memoryview, diffs: bytes | memoryview) -> str:
             members.clear()
             members.update(ordered)
     except IndexError:
-        raise malformed("a diff is cut off") from None
+        raise malformed("a diff is truncated") from None
     except (UnicodeError, json.JSONDecodeError):
-        raise malformed("a diff's path is no text") from None
+        raise malformed("a diff's path is not valid text") from None
     return _dump(tree, 1)
 
 
@@ -249,13 +249,13 @@ class _Number(str):
 
 
 class _Index(NamedTuple):
-    """A place in an array, counted from its first element or back from its last."""
+    """An array index, counted from the first element or back from the last."""
 
     number: int
     back: bool
 
     def place(self, size: int) -> tuple[int, bool]:
-        """The place in an array of `size` elements, moved to its nearer end when there is none, and whether there is one."""
+        """The index in an array of `size` elements, clamped to the array, and whether the element exists."""
         inside = self.number < size
         if self.back:
             return (size - 1 - self.number if inside else 0), inside
@@ -269,7 +269,7 @@ _LEG = re.compile(
 
 
 def _legs(path: str) -> list[str | _Index]:
-    """The keys and places of a path as the server writes it: `$`, and then `.name`, `."quoted"`, `[n]`, `[last]` or `[last-n]`."""
+    """The keys and indexes of a path as the server writes it: `$`, then `.name`, `."quoted"`, `[n]`, `[last]` or `[last-n]`."""
     legs: list[str | _Index] = []
     at = 1
     while at < len(path):
@@ -289,7 +289,7 @@ def _legs(path: str) -> list[str | _Index]:
 
 
 def _apply(tree: Any, operation: int, legs: list[str | _Index], value: Any, changed: dict[int, dict[str, Any]]) -> None:
-    """One diff; an object that got a new key is added to `changed`."""
+    """Apply one diff. An object that gets a new key is added to `changed`."""
     parent = tree
     for leg in legs[:-1]:
         place = _existing(parent, leg)
@@ -312,7 +312,7 @@ def _apply(tree: Any, operation: int, legs: list[str | _Index], value: Any, chan
 
 
 def _existing(parent: Any, leg: str | _Index) -> Any:
-    """The key or the place of a leg in a container that has it, otherwise None."""
+    """The key or index of a leg if the container has it, otherwise None."""
     if isinstance(parent, dict):
         return leg if isinstance(leg, str) and leg in parent else None
     if isinstance(parent, list) and isinstance(leg, _Index):
@@ -322,19 +322,19 @@ def _existing(parent: Any, leg: str | _Index) -> Any:
 
 
 def _no_fit(legs: list[str | _Index]) -> DecodeError:
-    return malformed(f"a diff does not fit the document it is for, at {legs[:10]}")
+    return malformed(f"a diff does not fit its document, at {legs[:10]}")
 
 
 def _counted(data: bytes, at: int) -> tuple[bytes, int]:
-    """Bytes with a length-encoded length in front, and the offset behind them."""
+    """Bytes after a length-encoded length, and the offset after them."""
     length, start = data[at], at + 1
     if length > 0xFA:
         width = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(length, 0)
         if not width or start + width > len(data):
-            raise malformed("a diff has a length that is none")
+            raise malformed("a diff has an invalid length")
         length, start = int.from_bytes(data[start : start + width], "little"), start + width
     if length > len(data) - start:
-        raise malformed("a diff is cut off")
+        raise malformed("a diff is truncated")
     return data[start : start + length], start + length
 
 

@@ -1,13 +1,13 @@
-"""The texts of single values in MySQL's binary JSON, as the server prints them.
+"""Formats single values of MySQL's binary JSON as the server prints them.
 
-Doubles (MySQL source, strings/dtoa.cc, `my_gcvt` with the width that JSON uses; measured): the shortest digits that read back as
-the same double, which are those of `repr`. With the value written as 0.DIGITS × 10^p, it is printed in full when -14 <= p <= 15,
-or when p is 16 and there is a 17th digit behind the point; otherwise as D.DDDe±N, without a plus sign or leading zeros. What has
-neither a point nor an exponent then gets ".0".
+Doubles (MySQL source, strings/dtoa.cc, `my_gcvt` with JSON's width; measured): the shortest digits that read back as the same
+double, which are those of `repr`. With the value written as 0.DIGITS × 10^p, it is printed in full if -14 <= p <= 15, or if p is 16
+and there is a 17th digit after the point; otherwise as D.DDDe±N, without a plus sign or leading zeros. A number with neither point
+nor exponent then gets ".0".
 
-Opaque values (sql-common/json_dom.cc, `wrapper_to_string`) carry the number of a column type. DECIMAL is a number, dates and times
-are strings with six digits of fraction, VAR_STRING is printed as the text that it is, and all others as
-"base64:typeN:…" in lines of 76 characters, where the line end is the two characters backslash and n.
+Opaque values (sql-common/json_dom.cc, `wrapper_to_string`) contain the number of a column type. DECIMAL is printed as a number,
+dates and times as strings with six fractional digits, VAR_STRING as its text, and all others as "base64:typeN:…" in lines of 76
+characters, where the line end is the two characters backslash and n.
 """
 
 from binascii import b2a_base64
@@ -17,8 +17,8 @@ from json.encoder import encode_basestring
 from engine.errors import DecodeError
 
 quote = encode_basestring
-"""A string as a JSON literal: of all characters only the control characters below 0x20, quotes and backslashes are escaped, in
-the same way as by the server's `double_quote`."""
+"""A string as a JSON literal. Only control characters below 0x20, quotes and backslashes are escaped, in the same way as by the
+server's `double_quote`."""
 
 _TIMESTAMP, _DATE, _TIME, _DATETIME, _NEWDECIMAL, _VAR_STRING = 7, 10, 11, 12, 246, 253
 _LINE = 76
@@ -28,7 +28,7 @@ _LARGEST_HOUR = 838
 
 
 def malformed(what: str) -> DecodeError:
-    """The error for bytes that are not what the server writes."""
+    """The error for bytes that the server does not write."""
     return DecodeError(
         f"A JSON value in the binlog is malformed: {what}.",
         detail="Nothing of it was used.",
@@ -37,7 +37,7 @@ def malformed(what: str) -> DecodeError:
 
 
 def double_text(value: float) -> str:
-    """A double. Raises DecodeError for infinity and NaN, which JSON does not have."""
+    """The text of a double. Raises DecodeError for infinity and NaN, which JSON does not have."""
     text = repr(value)
     if -1e15 < value < 1e15 and "e" not in text:
         return text
@@ -45,13 +45,13 @@ def double_text(value: float) -> str:
 
 
 def _extreme(text: str) -> str:
-    """What `repr` gave for a double that it prints otherwise than the server, or may."""
+    """Convert the text that `repr` returned for a double which it prints, or may print, differently than the server."""
     mantissa, _, power = text.partition("e")
     whole, _, fraction = mantissa.lstrip("-").partition(".")
     sign = "-" if text[0] == "-" else ""
     if not whole.isdigit():
         raise malformed(f"a number is {text}")
-    if not power:  # 16 digits in front of the point
+    if not power:  # 16 digits before the point
         if fraction != "0":
             return text
         digits = whole.rstrip("0")
@@ -63,7 +63,7 @@ def _extreme(text: str) -> str:
 
 
 def opaque_text(type_: int, data: bytes) -> str:
-    """An opaque value of a column type, quoted where it is a string. Raises DecodeError when `data` is not of that type."""
+    """The text of an opaque value of a column type, quoted if it is a string. Raises DecodeError if `data` is not of that type."""
     if type_ == _NEWDECIMAL:
         return _decimal(data)
     if type_ in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
@@ -81,7 +81,7 @@ def opaque_text(type_: int, data: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _groups(precision: int, scale: int) -> tuple[int, tuple[tuple[int, int, int], ...]]:
-    """Bytes of a packed decimal, and where each group of digits starts and ends and how many digits it has."""
+    """The bytes of a packed decimal and, for each group of digits, its start, its end and its number of digits."""
     whole = precision - scale
     digits = [whole % 9] * (whole % 9 > 0) + [9] * (whole // 9) + [9] * (scale // 9) + [scale % 9] * (scale % 9 > 0)
     at, groups = 0, []
@@ -92,10 +92,10 @@ def _groups(precision: int, scale: int) -> tuple[int, tuple[tuple[int, int, int]
 
 
 def _decimal(data: bytes) -> str:
-    """Precision (1 byte), scale (1) and the packed digits, whose form `engine.decode.types.decimals` describes."""
+    """Precision (1 byte), scale (1) and the packed digits, in the format described in `engine.decode.types.decimals`."""
     precision, scale = data[0], data[1]
     if not scale <= precision <= _LARGEST_PRECISION or not precision:
-        raise malformed(f"a decimal has {precision} digits, {scale} of them behind the point")
+        raise malformed(f"a decimal has {precision} digits, {scale} of them after the point")
     width, groups = _groups(precision, scale)
     if len(data) != 2 + width:
         raise malformed(f"a decimal of {precision} digits has {len(data) - 2} bytes")
@@ -112,7 +112,7 @@ def _decimal(data: bytes) -> str:
 
 
 def _time(packed: int) -> str:
-    """Microseconds in the low 24 bits, then seconds and minutes of 6 bits each and the hours; negative as a whole."""
+    """Microseconds in the low 24 bits, then seconds and minutes with 6 bits each, then hours; negative as a whole."""
     clock, microseconds = divmod(abs(packed), 1 << 24)
     hour, minute, second = clock >> 12, clock >> 6 & 63, clock & 63
     if hour > _LARGEST_HOUR or minute > 59 or second > 59 or microseconds > 999_999:
@@ -121,7 +121,7 @@ def _time(packed: int) -> str:
 
 
 def _datetime(packed: int, *, date: bool) -> str:
-    """As a time with 5 bits of hours, above them the day of 5 bits and year × 13 + month; only the date if asked."""
+    """As a time with 5 bits of hours; above them the day in 5 bits, then year × 13 + month. date: return only the date."""
     seconds, microseconds = divmod(packed, 1 << 24)
     days, clock = divmod(seconds, 1 << 17)
     year, month = divmod(days >> 5, 13)

@@ -1,8 +1,8 @@
-"""Which character set a collation is of, by its number: that is how a table map names character sets.
+"""The character set of a collation, by its number; table maps name character sets that way.
 
 Source: `information_schema.COLLATIONS` of MySQL 9.7 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 10.11, which agree
-wherever both have a number. MariaDB counts its NOPAD collations 1024 above the padding ones, and gives the newer ones a block a
-character set.
+wherever both have a number. MariaDB numbers its NOPAD collations 1024 above the padding ones, and has a block per character set for
+newer ones.
 """
 
 from bisect import bisect_right
@@ -34,7 +34,7 @@ _CHARSETS = _numbers()
 
 
 def charset_of(collation: int) -> str | None:
-    """The character set of a collation; None for a number that neither server has given out so far."""
+    """The character set of a collation; None for a number that neither server has assigned so far."""
     if _NOPAD <= collation < 2 * _NOPAD:
         collation -= _NOPAD
     if collation in _CHARSETS:

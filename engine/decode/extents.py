@@ -1,12 +1,11 @@
-"""Where row images end, from their widths alone.
+"""Where row images end, computed from column widths alone.
 
-Images follow one another without a length in front, and a block of the log holds thousands of events with one image each or
-hundreds with a hundred. So that all images are decoded at once however they are spread, their ends are found first: one cursor
-an event is moved over image after image, and a move costs as little as it can. Columns of fixed width cost nothing by
-themselves: a byte of the NULL bitmap selects, in a table of 256, how many bytes those of its eight columns take that lie
-between two columns with a length in front. Only the latter are loaded.
+Images follow one another without a length, and a block of the binlog has thousands of events with one image each, or hundreds with
+a hundred. To decode all images at once however they are spread, their ends are found first: one cursor per event moves over image
+after image, as cheaply as possible. Columns of fixed width cost nothing by themselves. For each byte of the NULL bitmap, a table
+of 256 tells how many bytes its columns take between two columns with a length prefix. Only the prefixes are loaded.
 
-Nothing is believed: the decoders move cursors of their own, which must end where the walk has ended (`engine.decode.images`).
+The result is not trusted: the decoders move their own cursors, which must end at the same place (`engine.decode.images`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,13 +29,13 @@ _BEFORE_FRACTION = {_TIMESTAMP: 4, _DATETIME: 5, _TIME: 3}
 FIXED = frozenset({*_FIXED, *_BEFORE_FRACTION, _BIT, _DECIMAL})
 """Type codes of columns of fixed width."""
 COUNTED = frozenset({15, 140, 141, 242, 245, 252, 253, 254, 255})
-"""Type codes of columns with a length in front, and of those whose metadata tell which they are."""
+"""Type codes of columns with a length prefix, including those whose metadata decide whether they have one."""
 _BITS = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Counted:
-    """A column with its length in front: its number, the byte and the bit of its NULL, the bytes of the length."""
+    """A column with a length prefix: its number, byte and bit in the NULL bitmap, and the bytes of the prefix."""
 
     column: int
     byte: int
@@ -46,7 +45,7 @@ class _Counted:
 
 @dataclass(frozen=True)
 class _Step:
-    """Columns of fixed width, as (byte of the bitmap, bytes by its value), and the column behind them that tells its length."""
+    """Columns of fixed width, as (byte of the bitmap, bytes by its value), and the prefixed column after them."""
 
     fixed: tuple[tuple[int, npt.NDArray[np.int64]], ...]
     last: int
@@ -54,7 +53,7 @@ class _Step:
 
 
 def ends(records: Records, start: Offsets, columns: Sequence[Column], mapped: Sequence[Mapped]) -> Offsets:
-    """Behind the images that start at the cursors. Raises DecodeError when one reaches over the end of its record."""
+    """The ends of the images at the cursors. Raises DecodeError if one exceeds its record."""
     size = (len(columns) + 7) // 8
     at = start + size
     if (at > records.end).any():
@@ -89,7 +88,7 @@ def _steps(announced: tuple[tuple[int, bytes], ...]) -> tuple[_Step, ...]:
 
 
 def _by_byte(fixed: Iterable[tuple[int, int]]) -> tuple[tuple[int, npt.NDArray[np.int64]], ...]:
-    """The widths of columns, by number, as tables by the bytes of the bitmap that their bits lie in."""
+    """The widths of numbered columns, as tables per byte of the bitmap."""
     widths: dict[int, npt.NDArray[np.int64]] = {}
     for n, width in fixed:
         widths.setdefault(n >> 3, np.zeros(8, np.int64))[n & 7] = width
@@ -97,7 +96,7 @@ def _by_byte(fixed: Iterable[tuple[int, int]]) -> tuple[tuple[int, npt.NDArray[n
 
 
 def fixed_width(code: int, metadata: bytes) -> int | None:
-    """Bytes of a value in an image, None where a length in front of it tells them."""
+    """Bytes of a value in an image; None if it has a length prefix."""
     if code in _FIXED:
         return _FIXED[code]
     if code in _BEFORE_FRACTION:

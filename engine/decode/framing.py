@@ -1,17 +1,18 @@
-"""Packet boundaries: where the packets of MySQL's client protocol start in a buffer.
+"""Packet boundaries: where packets of MySQL's client protocol start in a buffer.
 
-A packet is four header bytes (payload length as 24 bits, little-endian; sequence number, counting modulo 256) and the payload, so
-each header tells where the next one is. Following that chain one packet at a time costs 0.25 µs in Python, a third of
-all the time of a copy. We walk it in lanes instead:
+A packet is four header bytes (payload length in 24 bits, little-endian; sequence number modulo 256) and the payload, so each header
+tells where the next one is. Walking that chain one packet at a time costs 0.25 µs in Python, a third of all the time of a copy. We
+walk it in lanes instead:
 
-1. cut the buffer into lanes and guess, in each, one offset where a packet starts: an offset from which three packets
-   follow one another with sequence numbers that count up;
-2. walk all lanes at once with numpy, each until it reaches or passes the guess of the next lane;
-3. a lane is proved when the lane before it is proved and ends exactly at its guess. The first lane starts at a known
-   packet, so by induction every proved offset is on the one true chain. Where a lane is not proved the guess was wrong:
-   what was proved is kept and the rest is walked again from there; after three wrong guesses packet by packet.
+1. Split the buffer into lanes and guess one packet start in each: an offset from which three packets follow one another with
+   ascending sequence numbers.
+2. Walk all lanes at once with numpy, each until it reaches or passes the guess of the next lane.
+3. A lane is proved if the lane before it is proved and ends exactly at its guess. The first lane starts at a known packet, so by
+   induction every proved offset is on the one true chain. If a lane is not proved, its guess was wrong: what is proved is kept and
+   the rest is walked again from there; after three wrong guesses, packet by packet.
 
-So a wrong guess costs time, never a wrong boundary. Source: "MySQL Packets" in the MySQL client/server protocol manual.
+So a wrong guess costs time, but never produces a wrong boundary. Source: "MySQL Packets" in the MySQL client/server protocol
+manual.
 """
 
 from itertools import pairwise
@@ -28,7 +29,7 @@ PADDING = 64
 """Bytes that must be readable after the filled part of a buffer, so that wide loads at its end stay inside."""
 HEADER = 4
 MAX_PAYLOAD = 0xFFFFFF
-"""A payload of this length goes on in the next packet."""
+"""A payload of this length continues in the next packet."""
 
 _LANE_PACKETS = 256
 _STRIDE = 64
@@ -38,15 +39,15 @@ _PROBE = 32
 
 
 def words(buffer: Bytes, dtype: str = "<u8") -> npt.NDArray[np.uint64]:
-    """A view in which element `i` is the integer that starts at byte `i`: unaligned loads by plain indexing."""
+    """A view whose element `i` is the integer starting at byte `i`: unaligned loads by plain indexing."""
     width = np.dtype(dtype).itemsize
     return np.ndarray((len(buffer) - width + 1,), dtype=dtype, buffer=buffer.data, strides=(1,))
 
 
 def packet_starts(buffer: Bytes, filled: int, at: int = 0) -> tuple[Offsets, int]:
-    """The header offsets of all packets that are complete in `buffer[at:filled]`, and the end of the last of them.
+    """The header offsets of all complete packets in `buffer[at:filled]`, and the end of the last one.
 
-    `buffer` has `PADDING` bytes after `filled`. The result is the same as that of `packet_starts_plainly`.
+    `buffer` has `PADDING` bytes after `filled`. The result equals that of `packet_starts_plainly`.
     """
     found, wrong = [], 0
     while True:
@@ -66,7 +67,7 @@ def packet_starts(buffer: Bytes, filled: int, at: int = 0) -> tuple[Offsets, int
 
 
 def packet_starts_plainly(buffer: Bytes, filled: int, at: int = 0, limit: int = 1 << 62) -> tuple[Offsets, int]:
-    """As `packet_starts`, packet by packet, at most `limit` of them."""
+    """As `packet_starts`, but packet by packet, and at most `limit` of them."""
     starts: list[int] = []
     view = memoryview(buffer.data)
     while at + HEADER <= filled and len(starts) < limit:
@@ -86,10 +87,10 @@ def _walk_lanes(
     guesses = _guess(loads, filled, np.linspace(at, filled, lanes, endpoint=False, dtype=np.int64)[1:], window, longest)
     begin = np.concatenate([[at], guesses])
     goal = np.concatenate([guesses, [filled]])
-    headers = words(buffer, "<i8")  # of eight bytes each, so that nothing is cast
+    headers = words(buffer, "<i8")  # eight bytes each, to avoid casts
     cursor, live, found = begin.copy(), np.arange(len(begin)), []
     while len(live):
-        # All lanes take as many steps, over their goals and, held there, behind the end; what was too much is cut off afterwards.
+        # All lanes take the same number of steps, past their goals and clamped after the end. Excess steps are removed below.
         path = np.empty((_STRIDE + 1, len(live)), np.int64)
         path[0] = cursor[live]
         mask, header, last = (
@@ -101,7 +102,7 @@ def _walk_lanes(
             step += header
             step += here
             np.minimum(step, last, out=after)
-        # The last packet of the last lane may be incomplete, and so may what a wrong guess leads to.
+        # The last packet of the last lane may be incomplete, and so may a packet that a wrong guess leads to.
         whole = (path[:-1] < goal[live]) & (path[1:] <= filled)
         count = whole.sum(axis=0)
         found.append((np.repeat(live, count), path[:-1].T[whole.T]))
@@ -115,7 +116,7 @@ def _walk_lanes(
 
 
 def _guess(loads: npt.NDArray[np.uint64], filled: int, nominal: Offsets, window: int, longest: int) -> Offsets:
-    """For each nominal offset, the first one in its window that three chained packets follow; lanes without one are dropped."""
+    """For each nominal offset, the first in its window with three chained packets. Lanes without one are dropped."""
     spread = np.lib.stride_tricks.sliding_window_view(loads, window)
     plausible = (spread[nominal] & np.uint32(MAX_PAYLOAD)) < np.uint32(longest)
     lane, offset = np.nonzero(plausible)
@@ -136,7 +137,7 @@ def _guess(loads: npt.NDArray[np.uint64], filled: int, nominal: Offsets, window:
 
 
 def grown(buffer: Bytes, filled: int) -> Bytes:
-    """A buffer of twice the size that holds the same filled bytes. Raises TransientError past 1.1 GiB, the protocol's limit."""
+    """A copy of the filled bytes in a buffer of twice the size. Raises TransientError past 1.1 GiB, the protocol's limit."""
     if len(buffer) > 1200 << 20:
         raise TransientError("The server sent a packet of more than 1 GiB, which the protocol does not allow.")
     larger = np.empty(2 * len(buffer), dtype=np.uint8)
@@ -145,10 +146,10 @@ def grown(buffer: Bytes, filled: int) -> Bytes:
 
 
 def broken(event: str) -> SourceLostError:
-    """The error of an event whose body is not what its kind has."""
+    """The error for an event whose body does not have the layout of its type."""
     return SourceLostError(
         f"A {event} event in the binlog does not have the layout of one.",
-        detail="Nothing of it was used; the committed position stays in front of it.",
-        hint="Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the "
+        detail="Nothing of it was used. The committed position stays before it.",
+        hint="Check the binlog with mysqlbinlog --verify-binlog-checksum. If it is intact, report this with the "
         "server's version.",
     )

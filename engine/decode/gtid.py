@@ -1,10 +1,10 @@
-"""Which transactions a position has behind it: MySQL's GTID sets and MariaDB's GTID positions.
+"""The transactions before a position: MySQL's GTID sets and MariaDB's GTID positions.
 
-A set names every transaction. A position names the last one of each domain, which is enough because a domain has one order
-of transactions, the same on all servers.
+A set names every transaction. A position names the last one of each domain. That is enough, because a domain has the same order of
+transactions on all servers.
 
-Ours because mysql-replication's `Gtid` refuses overlapping intervals (replays overlap by design), knows no tags, and its
-reading of PREVIOUS_GTIDS takes the exclusive ends of intervals for inclusive ones.
+We do not use mysql-replication's `Gtid`: it refuses overlapping intervals (replays overlap by design), does not know tags, and
+reads the exclusive interval ends of PREVIOUS_GTIDS as inclusive.
 """
 
 import re
@@ -23,7 +23,7 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
 @dataclass(frozen=True)
 class GtidSet:
-    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers, sorted and not touching one another."""
+    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers, sorted, disjoint and not adjacent."""
 
     intervals: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
 
@@ -43,7 +43,7 @@ class GtidSet:
         return GtidSet(merged)
 
     def __le__(self, other: "GtidSet") -> bool:
-        """Whether `other` holds every transaction of this set."""
+        """Whether `other` contains every transaction of this set."""
         return all(
             any(c <= a and b <= d for c, d in other.intervals.get(source, ()))
             for source, intervals in self.intervals.items()
@@ -51,7 +51,7 @@ class GtidSet:
         )
 
     def holds(self, source: str, number: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """For each of these transactions of one source whether it is in the set."""
+        """A mask of those transactions of one source that are in the set."""
         bounds = np.array(self.intervals.get(source, ()), np.int64).reshape(-1, 2)
         at = np.searchsorted(bounds[:, 0], number, side="right") - 1
         return np.asarray((at >= 0) & (number <= np.append(bounds[:, 1], 0)[at]))
@@ -59,7 +59,7 @@ class GtidSet:
 
 @dataclass(frozen=True)
 class GtidPosition:
-    """MariaDB: for each domain the server id and the number of its last transaction."""
+    """MariaDB: for each domain, the server id and number of its last transaction."""
 
     last: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
@@ -68,7 +68,7 @@ class GtidPosition:
         return ",".join(f"{domain}-{server}-{number}" for domain, (server, number) in sorted(self.last.items()))
 
     def union(self, later: "GtidPosition") -> "GtidPosition":
-        """After what `later` saw as well, which began no earlier than this position was reached or includes it."""
+        """The position after `later`, which must start at or after this position, or include it."""
         return GtidPosition({**self.last, **later.last})
 
 
@@ -83,7 +83,7 @@ def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
 
 
 def parse_gtid_set(text: str) -> GtidSet:
-    """The inverse of `str`; takes the line breaks that the server prints. Raises ValueError for anything else."""
+    """The inverse of `str`; accepts the line breaks that the server prints. Raises ValueError for anything else."""
     intervals: dict[str, tuple[Interval, ...]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         sid, *rest = (piece.strip() for piece in part.split(":"))
@@ -103,14 +103,14 @@ def parse_gtid_set(text: str) -> GtidSet:
 
 
 def parse_gtid_position(text: str) -> GtidPosition:
-    """The inverse of `str`. Raises ValueError for anything else, and for a domain that stands there twice."""
+    """The inverse of `str`. Raises ValueError for anything else, and for a duplicate domain."""
     last: dict[int, tuple[int, int]] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not re.fullmatch(r"\d+-\d+-\d+", part):
             raise ValueError(f"{part!r} is not of the form domain-server-number")
         domain, server, number = map(int, part.split("-"))
         if domain in last:
-            raise ValueError(f"domain {domain} stands there twice")
+            raise ValueError(f"domain {domain} occurs twice")
         last[domain] = server, number
     return GtidPosition(last)
 
@@ -119,12 +119,12 @@ Gtids = GtidSet | GtidPosition
 
 
 def parse_gtids(text: str, *, mariadb: bool) -> Gtids:
-    """The text of either server. Raises ValueError when it is not one."""
+    """Parse the text of either server. Raises ValueError if it is invalid."""
     return parse_gtid_position(text) if mariadb else parse_gtid_set(text)
 
 
 def united(before: Gtids, after: Gtids) -> Gtids:
-    """Both together, of one server's kind; of two positions `after` is the later one."""
+    """The union of two values of the same kind. For positions, `after` is the later one."""
     if isinstance(before, GtidSet):
         assert isinstance(after, GtidSet)
         return before.union(after)
@@ -133,13 +133,13 @@ def united(before: Gtids, after: Gtids) -> Gtids:
 
 
 def joined(texts: Iterable[str], *, mariadb: bool) -> str:
-    """What stands behind a position and the stretches that follow it, in their order, as text again."""
+    """Unite a position's GTIDs with those of the binlog ranges after it, given in order; returns the text."""
     parsed = [parse_gtids(text, mariadb=mariadb) for text in texts]
     return str(reduce(united, parsed))
 
 
 def gtid_set_of(sources: Sequence[str], source: npt.NDArray[np.int64], number: npt.NDArray[np.int64]) -> GtidSet:
-    """The set of many transactions. source: for each one the index of its `uuid:` in `sources`; number: its number."""
+    """The set of many transactions. source: for each one, the index of its `uuid:` in `sources`; number: its number."""
     return GtidSet(
         {
             sources[n].removesuffix(":"): _intervals(_rising(number[source == n]))
@@ -149,7 +149,7 @@ def gtid_set_of(sources: Sequence[str], source: npt.NDArray[np.int64], number: n
 
 
 def _rising(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The numbers sorted, each once; mostly they are so already, and seeing that is much cheaper than doing it."""
+    """The distinct numbers, sorted. Usually they already are, and checking is much cheaper than sorting."""
     return numbers if (numbers[1:] > numbers[:-1]).all() else np.unique(numbers)
 
 

@@ -1,9 +1,9 @@
-"""The events that carry GTIDs and that Python looks at one by one: heads of files, and MySQL's tagged GTIDs.
+"""GTID events that Python decodes one by one: heads of files, and MySQL's tagged GTIDs.
 
-Tagged GTIDs (MySQL 8.3 on) are written with `mysql::serialization`: integers of variable length, whose first byte says by the
-number of its trailing 1 bits how many bytes follow; the value stands above these bits and the 0 behind them, little-endian. A
-message is its version, its size, the id of the last field that must be understood, and then the fields, each behind its id. An
-array of bytes is an integer a byte; a signed integer has its sign in the lowest bit and, when it is negative, the rest inverted.
+Tagged GTIDs (MySQL 8.3 on) are written with `mysql::serialization`. An integer has variable length: the number of trailing 1 bits
+in its first byte is the number of bytes that follow. The value is above these bits and the 0 after them, little-endian. A message
+is its version, its size, the id of the last field that must be understood, and then the fields, each after its id. An array of
+bytes has one integer per byte. A signed integer has its sign in the lowest bit; if it is negative, the rest is inverted.
 """
 
 import struct
@@ -18,31 +18,31 @@ _TAGGED_FORMAT = 1
 
 @dataclass(frozen=True)
 class TaggedGtid:
-    """A GTID_TAGGED event: `source` is `uuid:tag:` (`uuid:` without a tag); commit_us: microseconds since 1970."""
+    """A GTID_TAGGED event: `source` is `uuid:tag:` (`uuid:` without a tag)."""
 
     source: str
     number: int
     commit_us: int
+    """Microseconds since 1970."""
 
 
 @dataclass(frozen=True)
 class GtidList:
-    """A MariaDB GTID_LIST event: what the binlog held before its file. entries: (domain, server id) to the last number.
-
-    position: the last transaction of each domain, whoever wrote it.
-    """
+    """A MariaDB GTID_LIST event: the GTIDs in the binlog before its file."""
 
     entries: dict[tuple[int, int], int]
+    """The last number of each (domain, server id)."""
     position: GtidPosition
+    """The last transaction of each domain, whichever server wrote it."""
 
 
 def sid_text(low: int, high: int) -> str:
-    """A server uuid from the two little-endian words that its sixteen bytes make."""
+    """A server uuid, from the two little-endian words of its sixteen bytes."""
     return str(uuid.UUID(bytes=struct.pack("<QQ", low, high)))
 
 
 def read_tagged_gtid(body: bytes) -> TaggedGtid:
-    """The body of a GTID_TAGGED event. Raises SourceLostError when it does not have the layout of one."""
+    """Decode the body of a GTID_TAGGED event. Raises SourceLostError if it is malformed."""
     try:
         return _tagged_gtid(body)
     except (IndexError, ValueError) as error:
@@ -50,9 +50,9 @@ def read_tagged_gtid(body: bytes) -> TaggedGtid:
 
 
 def read_previous_gtids(body: bytes) -> GtidSet:
-    """The body of a PREVIOUS_GTIDS event, without checksum: the set before that file's first transaction.
+    """Decode the body of a PREVIOUS_GTIDS event, without checksum: the GTID set before the file's first transaction.
 
-    Raises SourceLostError for bytes that are no set.
+    Raises SourceLostError if it is malformed.
     """
     try:
         return _previous_gtids(body)
@@ -61,13 +61,13 @@ def read_previous_gtids(body: bytes) -> GtidSet:
 
 
 def read_gtid_list(body: bytes) -> GtidList:
-    """The body of a GTID_LIST event. Raises SourceLostError for bytes that are no list."""
+    """Decode the body of a GTID_LIST event. Raises SourceLostError if it is malformed."""
     try:
         (count,) = struct.unpack_from("<I", body)
         rows = [struct.unpack_from("<IIQ", body, 4 + 16 * n) for n in range(count & 0x0FFFFFFF)]
     except struct.error as error:
         raise broken("GTID_LIST") from error
-    # Of each domain the server writes the newest entry last (MariaDB source, rpl_binlog_state::get_gtid_list).
+    # For each domain, the server writes the newest entry last (MariaDB source, rpl_binlog_state::get_gtid_list).
     position = GtidPosition({domain: (server, number) for domain, server, number in rows})
     return GtidList({(domain, server): number for domain, server, number in rows}, position)
 
@@ -75,7 +75,7 @@ def read_gtid_list(body: bytes) -> GtidList:
 def _previous_gtids(body: bytes) -> GtidSet:
     (count,) = struct.unpack_from("<Q", body)
     tagged = count >> 56 == _TAGGED_FORMAT
-    if tagged:  # the format's number stands in the lowest byte too
+    if tagged:  # the lowest byte also contains the format's number
         count = (count >> 8) & 0xFFFFFFFFFFFF
     at, intervals = 8, {}
     for _ in range(count):
@@ -96,9 +96,7 @@ def _tagged_gtid(body: bytes) -> TaggedGtid:
     for _ in range(3):
         _, at = _integer(body, at)
     sid, tag, number, commit_us = bytearray(), "", 0, 0
-    while (
-        field < 6
-    ):  # flags, uuid, number, tag, last committed, sequence number, commit time; what follows is not for us
+    while field < 6:  # flags, uuid, number, tag, last committed, sequence number, commit time; the rest is not needed
         following, at = _integer(body, at)
         if following <= field:
             raise ValueError("the fields are not in order")
@@ -120,7 +118,7 @@ def _tagged_gtid(body: bytes) -> TaggedGtid:
 
 
 def _integer(body: bytes, at: int) -> tuple[int, int]:
-    """An integer of variable length, and where the next thing begins."""
+    """An integer of variable length, and the offset after it."""
     first = body[at]
     more = (~first & (first + 1)).bit_length() - 1  # trailing 1 bits
     end = at + 1 + more

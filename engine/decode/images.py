@@ -1,19 +1,18 @@
-"""Row images to Arrow: many row events decoded together, column by column.
+"""Decodes row images to Arrow: many row events together, column by column.
 
-A row event is: table id (6 bytes), flags (2), in version 2 extra data with its length (2), the number of columns, a
-bitmap of the columns that are present (two for updates), and then images until its end. An image is a bitmap of the
-NULL columns and the values that are not NULL ("Rows_event", MySQL source, libs/mysql/binlog/event/rows_event.h).
-Inserts have after-images, deletes before-images, updates pairs of both; all have the same layout, so they are decoded
-alike, in two steps:
+A row event is: table id (6 bytes), flags (2), in version 2 extra data with its length (2), the number of columns, a bitmap of the
+columns that are present (two for updates), and then images until its end. An image is a bitmap of the NULL columns and the values
+that are not NULL ("Rows_event", MySQL source, libs/mysql/binlog/event/rows_event.h). Inserts have after-images, deletes
+before-images, updates pairs of both. All have the same layout, so they are decoded alike, in two steps:
 
-    where they are: one cursor an event, on its first image; move it behind the image (`extents`); drop the cursors that have
-    reached the end of their event; go on with the second images; and so on;
-    what they hold: all images of all events at once, column by column, in the order of the binlog.
+    find them      one cursor per event, on its first image; move it past the image (`extents`); drop the cursors that have reached
+                   the end of their event; continue with the second images; and so on;
+    decode them    all images of all events at once, column by column, in binlog order.
 
-The second step proves the first: an image has to end where it was found to end.
+The second step proves the first: each image must end where the first step found its end.
 
-What has something else between its images, which is partial updates, is decoded in the first step, round by round, and put in
-order afterwards.
+Partial updates have additional data between their images. They are decoded in the first step, round by round, and put in order
+afterwards.
 """
 
 from collections import Counter
@@ -23,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from engine.decode.events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
+from engine.decode.binlog_events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
 from engine.decode.extents import ends
 from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.partial import PartialDocuments
@@ -36,35 +35,35 @@ INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
 KINDS = ("+I", "-U", "+U", "-D")
 """The text of each kind of change, by its number."""
 GONE = ("-U", "-D")
-"""Those that leave no row under their image's key."""
+"""The kinds that leave no row under their image's key."""
 
 
 @dataclass(frozen=True)
 class Images:
-    """Decoded images in the binlog's order.
-
-    rows: an array a column of the table. event: for each image the index of its event among the headers given. place: its number in
-    that event. kind: INSERT, BEFORE, AFTER or DELETE.
-    """
+    """Decoded images, in binlog order."""
 
     rows: list[pa.Array]
+    """One array per column of the table."""
     event: Offsets
+    """For each image, the index of its event among the headers."""
     place: Offsets
+    """For each image, its number within the event."""
     kind: npt.NDArray[np.int8]
+    """For each image: INSERT, BEFORE, AFTER or DELETE."""
 
 
 def check_table_map(table: Table, mapped: TableMap) -> None:
-    """Raises TableStoppedError when the columns in the binlog are not those that the table is captured with."""
+    """Raises TableStoppedError if the columns in the binlog differ from the captured ones."""
     names = tuple(column.name for column in table.columns)
     fits = len(mapped.columns) == len(names) and all(map(_fits, table.columns, mapped.columns))
     if fits and mapped.names in (None, names):
         return
     raise TableStoppedError(
-        f"{table.full_name}: the binlog describes other columns than the table is captured with.",
+        f"{table.full_name}: the binlog describes other columns than those captured.",
         detail=f"Captured: {', '.join(names)}. In the binlog: {len(mapped.columns)} columns"
         + (f" ({', '.join(mapped.names)})." if mapped.names else ".")
-        + " The table was altered; what is published is right up to the change, nothing after it was guessed.",
-        hint="Copy it again: python -m engine redump.",
+        + " The table was altered. Published data is correct up to the change; nothing after it was guessed.",
+        hint=f"Resnapshot it: tidemark redump SPEC --table {table.full_name}",
     )
 
 
@@ -86,10 +85,10 @@ def decode_images(
     mapped: TableMap,
     nulled: Counter[str] | None = None,
 ) -> Images:
-    """The images of the row events `chosen` (indexes into `headers`), which all belong to `table`.
+    """Decode the row events `chosen` (indexes into `headers`), which all belong to `table`.
 
-    nulled: counts by column the dates that became NULL because they do not exist. Raises DecodeError when the bytes are not such
-    images, TableStoppedError for images that lack columns.
+    nulled: counts invalid dates that became NULL, by column. Raises DecodeError if the bytes are not such images,
+    TableStoppedError for images that lack columns.
     """
     at, updates = _first_images(buffer, headers, chosen, table)
     records = Records.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
@@ -107,7 +106,7 @@ def decode_images(
 def _decode_whole(
     records: Records, first: Offsets, event: Offsets, kind: npt.NDArray[np.int8], table: Table, mapped: TableMap
 ) -> Images:
-    """The images of events that hold nothing else, with the cursors on their first ones. kind: of the first of each event."""
+    """Decode events without additional data, given the cursors on their first images. kind: of each event's first image."""
     start, end, of, place = _extents(records, first, table, mapped)
     updates = kind[of] == BEFORE
     if (np.bincount(of, minlength=len(kind))[kind == BEFORE] & 1).any():
@@ -126,7 +125,7 @@ def _decode_whole(
 def _extents(
     records: Records, at: Offsets, table: Table, mapped: TableMap
 ) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """Of all images of some events in the binlog's order: where each starts and ends, the number of its event, its place in it."""
+    """For all images of some events, in binlog order: where each starts and ends, its event's number, its place in the event."""
     number, count = np.arange(len(at)), np.zeros(len(at), np.int64)
     rounds = []
     while len(number):
@@ -138,15 +137,15 @@ def _extents(
             records, at, number = records.rows(more), end[more], number[more]
     first = np.cumsum(count) - count
     start, end = np.empty(int(count.sum()), np.int64), np.empty(int(count.sum()), np.int64)
-    for place, (begins, behind, number) in enumerate(rounds):
+    for place, (begins, after, number) in enumerate(rounds):
         slot = first[number] + place
-        start[slot], end[slot] = begins, behind
+        start[slot], end[slot] = begins, after
     of = np.repeat(np.arange(len(count)), count)
     return start, end, of, np.arange(len(of)) - first[of]
 
 
 class _Rounds:
-    """The images of row events of which some are partial updates, decoded round by round."""
+    """The images of row events that include partial updates, decoded round by round."""
 
     def __init__(self, table: Table, mapped: TableMap) -> None:
         self._table, self._mapped = table, mapped
@@ -163,7 +162,7 @@ class _Rounds:
         kind: npt.NDArray[np.int8],
         documents: PartialDocuments | None,
     ) -> None:
-        """All images of some events, with the cursors on their first ones. documents: for partial updates, which come alone."""
+        """Decode all images of some events, given the cursors on their first images. documents: set for partial updates only."""
         place = np.zeros(len(at), np.int64)
         while len(at):
             if documents is not None:
@@ -181,7 +180,7 @@ class _Rounds:
             kind = np.where(kind == BEFORE, AFTER, np.where(kind == AFTER, BEFORE, kind)).astype(np.int8)
 
     def ordered(self) -> Images:
-        """The images in the binlog's order."""
+        """All images, in binlog order."""
         event, place, kind = np.concatenate(self._events), np.concatenate(self._places), np.concatenate(self._kinds)
         if len(self._batches) == 1:
             return Images(self._batches[0], event, place, kind)
@@ -200,7 +199,7 @@ def _lone_image(table: Table) -> DecodeError:
 def _first_images(
     buffer: Bytes, headers: Headers, chosen: Offsets, table: Table
 ) -> tuple[Offsets, npt.NDArray[np.bool_]]:
-    """The cursors on each event's first image, and which events are updates."""
+    """The cursors on each event's first image, and a mask of the updates."""
     kinds, end = headers.kind[chosen], headers.end[chosen]
     at = headers.body[chosen] + 8
     version_2 = among(kinds, ROWS_V2)
@@ -233,10 +232,10 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
         there = sets > n // bitmap
         if ((buffer[at[there] + n] & need) != need).any():
             raise DoubtfulRowsError(
-                f"{table.full_name}: the binlog holds a row image that lacks columns.",
-                detail="A session wrote with binlog_row_image other than FULL; the missing values cannot be known, "
+                f"{table.full_name}: the binlog contains a row image that lacks columns.",
+                detail="A session wrote with binlog_row_image other than FULL. The missing values are unknown, "
                 "and none was guessed.",
-                hint="SET GLOBAL binlog_row_image = 'FULL', end the sessions that set it otherwise, then copy the table again.",
+                hint="SET GLOBAL binlog_row_image = 'FULL', end the sessions that set it otherwise, then resnapshot the table.",
             )
 
 
@@ -247,7 +246,7 @@ def _decode_round(
     mapped: tuple[Mapped, ...],
     documents: PartialDocuments | None,
 ) -> tuple[list[pa.Array], Offsets]:
-    """The image at every cursor, and the cursors behind them."""
+    """Decode the image at every cursor. Returns the columns and the cursors after the images."""
     start, arrays = at, []
     at = at + (len(columns) + 7) // 8
     if (at > records.end).any():

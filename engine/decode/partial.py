@@ -1,13 +1,13 @@
-"""Partial updates: what `binlog_row_value_options=PARTIAL_JSON` changes in the images of an update.
+"""Partial updates: how `binlog_row_value_options=PARTIAL_JSON` changes the images of an update.
 
-A PARTIAL_UPDATE_ROWS event is an UPDATE_ROWS event in which each after-image has in front ("Partial JSON updates", MySQL source,
-libs/mysql/binlog/event/rows_event.h; seen on MySQL 9.7):
+A PARTIAL_UPDATE_ROWS event is an UPDATE_ROWS event with additional data before each after-image ("Partial JSON updates", MySQL
+source, libs/mysql/binlog/event/rows_event.h; seen on MySQL 9.7):
 
-    value options    a length-encoded integer, 0 or 1, for each row by itself
-    partial bits     only where it is 1: a bit for each JSON column of the table, the lowest first
+    value options    a length-encoded integer, 0 or 1, per row
+    partial bits     only if that is 1: a bit for each JSON column of the table, the lowest first
 
-A JSON column whose bit is set holds, in place of a document, the differences to the one in the before-image; without any
-the document is as it was. The before-image is complete (`images` refuses others), so the document can be made.
+A JSON column whose bit is set contains, instead of a document, the differences from the one in the before-image; none if it did not
+change. The before-image is complete (`images` refuses others), so the document can be computed.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _WITH_BITS = 1
 
 
 class PartialDocuments:
-    """The JSON columns of partial updates, of which before- and after-images are decoded in turn."""
+    """The JSON columns of partial updates, whose before- and after-images are decoded in turn."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         self._columns = [n for n, column in enumerate(columns) if column.type == "json"]
@@ -35,7 +35,7 @@ class PartialDocuments:
         self._partial: dict[int, npt.NDArray[np.bool_]] | None = None
 
     def open(self, records: Records, at: Offsets, *, after: bool) -> Offsets:
-        """Begin a round of before- or of after-images: the cursors on the images themselves. Raises DecodeError."""
+        """Begin a round of before- or after-images. Returns the cursors on the images themselves. Raises DecodeError."""
         if not after:
             self._partial = None
             return at
@@ -47,19 +47,19 @@ class PartialDocuments:
         self._partial = {}
         for place, n in enumerate(self._columns):
             bits = np.zeros(len(at), bool)
-            some = np.flatnonzero(options == _WITH_BITS)
-            bits[some] = records.buffer[at[some] + 1 + (place >> 3)] >> np.uint8(place & 7) & np.uint8(1)
+            with_bits = np.flatnonzero(options == _WITH_BITS)
+            bits[with_bits] = records.buffer[at[with_bits] + 1 + (place >> 3)] >> np.uint8(place & 7) & np.uint8(1)
             self._partial[n] = bits
         return image
 
     def decode(
         self, n: int, records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
     ) -> tuple[pa.Array, Offsets]:
-        """The JSON column `n` of the round."""
-        value, behind = image_binaries(records, at, null, column, mapped)
+        """Decode JSON column `n` of the round."""
+        value, end = image_binaries(records, at, null, column, mapped)
         documents = value.to_pylist()
         if self._partial is None:
-            shown = texts(documents, column)
-            self._before[n] = documents, shown
-            return shown, behind
-        return changed_texts(*self._before[n], documents, self._partial[n], column), behind
+            json_texts = texts(documents, column)
+            self._before[n] = documents, json_texts
+            return json_texts, end
+        return changed_texts(*self._before[n], documents, self._partial[n], column), end

@@ -1,68 +1,69 @@
-"""What the decoders know of a table: its columns, in the server's order."""
+"""The decoders' view of a table: its columns, in the server's order."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
-
-import pyarrow as pa
 
 _DATES = ("date", "datetime", "timestamp")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column as the server's catalogue describes it.
-
-    type: information_schema's DATA_TYPE, in lower case. length: octets (CHARACTER_OCTET_LENGTH) for texts and binaries.
-    precision, scale: of DECIMAL; precision alone: bits of BIT. fraction: digits after the second, 0 to 6. charset: of texts, None
-    for binaries; collation with it. labels: of ENUM and SET. null_dates: whether dates that do not exist are NULL (else they stop
-    the table). tells_apart: whether rows or chunks are told apart by it; no code of it may become "?". unread: whether it is
-    passed over.
-    """
+    """One column, as described in the server's catalog."""
 
     name: str
     type: str
+    """`information_schema`'s DATA_TYPE, in lower case."""
     nullable: bool = True
     unsigned: bool = False
     length: int = 0
+    """Bytes of texts and binaries (CHARACTER_OCTET_LENGTH)."""
     precision: int = 0
     scale: int = 0
+    """`precision` and `scale` of a DECIMAL; for a BIT, `precision` is its number of bits."""
     fraction: int = 0
+    """Digits of fractional seconds, 0 to 6."""
     charset: str | None = None
+    """The character set of a text; None for binaries, as is the collation."""
     collation: str | None = None
     labels: tuple[str, ...] = ()
+    """The labels of an ENUM or SET."""
     null_dates: bool = False
+    """Whether invalid dates become NULL; otherwise they stop the table."""
     tells_apart: bool = False
+    """Whether it identifies rows or bounds chunks. No character of it may become "?"."""
     unread: bool = False
+    """Whether readers skip it."""
 
 
 @dataclass(frozen=True)
 class Index:
-    """An index by which ranges of whole columns can be read, in its order; descending: all of it."""
+    """An index that supports range reads over whole columns, in its order."""
 
     name: str
     columns: tuple[str, ...]
     descending: bool = False
+    """Whether all its columns are in descending order."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the source with its columns and its identity.
-
-    key: the columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
-    empty when there is neither. transactional: whether a consistent snapshot holds for it (MyISAM and its like have none). unfit:
-    why its row images cannot be followed although its columns could, or empty. indexes: those that chunks can be cut by, that of
-    `key` first. clustered: the columns that the engine keeps behind those of every index, when they are known.
-    """
+    """A source table with its columns and its identity."""
 
     database: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
+    """The columns that identify a row, in index order: the primary key, else a unique key without nullable columns;
+    empty if there is neither."""
     transactional: bool = True
+    """Whether a consistent snapshot covers it. MyISAM and similar tables have none."""
     unfit: str = ""
+    """Why its row images cannot be captured although its columns could be decoded; empty if they can."""
     indexes: tuple[Index, ...] = ()
+    """The indexes that can split the table into chunks, that of `key` first."""
     clustered: tuple[str, ...] = ()
+    """The columns that the engine appends to every index, if known."""
 
     @property
     def full_name(self) -> str:
@@ -72,20 +73,20 @@ class Table:
         return next(column for column in self.columns if column.name == name)
 
     def with_null_dates(self, null_dates: bool) -> "Table":
-        """The table whose dates that do not exist are NULL, or errors; those of the key, which tells rows apart, always errors."""
+        """The table with invalid dates as NULL, or as errors. In the key, which identifies rows, they are always errors."""
         columns = (
             replace(c, null_dates=null_dates and c.name not in self.key) if c.type in _DATES else c
             for c in self.columns
         )
         return replace(self, columns=tuple(columns))
 
-    def told_apart_by(self, names: Iterable[str]) -> "Table":
-        """The table with its key and these columns marked as what rows and chunks are told apart by."""
-        told = {*self.key, *names}
-        return replace(self, columns=tuple(replace(c, tells_apart=c.name in told) for c in self.columns))
+    def identified_by(self, names: Iterable[str]) -> "Table":
+        """The table with its key and these columns marked as those that identify rows and bound chunks."""
+        identifying = {*self.key, *names}
+        return replace(self, columns=tuple(replace(c, tells_apart=c.name in identifying) for c in self.columns))
 
     def as_dict(self) -> dict[str, Any]:
-        """For the ledger; `table_from_dict` is the inverse."""
+        """The record for the ledger; `table_from_dict` is the inverse."""
         return asdict(self)
 
 
@@ -97,31 +98,8 @@ def table_from_dict(record: Mapping[str, Any]) -> Table:
     return Table(**{**record, "columns": columns, "indexes": indexes, **names})
 
 
-def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of the table's rows (DESIGN 12)."""
-    from engine.decode.types import value_type
-
-    return pa.schema(
-        [pa.field(c.name, value_type(c).arrow(c), c.nullable or c.null_dates or c.unread) for c in table.columns]
-    )
-
-
-def image_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of the table's row images: that of its rows, every column nullable."""
-    return pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
-
-
-def conformed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows as this schema has them: columns that they lack are NULL, narrower ones are widened."""
-    columns = [
-        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.table(columns, schema=schema)
-
-
 def same_columns(a: Table, b: Table) -> bool:
-    """Whether two tables have the same columns and the same key; what was set for reading them does not count."""
+    """Whether two tables have the same columns and the same key, ignoring settings for reading them."""
     return a.key == b.key and _bare(a) == _bare(b)
 
 

@@ -1,14 +1,13 @@
-"""Where a replication stream stands: file, offset and checksum, kept while blocks of packets pass; each event is verified.
+"""The position of a replication stream: file, offset and checksum, updated as blocks of packets pass. Each event is verified.
 
-The server opens a dump with an artificial ROTATE (which file this is) and the file's FORMAT_DESCRIPTION (which
-checksum); at a file's end a real ROTATE is followed by an artificial one that names the next file. Artificial events
-have end position 0 and do not move the offset. Others state their end position in 32 bits, which run over in files of
-more than 4 GiB; MariaDB does not send all events of a file (annotations), so sizes need not add up to positions, but
-they never overlap.
+The server opens a dump with an artificial ROTATE (the file's name) and the file's FORMAT_DESCRIPTION (the checksum algorithm). At
+a file's end, a real ROTATE is followed by an artificial one that names the next file. Artificial events have end position 0 and do
+not move the offset. Others state their end position in 32 bits, which overflow in files larger than 4 GiB. MariaDB does not send
+all events of a file (annotations), so sizes need not add up to positions, but events never overlap.
 
-A FORMAT_DESCRIPTION always has a checksum, and says whether the events behind it have one. The first artificial ROTATE comes before
-it: one without a right checksum must name the file that was asked for, or, at a file's end, one that can follow it. A damaged
-event ends the stream (BinlogDamagedError); those in front of it are handed out first, so that the stream stands right before it.
+A FORMAT_DESCRIPTION always has a checksum, and says whether later events have one. The first artificial ROTATE comes before it: one
+without a correct checksum must name the requested file or, at a file's end, one that can follow it. A damaged event ends the stream
+(BinlogDamagedError). The events before it are yielded first, so that the stream's position is right before it.
 """
 
 from collections.abc import Iterator
@@ -16,8 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from engine.decode.checksums import CHECKSUM, first_damaged, is_sound, is_sound_description
-from engine.decode.events import (
+from engine.decode.binlog_events import (
     HEADER,
     Headers,
     Kind,
@@ -26,6 +24,7 @@ from engine.decode.events import (
     read_rotate,
     sound_sizes,
 )
+from engine.decode.checksums import CHECKSUM, first_damaged, is_sound, is_sound_description
 from engine.decode.framing import Bytes, Offsets
 from engine.errors import BinlogDamagedError, SourceLostError
 
@@ -33,37 +32,37 @@ _LOW_BITS = 0xFFFFFFFF
 
 
 @dataclass(frozen=True)
-class Run:
-    """Consecutive events of one binlog file.
-
-    headers: their `end` is without checksum. file: its name. offset: for each event the position behind it.
-    """
+class EventBatch:
+    """Consecutive events of one binlog file."""
 
     buffer: Bytes
     headers: Headers
+    """Headers; their `end` is before the checksum."""
     file: str
+    """The name of the file."""
     offset: Offsets
+    """For each event, the position after it."""
 
     def body(self, n: int) -> bytes:
         """The body of event `n`, without checksum."""
         return bytes(self.buffer[self.headers.body[n] : self.headers.end[n]])
 
-    def slice(self, begin: int, end: int) -> "Run":
-        """Events `begin` to `end`, the latter not included."""
+    def slice(self, begin: int, end: int) -> "EventBatch":
+        """Events `begin` to `end`, exclusive."""
         return replace(self, headers=self.headers.slice(begin, end), offset=self.offset[begin:end])
 
 
 class StreamPosition:
-    """Follows one dump. `file`, `offset`: the position behind the last event that was seen."""
+    """Tracks one dump. `file`, `offset`: the position after the last event."""
 
     def __init__(self, file: str, offset: int) -> None:
         self.file, self.offset = file, offset
         self._checksum = CHECKSUM
 
-    def runs(self, buffer: Bytes, start: Offsets, end: Offsets) -> Iterator[Run]:
-        """Split the events of a block where the file changes; packet headers between events are overwritten.
+    def runs(self, buffer: Bytes, start: Offsets, end: Offsets) -> Iterator[EventBatch]:
+        """Split the events of a block where the file changes. Packet headers between events are overwritten.
 
-        Raises BinlogDamagedError for an event that is not what the server wrote, SourceLostError when positions do not add up.
+        Raises BinlogDamagedError for a damaged event, SourceLostError if positions do not add up.
         """
         sized = len(start)
         try:
@@ -84,53 +83,53 @@ class StreamPosition:
                 if not self._opens(buffer, headers, mark):
                     raise self._damaged("its checksum is wrong")
                 yield self._run(buffer, headers, mark, mark + 1)
-                self._follow(buffer, headers, mark)
+                self._apply_mark(buffer, headers, mark)
             begin = mark + 1
         if sized < len(start):
             raise self._damaged("its size is not that of its packet")
 
     def _sound(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> int:
-        """The number of the first event from `begin` on that is damaged; `end` when none is."""
+        """The number of the first damaged event from `begin` on; `end` if there is none."""
         if not self._checksum:
             return end
         found = first_damaged(buffer, headers.body[begin:end] - HEADER - 1, headers.end[begin:end])
         return end if found is None else begin + found
 
     def _opens(self, buffer: Bytes, headers: Headers, mark: int) -> bool:
-        """Whether a FORMAT_DESCRIPTION or ROTATE is what the server wrote."""
+        """Whether a FORMAT_DESCRIPTION or ROTATE is intact."""
         event = buffer[headers.body[mark] - HEADER : headers.end[mark]]
         if headers.kind[mark] == Kind.FORMAT_DESCRIPTION:
             return is_sound_description(event)
         if headers.end_position[mark] == 0:
-            return is_sound(event) or _follows(self.file, bytes(event[HEADER + 8 :]))
+            return is_sound(event) or _may_follow(self.file, bytes(event[HEADER + 8 :]))
         return not self._checksum or is_sound(event)
 
-    def _damaged(self, seen: str) -> BinlogDamagedError:
+    def _damaged(self, fault: str) -> BinlogDamagedError:
         return BinlogDamagedError(
-            f"The binlog event at {self.file}:{self.offset} is damaged: {seen}.",
-            detail="It was read again from the server and came damaged again. Nothing of it was used; what is published is right "
-            "up to the transaction in front of it. What it changed cannot be known.",
+            f"The binlog event at {self.file}:{self.offset} is damaged: {fault}.",
+            detail="It was read again from the server and came damaged again. Nothing of it was used. Published data is correct up "
+            "to the transaction before it. The event's changes are unknown.",
             hint="Check the file on the source: mysqlbinlog --verify-binlog-checksum, and the disk below it. If a replica has it "
-            "whole, point the spec at that server and the run follows it by GTID. Otherwise copy the tables again: "
-            "python -m engine redump SPEC --all",
+            "intact, point the spec at that server; the run then continues by GTID. Otherwise resnapshot the tables: "
+            "tidemark redump SPEC --all",
         )
 
-    def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> Run:
+    def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> EventBatch:
         part = headers.slice(begin, end)
         checksum = CHECKSUM if part.kind[0] == Kind.FORMAT_DESCRIPTION else self._checksum
         real = (part.end_position != 0) & (part.kind != Kind.HEARTBEAT) & (part.kind != Kind.HEARTBEAT_V2)
         stated = np.where(real, part.end_position, 0)
-        # Artificial events stand where the event before them ended; where 32 bits run over, the next 4 GiB begin.
-        held = np.maximum.accumulate(np.where(real, np.arange(len(stated)), -1))
-        low = np.where(held < 0, self.offset & _LOW_BITS, stated[held])
+        # Artificial events are where the event before them ended. Where 32 bits overflow, the next 4 GiB begin.
+        last_real = np.maximum.accumulate(np.where(real, np.arange(len(stated)), -1))
+        low = np.where(last_real < 0, self.offset & _LOW_BITS, stated[last_real])
         wraps = np.cumsum(np.diff(low, prepend=self.offset & _LOW_BITS) < 0)
         offset = (self.offset & ~_LOW_BITS) + low + (wraps << 32)
         gap = offset - part.size - np.concatenate([[self.offset], offset[:-1]])
-        # A position that goes back looks like one that ran over: nothing that a server leaves out is that long.
+        # A position that goes back looks like an overflow. But no server leaves out a part that long.
         if (real & ((gap < 0) | (gap > _LOW_BITS >> 1))).any():
             raise SourceLostError(
                 f"The positions of the events in {self.file} do not follow one another.",
-                detail="The stream is not what a binlog can be; nothing of it was used.",
+                detail="No binlog looks like this; nothing of it was used.",
                 hint="Report this with the server's version.",
             )
         self.offset = int(offset[-1])
@@ -139,20 +138,20 @@ class StreamPosition:
             raise SourceLostError(
                 f"An event in {self.file} is shorter than its header and checksum.", detail="Nothing of it was used."
             )
-        return Run(buffer, part, self.file, offset)
+        return EventBatch(buffer, part, self.file, offset)
 
-    def _follow(self, buffer: Bytes, headers: Headers, mark: int) -> None:
+    def _apply_mark(self, buffer: Bytes, headers: Headers, mark: int) -> None:
         event = bytes(buffer[headers.body[mark] - HEADER : headers.end[mark]])
         if headers.kind[mark] == Kind.FORMAT_DESCRIPTION:
             self._checksum = checksum_bytes(event[HEADER:])
         elif headers.end_position[mark] == 0:
-            # The first one comes before the format description, so its own bytes must tell whether it has a checksum.
+            # The first one comes before the format description, so its own bytes must show whether it has a checksum.
             checksum = CHECKSUM if is_sound(np.frombuffer(event, np.uint8)) else 0
             self.file, self.offset = read_rotate(event[HEADER : len(event) - checksum])
 
 
-def _follows(file: str, following: bytes) -> bool:
-    """Whether a name is the file's own or can be that of the file behind it; with four bytes more behind it, it is neither."""
+def _may_follow(file: str, following: bytes) -> bool:
+    """Whether a name is the file's own, or can be that of the next file. With four additional bytes it is neither."""
     base, _, number = file.rpartition(".")
     following_base, _, following_number = following.decode("utf-8", "replace").rpartition(".")
     longer = len(following_number) - len(number)

@@ -1,9 +1,9 @@
-"""The optional metadata of a TABLE_MAP event: what `binlog_row_metadata` adds to types and lengths.
+"""The optional metadata of a TABLE_MAP event, which `binlog_row_metadata` adds to types and lengths.
 
-A sequence of fields, each its number (1 byte), its length (packed) and its content ("Table_map_event", MySQL source,
-libs/mysql/binlog/event/rows_event.h; MariaDB writes the same). MINIMAL carries signedness and character sets, FULL also names,
-labels and keys; MariaDB's default, NO_LOG, nothing. Character sets are told of the character columns by themselves, and of ENUM
-and SET by themselves: either one number for each, or a default and the exceptions as pairs of a column's number and its collation.
+A sequence of fields, each with its number (1 byte), its length (packed) and its content ("Table_map_event", MySQL source,
+libs/mysql/binlog/event/rows_event.h; MariaDB writes the same). MINIMAL contains signedness and character sets; FULL also names,
+labels and keys; MariaDB's default, NO_LOG, nothing. Character sets of character columns, and of ENUM and SET, are separate fields:
+either one number per column, or a default and the exceptions, as pairs of a column's number and its collation.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _NAMES, _SET_LABELS, _ENUM_LABEL
 _DEFAULT_LABELS_CHARSET, _COLUMN_LABELS_CHARSET = 10, 11
 
 # NUMERIC: TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, YEAR, NEWDECIMAL. CHARACTER: VARCHAR, VAR_STRING, STRING and the
-# blobs, in MySQL VECTOR, in MariaDB the compressed ones and GEOMETRY (seen in the table maps of both servers).
+# blobs; on MySQL also VECTOR, on MariaDB the compressed types and GEOMETRY (seen in the table maps of both servers).
 _NUMERIC = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
 _CHARACTER = frozenset({15, 249, 250, 251, 252, 253, 254})
 _CHARACTER_MYSQL, _CHARACTER_MARIADB = _CHARACTER | {242}, _CHARACTER | {140, 141, 255}
@@ -24,7 +24,7 @@ _STRING, _ENUM, _SET = 254, 247, 248
 
 
 def packed_integer(data: bytes, at: int) -> tuple[int, int]:
-    """A length-encoded integer and where it ends. Raises IndexError behind the end of the data."""
+    """A length-encoded integer and the offset after it. Raises IndexError beyond the end of the data."""
     first = data[at]
     width = {0xFC: 2, 0xFD: 3, 0xFE: 8}.get(first, 0)
     if not width:
@@ -38,16 +38,16 @@ def packed_integer(data: bytes, at: int) -> tuple[int, int]:
 def describe_columns(
     columns: Sequence[Mapped], metadata: bytes, *, mariadb: bool
 ) -> tuple[tuple[Mapped, ...], tuple[str, ...] | None]:
-    """The columns with what the optional metadata say of them, and their names where those are told.
+    """Add the optional metadata to the columns. Also returns the columns' names, if they are given.
 
-    Raises IndexError for metadata that are not of these columns, UnicodeDecodeError for a name that is not UTF-8.
+    Raises IndexError for metadata that do not match these columns, UnicodeDecodeError for a name that is not UTF-8.
     """
     fields = dict(_fields(metadata))
     described = list(columns)
     kinds = [_kind(column, mariadb=mariadb) for column in columns]
     places = {kind: [n for n, k in enumerate(kinds) if k == kind] for kind in ("number", "text", "enum", "set")}
 
-    def tell(chosen: Sequence[int], name: str, values: Sequence[Any]) -> None:
+    def describe(chosen: Sequence[int], name: str, values: Sequence[Any]) -> None:
         if len(values) != len(chosen):
             raise IndexError(name)
         for n, value in zip(chosen, values, strict=True):
@@ -55,18 +55,18 @@ def describe_columns(
 
     labelled = sorted(places["enum"] + places["set"])
     if _SIGNEDNESS in fields:
-        tell(places["number"], "unsigned", _bits(fields[_SIGNEDNESS], len(places["number"])))
+        describe(places["number"], "unsigned", _bits(fields[_SIGNEDNESS], len(places["number"])))
     for chosen, default, each in (
         (places["text"], _DEFAULT_CHARSET, _COLUMN_CHARSET),
         (labelled, _DEFAULT_LABELS_CHARSET, _COLUMN_LABELS_CHARSET),
     ):
         if default in fields:
-            tell(chosen, "collation", _with_default(_integers(fields[default]), len(chosen)))
+            describe(chosen, "collation", _with_default(_integers(fields[default]), len(chosen)))
         elif each in fields:
-            tell(chosen, "collation", _integers(fields[each]))
+            describe(chosen, "collation", _integers(fields[each]))
     for kind, field in (("enum", _ENUM_LABELS), ("set", _SET_LABELS)):
         if field in fields:
-            tell(places[kind], "labels", _label_lists(fields[field]))
+            describe(places[kind], "labels", _label_lists(fields[field]))
     names = tuple(name.decode() for name in _strings(fields[_NAMES])) if _NAMES in fields else None
     return tuple(described), names
 

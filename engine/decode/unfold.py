@@ -1,18 +1,18 @@
-"""Events that hold other events, or their own content in a smaller form, put back into a run as what they stand for.
+"""Replaces events that contain other events, or compressed content, by the plain events that they stand for.
 
-* MySQL's TRANSACTION_PAYLOAD (`binlog_transaction_compression`): fields, each a number, a length and a value (all packed
-  integers; 0 ends them, 1 is the payload's size, 2 its compression, 0 for zstd and 255 for none, 3 its size unpacked), then events
+* MySQL's TRANSACTION_PAYLOAD (`binlog_transaction_compression`): fields, each with a number, a length and a value (all packed
+  integers; 0 ends them, 1 is the payload's size, 2 its compression, 0 for zstd and 255 for none, 3 its unpacked size), then events
   without checksums ("Transaction_payload_event", MySQL source, libs/mysql/binlog/event/codecs).
-* MariaDB's compressed events (`log_bin_compress`): what follows a statement's database or a row event's column bitmaps is one
-  byte (0x80, the algorithm in bits 4 to 6, and how many bytes the length has), the length, big-endian, and zlib's data
+* MariaDB's compressed events (`log_bin_compress`): after a statement's database, or a row event's column bitmaps, come one byte
+  (0x80, the algorithm in bits 4 to 6, and the number of length bytes), the length, big-endian, and zlib's data
   (`binlog_buf_compress`, MariaDB source, sql/log_event.cc).
-* The statement of a LOAD DATA that is logged as a statement: 13 bytes more in front of what a QUERY event has.
+* The statement of a LOAD DATA logged as a statement: 13 more bytes before the content of a QUERY event.
 
-What an event stands for lies where the event lies: it has its position. A run that would become larger than `MOST` comes in
-several, so that a payload of a few megabytes that unpacks to many gigabytes needs no more memory than another.
+Plain events keep the position of the event that contained them. A run that would become larger than `MOST` is split, so that a
+payload of a few megabytes that unpacks to many gigabytes needs no more memory than another.
 
-Content that cannot be unpacked is read from the server once more. zlib's data ends with a checksum of what it stands for. zstd's,
-as MySQL writes it, has none: the sizes of the frame, of the payload and of the events in it are compared instead.
+Content that cannot be unpacked is read from the server once more. zlib's data ends with a checksum of its content. zstd's, as MySQL
+writes it, has none; instead, the sizes of the frame, of the payload and of its events are compared.
 """
 
 import zlib
@@ -22,20 +22,18 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from engine.decode.events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
+from engine.decode.binlog_events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
 from engine.decode.framing import PADDING, Bytes, Offsets, words
-from engine.decode.stream import Run
+from engine.decode.stream import EventBatch
 from engine.decode.tablemap import packed_integer
 from engine.errors import BinlogDamagedError
 
-Again = Callable[[Run, int], bytes | None]
-"""The body of event `n` of a run, read from the server once more; None when it cannot be had."""
+Reread = Callable[[EventBatch, int], bytes | None]
+"""Reads the body of event `n` of a run from the server again; returns None if that is not possible."""
 MOST = 16 << 20
-"""Bytes that a run may have more after unfolding; a single event may be larger."""
+"""Bytes that unfolding may add to a run; a single event may be larger."""
 STATEMENTS = (Kind.TRANSACTION_PAYLOAD, Kind.MARIA_QUERY_COMPRESSED, Kind.EXECUTE_LOAD_QUERY)
-_HINT = (
-    "Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is whole, report this with the server's version."
-)
+_HINT = "Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is intact, report this with the server's version."
 _PIECE = 4 << 20
 _QUERY_HEAD, _LOAD_HEAD = 13, 13
 _SIZE, _COMPRESSION, _UNPACKED = 1, 2, 3
@@ -44,23 +42,24 @@ _ZSTD, _NONE = 0, 255
 
 @dataclass(frozen=True)
 class Unfolded:
-    """A run of plain events; source: for each the number of the event that it was in the run before."""
+    """A run of plain events."""
 
-    run: Run
+    run: EventBatch
     source: Offsets
+    """For each event, its number in the original batch."""
 
 
-def unfolded(run: Run, chosen: Offsets, most: int = MOST, again: Again | None = None) -> Iterator[Unfolded]:
-    """The run with its events `chosen` replaced by what they stand for, as one run or, where that gets large, as several.
+def unfolded(run: EventBatch, chosen: Offsets, most: int = MOST, reread: Reread | None = None) -> Iterator[Unfolded]:
+    """Yield the run with its events `chosen` replaced by plain events, as one run or, if that gets large, as several.
 
-    again: reads an event once more that cannot be unpacked. Raises BinlogDamagedError when that does not help.
+    reread: reads an event again that cannot be unpacked. Raises BinlogDamagedError if that does not help.
     """
     if not len(chosen):
         yield Unfolded(run, np.arange(len(run.headers)))
         return
     begin, held, size = 0, list[tuple[int, Bytes]](), 0
     for n in chosen.tolist():
-        for content in _contents(run, n, again):
+        for content in _contents(run, n, reread):
             if size and size + len(content) > most:
                 yield _merged(run, begin, n, held)
                 begin, held, size = n, [], 0
@@ -69,26 +68,26 @@ def unfolded(run: Run, chosen: Offsets, most: int = MOST, again: Again | None = 
     yield _merged(run, begin, len(run.headers), held)
 
 
-def _contents(run: Run, n: int, again: Again | None = None) -> Iterator[Bytes]:
-    """Whole events without checksums in pieces, at least one, though it may be empty."""
-    given, body = 0, run.buffer[run.headers.body[n] : run.headers.end[n]]
+def _contents(run: EventBatch, n: int, reread: Reread | None = None) -> Iterator[Bytes]:
+    """Yield whole events without checksums in pieces; at least one piece, which may be empty."""
+    yielded, body = 0, run.buffer[run.headers.body[n] : run.headers.end[n]]
     while True:
-        passed = 0
+        number = 0
         try:
             for content in _unfolded(run, n, body):
-                passed += 1
-                if passed > given:  # pieces that were given before the damage was met are not given twice
-                    given += 1
+                number += 1
+                if number > yielded:  # after a second read, skip the pieces that were yielded before the damage
+                    yielded += 1
                     yield content
-            return  # noqa: TRY300 - what follows is for content that is damaged
+            return  # noqa: TRY300 - what follows handles damaged content
         except (IndexError, ValueError, OSError, zlib.error) as error:
-            other = again(run, n) if again else None
+            other = reread(run, n) if reread else None
             if other is None:
                 raise _cannot_be_unpacked(run, n, error) from error
-            again, body = None, np.frombuffer(other, np.uint8)
+            reread, body = None, np.frombuffer(other, np.uint8)
 
 
-def _unfolded(run: Run, n: int, body: Bytes) -> Iterator[Bytes]:
+def _unfolded(run: EventBatch, n: int, body: Bytes) -> Iterator[Bytes]:
     kind = run.headers.kind[n]
     if kind == Kind.TRANSACTION_PAYLOAD:
         yield from _payload(body)
@@ -108,11 +107,11 @@ def _unfolded(run: Run, n: int, body: Bytes) -> Iterator[Bytes]:
     yield np.frombuffer(bytes(head) + plain, np.uint8)
 
 
-def _cannot_be_unpacked(run: Run, n: int, why: object) -> BinlogDamagedError:
+def _cannot_be_unpacked(run: EventBatch, n: int, why: object) -> BinlogDamagedError:
     return BinlogDamagedError(
         f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {why}.",
-        detail="It may carry changes of the captured tables; nothing of it was used. What is published is right up to the "
-        "transaction in front of it.",
+        detail="It may contain changes of the captured tables; nothing of it was used. Published data is correct up to the "
+        "transaction before it.",
         hint=_HINT,
     )
 
@@ -138,21 +137,21 @@ def _payload(event: Bytes) -> Iterator[Bytes]:
 
 
 def _streamed(content: Bytes, size: int) -> Iterator[Bytes]:
-    """The events of a large payload piece by piece; what is left of a piece goes in front of the next one."""
-    stream, rest, seen = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(content)), "zstd"), b"", 0
+    """Yield the events of a large payload in pieces; the rest of a piece goes before the next one."""
+    stream, rest, total = pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(content)), "zstd"), b"", 0
     while part := stream.read(_PIECE):
-        seen += len(part)
+        total += len(part)
         rest += part
         used = _whole(rest)
         if used:
             yield np.frombuffer(rest, np.uint8, used)
             rest = rest[used:]
-    if rest or seen != size:
-        raise ValueError(f"it holds {seen} bytes instead of {size}")
+    if rest or total != size:
+        raise ValueError(f"it contains {total} bytes instead of {size}")
 
 
 def _whole(data: bytes) -> int:
-    """Where the last event that is complete in `data` ends; one that is not is waited for until half of `data` is new."""
+    """The end of the last complete event in `data`; 0 if none is complete."""
     at = 0
     while at + HEADER <= len(data):
         end = at + _event_size(data, at)
@@ -180,12 +179,12 @@ def _starts(content: Bytes) -> Offsets:
 
 
 def _statement_at(body: bytes) -> int:
-    """Where the statement begins in a QUERY event."""
+    """The offset of the statement in a QUERY event."""
     return _QUERY_HEAD + int.from_bytes(body[11:13], "little") + body[8] + 1
 
 
 def _images_at(body: bytes, kind: int) -> int:
-    """Where the first image begins in a row event."""
+    """The offset of the first image in a row event."""
     at = 8 + (int.from_bytes(body[8:10], "little") if kind in ROWS_V2 else 0)
     count, at = packed_integer(body, at)
     return at + (count + 7) // 8 * (2 if kind in UPDATES else 1)
@@ -195,34 +194,34 @@ def _unpacked(body: bytes, at: int) -> bytes:
     first = body[at]
     length = int.from_bytes(body[at + 1 : at + 1 + (first & 7)], "big")
     if not first & 0x80 or first & 0x70:
-        raise ValueError(f"it is packed in a way that is not known, {first:#x}")
+        raise ValueError(f"it is packed with an unknown method, {first:#x}")
     stream = zlib.decompressobj()
     content = stream.decompress(body[at + 1 + (first & 7) :])
     if not stream.eof or stream.unused_data:
         raise ValueError("it ends too early or too late")
     if len(content) != length:
-        raise ValueError(f"it holds {len(content)} bytes instead of {length}")
+        raise ValueError(f"it contains {len(content)} bytes instead of {length}")
     return body[:at] + content
 
 
-def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
-    """The events from `begin` to `stop`, with those that are `held` in the place of the events that they were in."""
-    segments: list[tuple[int, int]] = []
+def _merged(run: EventBatch, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
+    """The events from `begin` to `stop`; the `held` ones replace the events that contained them."""
+    pieces: list[tuple[int, int]] = []
     at = begin
     for n, _ in held:
         if at < n:
-            segments.append((at, n))
-        segments.append((n, -1))
+            pieces.append((at, n))
+        pieces.append((n, -1))
         at = n + 1
     if at < stop:
-        segments.append((at, stop))
-    plain = [run.headers.slice(a, b) for a, b in segments if b >= 0]
+        pieces.append((at, stop))
+    plain = [run.headers.slice(a, b) for a, b in pieces if b >= 0]
     low = min((int(h.body.min()) for h in plain), default=HEADER + 1) - HEADER - 1
     high = max((int(h.end.max()) for h in plain), default=low)
     contents = [content for _, content in held]
     buffer = np.concatenate([run.buffer[low:high], *contents, np.zeros(PADDING, np.uint8)])
     headers, sources, base, waiting = [], [], high - low, iter(contents)
-    for a, b in segments:
+    for a, b in pieces:
         if b >= 0:
             headers.append(run.headers.slice(a, b).moved(-low))
             sources.append(np.arange(a, b))
@@ -236,7 +235,7 @@ def _merged(run: Run, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> U
         sources.append(np.full(len(starts), a))
         base += len(content)
     source = np.concatenate(sources)
-    return Unfolded(Run(buffer, Headers.joined(headers), run.file, run.offset[source]), source)
+    return Unfolded(EventBatch(buffer, Headers.joined(headers), run.file, run.offset[source]), source)
 
 
 def _headers(buffer: Bytes, at: Offsets, end: Offsets) -> Headers:

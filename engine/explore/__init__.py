@@ -1,1 +1,1 @@
-"""Questions about what is published: SQL over mirrors and change logs, one key through time, a table as it was."""
+"""Queries over published data: SQL over mirrors and change logs, a key's history, a table at an earlier time."""

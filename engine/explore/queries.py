@@ -1,7 +1,7 @@
-"""SQL over what a pipeline has published: its mirrors and change logs as views of a DuckDB that can read nothing else.
+"""SQL over a pipeline's published data: mirrors and change logs as views in a DuckDB that can read nothing else.
 
-Every query sees each table at one version of it, the newest when the query began. A view has the source's names:
-`shop.orders`, and `shop.orders__changes` for the change log.
+Every query sees one version of each table, the newest when the query began. Views have the source's names: `shop.orders`, and
+`shop.orders__changes` for the change log.
 """
 
 import re
@@ -18,17 +18,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from engine import clock
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
+from engine.destination.delta_rows import rows_of
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.lake.rows import rows_of
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.store import Ledger
 from engine.sink.delta import DeltaTables
 
 MOST_ROWS = 10_000
-"""Rows that an answer has at the most."""
+"""The maximum number of rows in an answer."""
 _LOCKED = (
     "SET memory_limit = '2GB'",
     "SET TimeZone = 'UTC'",
@@ -36,64 +36,68 @@ _LOCKED = (
     "SET python_enable_replacements = false",
     "SET lock_configuration = true",
 )
-_FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_refresh, _tm_seq"
+_FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_redump, _tm_seq"
 
 
 class QueryError(TidemarkError):
-    """A query that cannot be answered; nothing was changed, for nothing can be."""
+    """A query that cannot be answered; queries change nothing."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True)
 class Answer:
-    """rows: the first MOST_ROWS. more: whether there are others."""
+    """The result of a query."""
 
     rows: pa.Table
+    """The first MOST_ROWS rows."""
     more: bool
+    """Whether there are more rows."""
     seconds: float
 
 
 def published_tables(directory: Directory) -> list[Table]:
-    """The tables of a pipeline that have, or will have, a place in the destination, as they are published there."""
+    """The tables of a pipeline that have, or will have, a destination, as published there."""
     state = Ledger(directory.ledger).state
     known = [table for table in state.tables.values() if table.begun] if state else []
-    return sorted((published_as(table_from_dict(t.table), t.shape) for t in known), key=lambda table: table.full_name)
+    return sorted(
+        (published_as(table_from_dict(t.table), t.projection) for t in known), key=lambda table: table.full_name
+    )
 
 
 def await_published(directory: Directory, root: Path, table: Table, timeout_s: float = 30.0) -> None:
-    """Wait until the table's change log has all that is committed now. Raises QueryError when it does not get there."""
-    ledger, until = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
+    """Wait until the table's change log has all current commits. Raises QueryError after `timeout_s`."""
+    ledger, deadline_s = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
     delta = DeltaTables(root, ledger.state.owner, table)
     with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
-    wanted = max(with_changes, default=-1)
-    while (applied := delta.applied("changes")) < wanted:
-        if clock.monotonic_s() > until:
+    last_epoch = max(with_changes, default=-1)
+    while (applied := delta.applied("changes")) < last_epoch:
+        if clock.monotonic_s() > deadline_s:
             raise QueryError(
-                f"The destination has not all yet that is committed: epoch {applied} of {wanted}.",
-                detail="What the table was at that time cannot be told before.",
-                hint="Start the pipeline if it does not run, or try again later.",
+                f"The destination does not have all commits yet: epoch {applied} of {last_epoch}.",
+                detail="The table's state at that time is unknown until then.",
+                hint="Start the pipeline if it is not running, or try again later.",
             )
         clock.sleep(0.2)
 
 
 def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> Answer:
-    """The answer of one query over the tables in the destination `root`. Raises QueryError."""
-    began, late = clock.monotonic_s(), threading.Event()
+    """Run one query over the tables in the destination `root`. Raises QueryError."""
+    began, timed_out = clock.monotonic_s(), threading.Event()
     with closing(duckdb.connect(":memory:")) as connection:
 
         def interrupt() -> None:
-            late.set()
+            timed_out.set()
             connection.interrupt()
 
         timer = threading.Timer(timeout_s, interrupt)
         timer.start()
         try:
-            _show(connection, root, [table for table in tables if _inner(table.name) in sql.casefold()])
+            _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()])
             rows = _first(connection.sql(sql))
         except duckdb.Error as error:
-            raise _failed(str(error), timeout_s if late.is_set() else None) from error
+            raise _failed(str(error), timeout_s if timed_out.is_set() else None) from error
         finally:
             timer.cancel()
     return Answer(rows.slice(0, MOST_ROWS), rows.num_rows > MOST_ROWS, clock.monotonic_s() - began)
@@ -101,7 +105,7 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
 
 def _first(result: duckdb.DuckDBPyRelation | None) -> pa.Table:
     if result is None:
-        raise QueryError("There is no query in it.", hint="SELECT … FROM a table of the list.")
+        raise QueryError("The text contains no query.", hint="SELECT … FROM a table of the list.")
     reader = result.to_arrow_reader(2048)
     parts, rows = [reader.schema.empty_table()], 0
     for batch in reader:
@@ -115,8 +119,8 @@ def _first(result: duckdb.DuckDBPyRelation | None) -> pa.Table:
 def _failed(message: str, timeout_s: float | None) -> QueryError:
     if timeout_s is not None:
         return QueryError(
-            f"The query took longer than {timeout_s:g} s and was broken off.",
-            hint="Narrow it down by the key or by _tm_ts, or run it where the lake is with a tool of your own.",
+            f"The query took longer than {timeout_s:g} s and was cancelled.",
+            hint="Narrow it down by the key or by _tm_ts, or query the destination with your own tool.",
         )
     return QueryError(message.strip(), detail="Nothing was changed: queries here can only read.")
 
@@ -125,16 +129,16 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
     shown: set[tuple[str, str]] = set()
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
-        # The log after the mirror: it has all that is merged, then, and what is not yet.
+        # Open the change log after the mirror, so that it has everything merged, and more.
         folders = {table.name: mirror_folder(root, table.database, table.name)} if table.key else {}
         folders[f"{table.name}__changes"] = changes_folder(root, table.database, table.name)
         for name, folder in folders.items():
             place = (table.database.casefold(), name.casefold())
-            with suppress(TableNotFoundError):  # its first commit is still to come
+            with suppress(TableNotFoundError):  # it has no commit yet
                 rows = rows_of(DeltaTable(str(folder)), folder)
                 source = f"_{number}_{len(shown)}"
                 connection.register(source, rows)
-                # Names differ by more than their case here: DuckDB takes no notice of it.
+                # DuckDB ignores case, so names that differ only by case get a number.
                 own = name if place not in shown else f"{name}_{number}"
                 shown.add(place)
                 connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
@@ -143,17 +147,17 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
 
 
 def quoted(name: str) -> str:
-    """An identifier as DuckDB's SQL, quoted where it must be."""
+    """An identifier in DuckDB's SQL, quoted if necessary."""
     return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
-def _inner(name: str) -> str:
-    """What is between the quotes of a name."""
+def _within_quotes(name: str) -> str:
+    """The text between the quotes of a name."""
     return name.casefold().replace('"', '""')
 
 
 def history_sql(table: Table, key: Sequence[str]) -> str:
-    """Every change that the log has of one row, oldest first, and the row as the mirror has it now. key: values as texts."""
+    """SQL for every change of one row in the change log, oldest first, and the current mirror row. key: values as text."""
     where = " AND ".join(f"{quoted(n)} = {_text(v)}" for n, v in zip(table.key, key, strict=True))
     columns = _list([column.name for column in table.columns])
     log, mirror = _names(table)
@@ -165,35 +169,35 @@ def history_sql(table: Table, key: Sequence[str]) -> str:
 
 
 def merged_seq(directory: Directory, root: Path, table: Table) -> int:
-    """The `_tm_seq` through which the table's log is merged into its mirror, for `as_of_sql`; 0 before the first merge."""
+    """The `_tm_seq` up to which the table's change log is merged into its mirror, for `as_of_sql`; 0 before the first merge."""
     state = Ledger(directory.ledger).state
     assert state is not None
     return DeltaTables(root, state.owner, table).merged_seq()
 
 
 def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:
-    """The table's rows as they were on the source when everything committed up to `at` had happened, by the source's clock.
+    """SQL for the table's rows on the source after everything committed up to `at`, by the source's clock.
 
-    merged_seq: the `_tm_seq` through which the log is merged into the mirror, asked for before the query runs. The answer is right
-    for times since the table was last copied and up to what the log has been read to. Where the source's binlog has whole seconds
-    (MariaDB), all of a second happens at its beginning. Per key, in the order of `_tm_seq`:
+    merged_seq: the `_tm_seq` up to which the change log is merged into the mirror; get it before the query runs. The answer is
+    right for times since the table was last copied, up to the end of what was read from the binlog. If the source's binlog has
+    whole seconds (MariaDB), all changes of a second happen at its beginning. Per key, in the order of `_tm_seq`:
 
-        later    there are changes of the source after `at`: the row is the before image of the first of them. When that is an
-                 insert, or the new key of an update, there was no row.
-        recent   there are none, but images behind `merged_seq`: the row is the newest of these. Nothing has changed it since `at`,
-                 so an image that was read again (`_tm_refresh`) is the row of then too, whenever it was read.
-        mirror   there are neither: the mirror has the newest image of the row, or its chunk, and nothing has changed it since.
+        later    the source has changes after `at`: the row is the before image of the first one. If that is an insert, or the new
+                 key of an update, there was no row.
+        recent   there are none, but images after `merged_seq`: the row is the newest of these. Nothing has changed it since `at`,
+                 so a redumped image (`_tm_redump`) equals the row at that time, whenever it was read.
+        mirror   there are neither: the mirror has the row's newest image, or its chunk, and nothing has changed it since.
 
-    A `merged_seq` that is too small is harmless. It only adds keys to *recent* whose newest image is merged already. That image is
-    what the merge made of the mirror's row, and no later image of the key is in the log. So both say the same. It must not be older
-    than the table's last copy, though: what changed before a chunk was read again is not in the log. The mirror, which is opened
-    after `merged_seq` was asked for, may thus be newer; and the log, which is opened after the mirror, has all that is merged.
+    A `merged_seq` that is too small is harmless: it only adds keys to *recent* whose newest image is merged already. The merge
+    wrote that image to the mirror's row, and the change log has no later image of the key, so both are the same. But it must not
+    be older than the table's last copy: changes before a chunk was read again are not in the change log. So the mirror, opened
+    after `merged_seq` was read, may be newer; and the change log, opened after the mirror, has everything that is merged.
     """
     moment = f"TIMESTAMPTZ '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00'"
     columns, key = _list([column.name for column in table.columns]), _list(table.key)
     log, mirror = _names(table)
     return (
-        f"WITH later AS (\n  SELECT * FROM {log} WHERE _tm_ts > {moment} AND _tm_refresh IS NULL\n"
+        f"WITH later AS (\n  SELECT * FROM {log} WHERE _tm_ts > {moment} AND _tm_redump IS NULL\n"
         f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq) = 1),\n"
         f"recent AS (\n  SELECT * FROM {log} WHERE _tm_seq > {merged_seq:d}\n"
         f"  QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1)\n"

@@ -1,4 +1,4 @@
-"""From a cursor's rows to dataclasses. Times come back aware, in UTC."""
+"""Converts a cursor's rows to dataclasses. Times are aware, in UTC."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ Found = TypeVar("Found")
 
 
 def fetch(cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, object] | None = None) -> list[Found]:
-    """One `kind` for each row; the columns are its fields, in their order."""
+    """One `kind` per row; the columns are its fields, in order."""
     cursor.execute(sql, dict(parameters or {}))
     times = [n for n, column in enumerate(cursor.description or ()) if str(column[1]).startswith("TIMESTAMP")]
     found = []
@@ -32,7 +32,7 @@ def fetch_one(
 
 
 def aware(value: Any) -> Any:
-    """A naive time of the index is UTC; anything else is left as it is."""
+    """A naive time as UTC; other values unchanged."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 

@@ -1,12 +1,11 @@
-"""`History`: the DuckDB index over the journals, kept up to date by reading what is new in each.
+"""`History`: the DuckDB index over the journals, which reads their new lines.
 
-Why it can be trusted although it is only an index: the rows of a slice of a journal and the offset behind that slice are
-committed in one transaction, so after any crash the next refresh goes on exactly where the rows end. Deleting the file
-costs nothing but the time to read the journals again.
+The index is reliable because one transaction commits a slice's rows together with the offset after it. So after any crash, the next
+refresh continues exactly where the rows end. Deleting the file only costs the time to read the journals again.
 
-One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why).
-While the file cannot be written, as on a full disk, the index is behind the journals (`behind` says why), and then catches up.
-Nothing but DuckDB may open the file, not even to look at it: closing a plain handle drops the lock of the owner.
+One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why). While the
+file cannot be written, such as on a full disk, the index is behind the journals (`behind` says why); it catches up later. Nothing
+but DuckDB may open the file, not even for reading: closing a plain handle releases the owner's lock.
 """
 
 import threading
@@ -23,14 +22,14 @@ import pyarrow as pa
 from engine import clock, formats
 from engine.directory import Directory
 from engine.errors import NewerFormatError
-from engine.history.rows import Row, rows_of
-from engine.history.schema import TABLES, UNIQUE, VERSION, create_statements
-from engine.history.tail import Slice, read_slice
+from engine.history.index_schema import TABLES, UNIQUE, VERSION, create_statements
+from engine.history.journal_rows import Row, rows_of
+from engine.history.journal_slices import Slice, read_slice
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
-_MOST_ANSWERS = 500
+_MAX_ANSWERS = 500
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
 _READ_TO = "SELECT pipeline, run, read_to, last_seq FROM journal"
 _ADVANCE = """
@@ -42,25 +41,25 @@ ON CONFLICT DO UPDATE SET read_to = $read_to, last_seq = $last_seq, lines = line
 
 @dataclass(frozen=True)
 class Refresh:
-    """What one refresh found."""
+    """The result of a refresh."""
 
     lines: int
     malformed: int
     unreadable: tuple[str, ...]
-    """Journals that could not be read, with the reason."""
+    """Journals that could not be read, with the reasons."""
 
 
 class History:
-    """The index; safe to use from several threads as long as each takes its own `cursor`."""
+    """The index. Thread-safe, as long as each thread uses its own `cursor`."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open or create the index at `path`; in memory when it is None, belongs to another process or is of a newer version."""
+        """Open or create the index at `path`; in memory if that is None, belongs to another process, or has a newer version."""
         self.in_memory: str | None = None if path else "no file was asked for"
         self._lock = threading.Lock()
         self._refreshed_s = float("-inf")
         self._last = Refresh(0, 0, ())
         self._serial = 0
-        self._asking = threading.Lock()
+        self._answers_lock = threading.Lock()
         self._answers: dict[Any, tuple[int, Any]] = {}
         self._connection = self._open(path)
         self.behind: str | None = None
@@ -68,7 +67,7 @@ class History:
         newer = [int(name[8:]) for name in tables if name.startswith("version_") and int(name[8:]) > VERSION]
         if newer:
             self._connection.close()
-            self.in_memory = f"{path} is of version {max(newer)}, which a newer Tidemark made; it is left as it is"
+            self.in_memory = f"{path} is of version {max(newer)}, which a newer Tidemark made; it is not changed"
             self._connection, tables = duckdb.connect(":memory:"), set()
         if tables and f"version_{VERSION}" not in tables:
             for table in tables:
@@ -94,70 +93,70 @@ class History:
         return self._connection.cursor()
 
     def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """The answer of one of the queries of this package, kept until a refresh brings something new.
+        """The result of one of this package's queries, cached until a refresh brings new lines.
 
-        Parts of a page, and browsers, ask the same within a second.
+        Parts of a page, and several browsers, ask the same within a second.
         """
         question = query, args, tuple(sorted(options.items()))
-        with self._asking:
+        with self._answers_lock:
             known = self._answers.get(question)
             if known is None or known[0] != self._serial:
                 known = self._serial, query(self.cursor(), *args, **options)
-                if len(self._answers) >= _MOST_ANSWERS:
+                if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = known
         answer: T = known[1]
         return answer
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._connection.close()
 
     def refresh(self, directories: Iterable[Directory], *, min_interval_s: float = 0.0) -> Refresh:
-        """Take in what is new in the journals of these pipelines; the pipeline's name is its directory's.
+        """Read the new lines of these pipelines' journals. A pipeline's name is that of its directory.
 
-        With `min_interval_s`, does nothing when the last refresh is younger: many browsers share one index.
+        min_interval_s: do nothing if the last refresh is younger, as many browsers share one index.
         """
         with self._lock:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
             try:
-                self._last, self.behind = self._take_in(directories), None
+                self._last, self.behind = self._read_journals(directories), None
                 self._serial += bool(self._last.lines or self._last.malformed)
             except (duckdb.IOException, duckdb.TransactionException) as error:
-                self._wait(error)
+                self._defer(error)
             self._refreshed_s = clock.monotonic_s()
             return self._last
 
-    def _wait(self, error: duckdb.Error) -> None:
-        """What was committed stays, and the rest is taken in when there is room."""
+    def _defer(self, error: duckdb.Error) -> None:
+        """Keep what is committed; a later refresh reads the rest."""
         if self.in_memory:
             raise error
         self.behind = f"the index cannot be written: {str(error).splitlines()[0]}"
-        self._serial += 1  # some journals may have been taken in
+        self._serial += 1  # some journals may have been read
 
-    def _take_in(self, directories: Iterable[Directory]) -> Refresh:
+    def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
-        followed = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
+        read_to_by_journal = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
         for directory in directories:
             for path in sorted(directory.journals.glob("*.jsonl")):
                 try:
-                    took, bad = self._follow(directory.root.name, path, followed)
+                    new, bad = self._read_journal(directory.root.name, path, read_to_by_journal)
                 except OSError as error:
                     unreadable.append(f"{path.name}: {error.strerror}")
                     continue
                 except NewerFormatError as error:
                     unreadable.append(error.message)
                     continue
-                lines, malformed = lines + took, malformed + bad
+                lines, malformed = lines + new, malformed + bad
         return Refresh(lines, malformed, tuple(unreadable))
 
-    def _follow(
-        self, pipeline: str, path: Path, followed: Mapping[tuple[str, str], tuple[int, int]]
+    def _read_journal(
+        self, pipeline: str, path: Path, read_to_by_journal: Mapping[tuple[str, str], tuple[int, int]]
     ) -> tuple[int, int]:
-        """Lines and malformed lines that were new; followed: to which byte and number each journal is read, by pipeline and run."""
+        """Read a journal's new lines. Returns the numbers of lines and of malformed lines. read_to_by_journal: byte and `seq`."""
         run, size = path.stem, path.stat().st_size
-        read_to, last_seq = followed.get((pipeline, run), (0, 0))
+        read_to, last_seq = read_to_by_journal.get((pipeline, run), (0, 0))
         if size == read_to:
             return 0, 0
         cursor = self.cursor()
@@ -196,12 +195,12 @@ class History:
             cursor.execute(_ADVANCE, values)
             cursor.commit()
         except duckdb.Error:
-            with suppress(duckdb.Error):  # the commit that failed has ended the transaction
+            with suppress(duckdb.Error):  # the failed commit has ended the transaction
                 cursor.rollback()
             raise
 
     def _forget(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, run: str) -> None:
-        """A journal that shrank was replaced: what was read of it is no longer true."""
+        """Delete the rows of a journal that shrank: it was replaced."""
         cursor.begin()
         for table in (*TABLES, "journal"):
             cursor.execute(f'DELETE FROM "{table}" WHERE pipeline = ? AND run = ?', [pipeline, run])

@@ -1,4 +1,4 @@
-"""What was read again on command: who asked, why, how far it came, and what it found."""
+"""Redumps: who requested each one, why, its progress and its result."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,11 +8,7 @@ from engine.history.fetch import Cursor, fetch
 
 @dataclass(frozen=True)
 class Redumped:
-    """A command to read again. state: "under way", "done" or "refused".
-
-    parts, rows, ghosts: committed so far, by the newest run that carried it out. missing: asked-for keys that do not exist, known
-    when it is done.
-    """
+    """A requested redump."""
 
     id: str
     asked: datetime
@@ -20,11 +16,14 @@ class Redumped:
     actor: str | None
     reason: str | None
     state: str
+    """One of: "under way", "done", "refused"."""
     message: str | None
     parts: int
     rows: int
     ghosts: int
+    """`parts`, `rows` and `ghosts` are those committed so far by the newest run that executed it."""
     missing: int | None
+    """Requested keys that do not exist; known once the redump is done."""
     duration_s: float | None
 
 
@@ -51,5 +50,5 @@ FROM asked LEFT JOIN answered USING (id) LEFT JOIN parts USING (id) ORDER BY ask
 
 
 def redumps(cursor: Cursor, pipeline: str, limit: int = 50) -> list[Redumped]:
-    """Commands to read again, newest first."""
+    """Redumps, newest first."""
     return fetch(cursor, Redumped, _REDUMPS, {"pipeline": pipeline, "limit": limit})

@@ -1,4 +1,4 @@
-"""Runs: when each started, how it ended and what it did."""
+"""Runs: start, end and totals."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from engine.history.fetch import Cursor, aware, fetch, fetch_one
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a pipeline. Everything after `started` is None or 0 until the journal says it."""
+    """One run of a pipeline. Everything after `started` is None or 0 until the journal has it."""
 
     pipeline: str
     run: str
@@ -32,7 +32,7 @@ class Run:
 
 @dataclass(frozen=True)
 class RunTotals:
-    """What a run did."""
+    """The totals of a run."""
 
     pipeline: str
     run: str
@@ -47,7 +47,7 @@ class RunTotals:
 
 @dataclass(frozen=True)
 class Journalled:
-    """How much of a pipeline's journals could be read."""
+    """The number of readable and malformed lines in a pipeline's journals."""
 
     lines: int
     malformed: int
@@ -106,34 +106,34 @@ WHERE pipeline = $pipeline
 
 
 def runs(cursor: Cursor, pipeline: str | None = None, limit: int = 200) -> list[Run]:
-    """Runs, newest first; of all pipelines when none is named."""
+    """Runs, newest first; of all pipelines if none is named."""
     return fetch(cursor, Run, _RUNS, {"pipeline": pipeline, "limit": limit})
 
 
 def latest_run(cursor: Cursor, pipeline: str) -> Run | None:
-    """The pipeline's newest run, or None when it never ran."""
+    """The pipeline's newest run, or None if it never ran."""
     return fetch_one(cursor, Run, _RUNS, {"pipeline": pipeline, "limit": 1})
 
 
 def first_started(cursor: Cursor, pipeline: str) -> datetime | None:
-    """When the pipeline ran for the first time."""
+    """When the pipeline first ran."""
     found = cursor.execute(_FIRST, {"pipeline": pipeline}).fetchone()
     first: datetime | None = aware(found[0]) if found else None
     return first
 
 
 def run_totals(cursor: Cursor, pipeline: str | None = None) -> dict[tuple[str, str], RunTotals]:
-    """What each run did, by (pipeline, run)."""
+    """The totals of each run, by (pipeline, run)."""
     return {(found.pipeline, found.run): found for found in fetch(cursor, RunTotals, _TOTALS, {"pipeline": pipeline})}
 
 
 def journalled(cursor: Cursor, pipeline: str) -> Journalled:
-    """How many lines were read and how many could not be."""
+    """The number of lines read, and of malformed lines."""
     return fetch_one(cursor, Journalled, _JOURNALLED, {"pipeline": pipeline}) or Journalled(0, 0, None)
 
 
 def spec_of(cursor: Cursor, pipeline: str, run: str) -> str | None:
-    """The spec that a run began with, as JSON text; None when its journal does not tell."""
+    """The spec at the start of a run, as JSON text; None if its journal does not have it."""
     found = cursor.execute(_SPEC, {"pipeline": pipeline, "run": run}).fetchone()
     text: str | None = found[0] if found else None
     return text

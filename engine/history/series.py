@@ -1,4 +1,4 @@
-"""What changes over time: lag, epochs, and the marks that explain a bend in a curve."""
+"""Time series: lag, epochs, and the marks that explain a bend in a curve."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,7 +8,7 @@ from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 @dataclass(frozen=True)
 class Lag:
-    """How far the committed position is behind the source. None where it is unknown; several readings: the worst."""
+    """The lag of the committed position. None if unknown; for several readings, the worst values."""
 
     ts: datetime
     lag_s: float | None
@@ -20,7 +20,7 @@ class Lag:
 
 @dataclass(frozen=True)
 class Epoch:
-    """One commit."""
+    """A commit, or several added up."""
 
     ts: datetime
     epoch: int | None
@@ -33,7 +33,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class EpochTotals:
-    """All commits of a pipeline together."""
+    """The totals of a pipeline's commits."""
 
     epochs: int
     changes: int
@@ -44,7 +44,7 @@ class EpochTotals:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that explains a chart: a start, an end, a pause, a DDL, a rotation."""
+    """An event that explains a chart: a start, an end, a pause, a DDL, a rotation."""
 
     ts: datetime
     run: str
@@ -86,26 +86,26 @@ ORDER BY ts DESC, seq DESC LIMIT $limit
 
 
 def latest_lag(cursor: Cursor, pipeline: str) -> Lag | None:
-    """The newest reading, or None when there is none."""
+    """The newest reading, or None."""
     return fetch_one(cursor, Lag, _LATEST, {"pipeline": pipeline})
 
 
 def lag_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Lag]:
-    """The worst reading of each `width_ms`; stretches without a reading are left out."""
+    """The worst reading in each `width_ms`; intervals without readings are left out."""
     return fetch(cursor, Lag, _LAG, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
 
 
 def epoch_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Epoch]:
-    """Commits, those within `width_ms` added up."""
+    """Commits, added up per `width_ms`."""
     return fetch(cursor, Epoch, _EPOCHS, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
 
 
 def epoch_totals(cursor: Cursor, pipeline: str) -> EpochTotals:
-    """All commits of the pipeline together."""
+    """The totals of the pipeline's commits."""
     return fetch_one(cursor, EpochTotals, _TOTALS, {"pipeline": pipeline}) or EpochTotals(0, 0, None, None, None)
 
 
 def marks(cursor: Cursor, pipeline: str, since: datetime, limit: int = 200) -> list[Mark]:
-    """The newest marks, oldest of them first."""
+    """The newest marks, in ascending order of time."""
     found = fetch(cursor, Mark, _MARKS, {"pipeline": pipeline, "since": naive(since), "limit": limit})
     return found[::-1]

@@ -1,1 +1,1 @@
-"""Committed state: one file an epoch, from which everything resumes."""
+"""Committed state: one file per epoch, from which everything resumes."""

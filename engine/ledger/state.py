@@ -1,29 +1,9 @@
-"""The committed state of a pipeline, and what an epoch does to it. Pure, but for the time of a new record.
+"""The committed state of a pipeline, and how an epoch changes it. Pure, except for the time of a new record.
 
-An epoch record is the only unit of change:
+`ledger.records` defines the records and their fields.
 
-    {"epoch": 7, "run": …, "ts": …, "from": position, "to": position, "next_seq": …,
-     "ledger": …,                                                      epoch 0 only
-     "identity": …,                                                    epoch 0, and where the source became another server
-     "tables": {"shop.orders": {"planned": {"table": …, "plan": …, "shape": …, "by": …},  when it joins
-                                "cut": what `plan.coverage` writes,     chunks that were cut since, and what is left uncut
-                                "chunks": [{"chunk", "exact", "files", "rows", "nulled"}, …],
-                                "changes": {"files", "kinds", "nulled"},
-                                "altered": {"table", "plan", "shape", "before", "before_shape"},
-                                                                        its columns from here on; what is copied stays so
-                                "again": {…, "since", "by"},            it is copied anew from here on; or from
-                                                                        "since" on only followed
-                                "removed": {"by", "drop"},              it leaves; drop: what is published goes too
-                                "dropped": true,                        what was published of it is gone
-                                "copied": true,                         the last chunk is among `chunks`
-                                "stopped": error}},
-     "unknown": {type: events}, "largest": transaction,                 where there are any, or a larger one than before
-     "term": {"number", "run"},                                         a runner takes the pipeline
-     "applied": {"shop.orders": {"chunks", "changes", "merge"}},        what the destination has by now, where that is more
-     "lineage": name}                                                   the destination begins a new count of epochs here
-
-by: the command that had it added or removed, None without one. A table that was removed is none of the pipeline's (`State.tables`),
-and is remembered (`State.removed`): as one that joins again, and as one that the spec's globs do not bring back.
+A removed table no longer belongs to the pipeline (`State.tables`), but is remembered (`State.removed`): it may be added again, and
+the spec's globs do not bring it back.
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
 """
@@ -35,80 +15,79 @@ from typing import Any
 
 from engine import clock
 from engine.errors import LedgerError
+from engine.ledger.records import Description, EpochRecord, ErrorRecord, TableChange
 from engine.plan.chunks import plan_from_dict
-from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, cut_from_dict, uncut_table
-
-Record = dict[str, Any]
-
+from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, split_from_dict, unsplit_table
 
 KNOWN_TERMS = 100
-"""Terms that the ledger remembers, the newest."""
+"""The ledger remembers this many of the newest terms."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """By what a destination knows what is applied to it.
-
-    ledger: the ledger's identifier, which its tables carry.
-    lineage: of epochs; not empty where a ledger that was restored took the destination over, and counts from there.
-    floor: the last epoch that is none of the lineage's; the destination has, or never gets, all up to it.
-    """
+    """How the transaction identifiers of a destination name the pipeline."""
 
     ledger: str
+    """The ledger's identifier, stored with its tables."""
     lineage: str = ""
+    """The name of the count of epochs. Empty unless a restored ledger took over the destination and counts from there."""
     floor: int = -1
+    """The last epoch before the lineage. The destination has all epochs up to it, or will never get them."""
 
     @property
     def application(self) -> str:
-        """What the destination's transaction identifiers name."""
+        """The application name in the destination's transaction identifiers."""
         return f"{self.ledger}.{self.lineage}" if self.lineage else self.ledger
 
 
 @dataclass(frozen=True)
 class TableState:
-    """One table: how far it is cut and read, and what was counted.
+    """One table: how far it has been split and read, and its counters."""
 
-    table, plan: dictionaries of `decode.schema` and `plan.chunks`. nulled: dates that do not exist and were read as NULL, by column
-    (each image of a change counts). generation: how often it was begun to be copied anew. shape: what of it is published
-    (`capture.shape`), None for all of it. names: of every column that it ever had. since: the position from which on it is followed
-    without a copy, when that lies behind the committed one. by: the command that had it added. removed: {"by", "drop", "dropped"},
-    of a table that was removed.
-    """
-
-    table: Record
-    plan: Record
+    table: Description
+    """As `decode.schema.Table.as_dict`."""
+    plan: Description
+    """As `plan.chunks.Plan.as_dict`."""
     coverage: Coverage = field(default_factory=Coverage)
     rows_read: int = 0
     changes_applied: int = 0
     nulled: Mapping[str, int] = field(default_factory=dict)
-    stopped: Record | None = None
+    """Invalid dates that became NULL, by column; each image of a change counts."""
+    stopped: ErrorRecord | None = None
+    """The error that stopped the table."""
     generation: int = 0
-    shape: Record | None = None
+    """How many resnapshots have been started."""
+    projection: Description | None = None
+    """The published part of the table (`capture.projection.table_projection`); None for all of it."""
     names: tuple[str, ...] = ()
-    since: Record | None = None
+    """The names of all columns that it ever had."""
+    since: Description | None = None
+    """The position from which it is streamed without a snapshot, if that is after the committed position."""
     by: str | None = None
-    removed: Record | None = None
+    """The command that added the table; None if there was none."""
+    removed: Description | None = None
+    """{"by", "drop", "dropped"} of a removed table."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are; an estimate while some are not cut."""
+        """The number of chunks; an estimate while some ranges are not split yet."""
         return self.coverage.total(self.plan["estimated_chunks"])
 
     @property
     def copied(self) -> bool:
-        """Whether everything is read."""
+        """Whether all chunks are finished."""
         return self.coverage.copied
 
     @property
     def begun(self) -> bool:
-        """Whether it has, or will have, a place in the destination: not so when it was refused from the start."""
+        """Whether it has, or will have, a place in the destination. Not if it was refused from the start."""
         return not self.stopped or bool(self.coverage.done or self.changes_applied or self.generation)
 
     @property
     def state(self) -> str:
-        """copying, streaming (copied and followed), stopped or removed."""
+        """copying, streaming, stopped or removed."""
         if self.removed:
             return "removed"
         return "stopped" if self.stopped else "streaming" if self.copied else "copying"
@@ -116,30 +95,31 @@ class TableState:
 
 @dataclass(frozen=True)
 class State:
-    """The state after `epoch`.
-
-    tables: those that are captured. removed: those that were. position: a dictionary of `source.positions`. next_seq: of the next
-    change. unknown: events of the log that were passed over, by type. largest: the largest transaction that was
-    read ("gtid", "position", "bytes", "events").
-    """
+    """The state after `epoch`."""
 
     epoch: int
     ledger: str
     identity: str
-    position: Record
+    position: Description
+    """The committed position (`source.positions`)."""
     next_seq: int
+    """The `_tm_seq` of the next change."""
     tables: Mapping[str, TableState] = field(default_factory=dict)
+    """Captured tables."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    largest: Record | None = None
+    """Events of the binlog that were skipped as unknown, by type."""
+    largest: Description | None = None
+    """The largest transaction read ("gtid", "position", "bytes", "events")."""
     removed: Mapping[str, TableState] = field(default_factory=dict)
+    """Tables that were captured and then removed."""
     terms: tuple[tuple[int, str], ...] = ()
-    """The newest terms, each a number and the run that took it; the last one is whose the pipeline is."""
+    """The newest terms, each a number and the run that took it. The last one owns the pipeline."""
     lineage: str = ""
     floor: int = -1
 
     @property
     def owner(self) -> Owner:
-        """By what the destination knows the ledger."""
+        """How the destination identifies the ledger."""
         return Owner(self.ledger, self.lineage, self.floor)
 
     @property
@@ -148,35 +128,46 @@ class State:
         return self.terms[-1][0] if self.terms else 0
 
     def known(self, name: str) -> TableState | None:
-        """A table that is captured, or was; None for others."""
+        """A table that is or was captured; None for others."""
         return self.tables.get(name) or self.removed.get(name)
 
     @property
     def copied(self) -> bool:
-        """Whether no chunk of a table that is followed is pending."""
+        """Whether no chunk of a captured table is pending."""
         return all(table.copied or table.stopped for table in self.tables.values())
 
 
-def following(state: State, run: str, tables: Mapping[str, Record], **facts: Any) -> Record:
-    """The record of the epoch after `state`, which leaves the position and the sequence numbers where `facts` say no other."""
-    record: Record = {"epoch": state.epoch + 1, "run": run, "ts": clock.utc_text(), "from": state.position}
-    return {**record, "to": state.position, "next_seq": state.next_seq, "tables": tables, **facts}
+def following(state: State, run: str, tables: Mapping[str, TableChange], **facts: Any) -> EpochRecord:
+    """The record of the epoch after `state`. Position and sequence numbers stay unchanged unless `facts` set them."""
+    record: EpochRecord = {
+        "epoch": state.epoch + 1,
+        "run": run,
+        "ts": clock.utc_text(),
+        "from": state.position,
+        "to": state.position,
+        "next_seq": state.next_seq,
+        "tables": dict(tables),
+    }
+    record.update(facts)  # type: ignore[typeddict-item]  # each caller names fields of the record
+    return record
 
 
-def apply(state: State | None, record: Record) -> State:
-    """The state after one more epoch. Raises LedgerError when the record does not follow."""
+def apply(state: State | None, record: EpochRecord) -> State:
+    """The state after one more epoch. Raises LedgerError if the record does not follow it."""
     expected = 0 if state is None else state.epoch + 1
     if record["epoch"] != expected:
         raise LedgerError(
             f"The ledger has epoch {record['epoch']} where {expected} must follow.",
-            detail="An epoch file is missing or was put there by hand; nothing is published on a state that is not proved.",
-            hint="Restore the file from a backup, or copy the tables again into a new destination.",
+            detail="An epoch file is missing, or was put there by hand. Tidemark publishes nothing on an unproved state.",
+            hint="Restore the file from a backup, or start a new pipeline with a new destination.",
         )
     if state is None:
         state = State(0, record["ledger"], record["identity"], record["to"], 0)
     tables = dict(state.tables)
     if record.get("identity", state.identity) != state.identity:
-        tables = {name: replace(table, since=None) for name, table in tables.items()}  # of the server before
+        tables = {
+            name: replace(table, since=None) for name, table in tables.items()
+        }  # positions of the previous server
     removed = dict(state.removed)
     lineage, floor = state.lineage, state.floor
     if "lineage" in record:
@@ -210,14 +201,16 @@ def apply(state: State | None, record: Record) -> State:
     )
 
 
-def _apply_table(table: TableState | None, change: Record) -> TableState:
+def _apply_table(table: TableState | None, change: TableChange) -> TableState:
     if "planned" in change:
         planned = change["planned"]
         if "estimated_chunks" not in planned["plan"]:
             raise _older()
-        coverage = uncut_table(plan_from_dict(planned["plan"]))
-        names, shape = _names(planned["table"]), planned.get("shape")
-        table = TableState(planned["table"], planned["plan"], coverage, shape=shape, names=names, by=planned.get("by"))
+        coverage = unsplit_table(plan_from_dict(planned["plan"]))
+        names, projection = _names(planned["table"]), planned.get("projection")
+        table = TableState(
+            planned["table"], planned["plan"], coverage, projection=projection, names=names, by=planned.get("by")
+        )
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
@@ -227,7 +220,7 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
     if "dropped" in change:
         return replace(table, removed={**(table.removed or {}), "dropped": True})
     chunks = change.get("chunks", [])
-    coverage = cut_from_dict(table.coverage, change["cut"]) if "cut" in change else table.coverage
+    coverage = split_from_dict(table.coverage, change["split"]) if "split" in change else table.coverage
     table = replace(
         table,
         coverage=coverage.finish(chunk["chunk"] for chunk in chunks),
@@ -236,34 +229,36 @@ def _apply_table(table: TableState | None, change: Record) -> TableState:
         nulled=dict(Counter(table.nulled) + nulled(change)),
         stopped=change.get("stopped", table.stopped),
     )
-    if "again" in change:
-        described, planned = change["again"]["table"], change["again"]["plan"]
+    if "resnapshot" in change:
+        described, plan = change["resnapshot"]["table"], change["resnapshot"]["plan"]
         return replace(
             table,
             table=described,
-            plan=planned,
-            coverage=EMPTY if change["again"].get("since") else uncut_table(plan_from_dict(planned)),
+            plan=plan,
+            coverage=EMPTY if change["resnapshot"].get("since") else unsplit_table(plan_from_dict(plan)),
             names=_names(described, table.names),
-            since=change["again"].get("since"),
+            since=change["resnapshot"].get("since"),
             rows_read=0,
             stopped=None,
             generation=table.generation + 1,
-            shape=change["again"].get("shape"),
-            by=change["again"].get("by", table.by),
+            projection=change["resnapshot"].get("projection"),
+            by=change["resnapshot"].get("by", table.by),
             removed=None,
         )
     if "altered" in change:
         altered = change["altered"]
         names = _names(altered["table"], table.names)
-        return replace(table, table=altered["table"], plan=altered["plan"], shape=altered.get("shape"), names=names)
+        return replace(
+            table, table=altered["table"], plan=altered["plan"], projection=altered.get("projection"), names=names
+        )
     return table
 
 
-def _names(table: Record, before: Sequence[str] = ()) -> tuple[str, ...]:
+def _names(table: Description, before: Sequence[str] = ()) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*before, *(column["name"] for column in table.get("columns", ()))]))
 
 
-def nulled(change: Record) -> Counter[str]:
+def nulled(change: TableChange) -> Counter[str]:
     """The dates that an epoch's change of one table publishes as NULL, by column."""
     parts = [*change.get("chunks", []), change.get("changes", {})]
     return sum((Counter(part.get("nulled", {})) for part in parts), Counter[str]())
@@ -271,20 +266,20 @@ def nulled(change: Record) -> Counter[str]:
 
 def _older() -> LedgerError:
     return LedgerError(
-        "The ledger was written by an earlier version, which planned chunks otherwise.",
-        detail="What it says of finished chunks cannot be gone on with; nothing was started and nothing was changed.",
-        hint="Go on with the version that began this pipeline, or copy the tables again into a new destination.",
+        "The ledger was written by an earlier version, which planned chunks differently.",
+        detail="Its finished chunks cannot be continued. Nothing was started and nothing was changed.",
+        hint="Continue with the version that began this pipeline, or start a new pipeline with a new destination.",
     )
 
 
-def state_to_dict(state: State) -> Record:
-    """For a full state file."""
+def state_to_dict(state: State) -> Description:
+    """The JSON of a full state file."""
     names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor")
     own = {name: getattr(state, name) for name in names}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
 
 
-def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
+def _tables_to_dict(tables: Mapping[str, TableState]) -> Description:
     return {
         name: {
             "table": t.table,
@@ -297,7 +292,7 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
             "generation": t.generation,
             "names": list(t.names),
             "since": t.since,
-            "shape": t.shape,
+            "projection": t.projection,
             "by": t.by,
             "removed": t.removed,
             "applied": dict(t.applied),
@@ -306,14 +301,14 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Record:
     }
 
 
-def state_from_dict(record: Record) -> State:
+def state_from_dict(record: Description) -> State:
     """The inverse of `state_to_dict`."""
     tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
     terms = tuple((int(number), str(run)) for number, run in record.get("terms", ()))
     return State(**{**record, **tables, "terms": terms})
 
 
-def _tables_from_dict(record: Record) -> dict[str, TableState]:
+def _tables_from_dict(record: Description) -> dict[str, TableState]:
     tables = {}
     for name, table in record.items():
         if "coverage" not in table:

@@ -1,12 +1,12 @@
-"""The ledger's files: `epoch-00000007.json`, one an epoch, and now and then `state-00000100.json`, a full state.
+"""The ledger's files: `epoch-00000007.json`, one per epoch, and occasionally `state-00000100.json`, a full state.
 
-An epoch file is written under another name, synced, and then linked to its own: the link is the commit. It appears
-whole or not at all, and only one of two runners can create it, whatever host they are on; the other stops with
-PipelineHeldError before it has published anything. Commit order: data files durable, epoch file created, sinks apply it, journal.
+An epoch file is written under another name, synced, and then linked to its own name: the link is the commit. It appears whole or
+not at all, and only one of two runners can create it, whatever hosts they are on. The other one stops with PipelineHeldError before
+it has published anything. Commit order: data files durable, epoch file created, sinks apply it, journal.
 
-Terms. A runner begins with an epoch that holds nothing but its term (`take_term`). From then on a runner of an earlier term cannot
-commit: the next epoch that it knows of is taken. What it committed before that is part of the state which the new runner goes on
-from. So two runners never share a state, whatever became of the lock.
+Terms. A runner begins with an epoch that contains nothing but its term (`take_term`). From then on, a runner of an earlier term
+cannot commit: the epoch that it would create exists already. Whatever it committed before is part of the state from which the new
+runner continues. So two runners never continue from the same state, even if the lock fails.
 """
 
 import json
@@ -16,12 +16,15 @@ import uuid
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 from engine import formats
 from engine.directory import write_atomically
 from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
-from engine.ledger.state import Record, State, apply, following, state_from_dict, state_to_dict
+from engine.ledger.records import Description, EpochRecord
+from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
+from engine.ledger.upgrade import upgraded
 
 FULL_STATE_EVERY = 200
 _ATTEMPTS = 10
@@ -33,19 +36,19 @@ class Ledger:
     """The ledger in one folder. `state`: the committed state, None before epoch 0."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the committed state. Raises LedgerError when its files do not hang together."""
+        """Read the committed state. Raises LedgerError if its files are inconsistent."""
         self._folder = folder
         self.state = self._load()
 
     def _load(self) -> State | None:
-        """The committed state, while a runner may write: it deletes files only after a newer full state is there."""
+        """Read the committed state. A runner may be writing: it deletes files only after a newer full state exists."""
         failed = False
         while True:
             newest = self._newest_full()
             try:
                 state = self._replayed(newest)
             except LedgerError:
-                # Twice: a listing of many files that takes several calls may have a later epoch and not the one before.
+                # Retry once: a slow listing of many files may contain a later epoch without the one before.
                 if self._newest_full() == newest and failed:
                     raise
                 failed = True
@@ -67,24 +70,25 @@ class Ledger:
             return []
         return [int(match[1]) for path in self._folder.iterdir() if (match := pattern.match(path.name))]
 
-    def _read(self, name: str) -> Record:
+    def _read(self, name: str) -> Description:
         try:
-            record: Record = json.loads((self._folder / name).read_text(encoding="utf-8"))
+            record: Description = json.loads((self._folder / name).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise LedgerError(
                 f"The ledger file {name} cannot be read: {error}.",
-                detail="Without it the committed state is not known; nothing was started.",
-                hint="Restore the file from a backup, or copy the tables again into a new destination.",
+                detail="Without it the committed state is unknown. Nothing was started.",
+                hint="Restore the file from a backup, or start a new pipeline with a new destination.",
             ) from error
         formats.check(name.partition("-")[0], record, self._folder / name)
-        return formats.without(record)
+        return formats.without(upgraded(record))
 
-    def epoch(self, number: int) -> Record:
+    def epoch(self, number: int) -> EpochRecord:
         """The record of one epoch."""
-        return self._read(f"epoch-{number:08d}.json")
+        record: Any = self._read(f"epoch-{number:08d}.json")
+        return cast("EpochRecord", record)
 
-    def kept_epochs(self) -> Iterator[Record]:
-        """The records of all epochs whose files are still there, in order; what is deleted meanwhile is left out."""
+    def kept_epochs(self) -> Iterator[EpochRecord]:
+        """Yield the records of all epochs whose files exist, in order; files deleted meanwhile are skipped."""
         for number in sorted(self._numbers(_EPOCH)):
             try:
                 record = self.epoch(number)
@@ -94,12 +98,12 @@ class Ledger:
             else:
                 yield record
 
-    def commit(self, record: Record) -> State:
-        """Make one more epoch part of the committed state. Raises PipelineHeldError when another runner has made it."""
+    def commit(self, record: EpochRecord) -> State:
+        """Commit one more epoch. Returns the new state. Raises PipelineHeldError if another runner has created that epoch."""
         state = apply(self.state, record)
         make_folders(self._folder)
         path = self._folder / f"epoch-{record['epoch']:08d}.json"
-        # Not by the pid: in two containers it may be the same, and a shared file would be written by both.
+        # Not named by pid: two containers may have the same one, and both would write the same file.
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         try:
             with temporary.open("x", encoding="utf-8") as file:
@@ -112,24 +116,24 @@ class Ledger:
         finally:
             temporary.unlink(missing_ok=True)
         if max(self._numbers(_STATE), default=-1) >= state.epoch:
-            # The name was free only because the epoch was pruned: a full state that holds it was there before.
+            # The name was free only because the epoch was pruned, after a full state that contains it was written.
             path.unlink()
             raise _held(state.epoch)
         sync_folder(self._folder)
         self.state = state
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
             full = formats.stamped("state", state_to_dict(state))
-            with suppress(OSError):  # a full disk: the epoch is committed, and those since the last full state are kept
+            with suppress(OSError):  # disk full: all epochs since the last full state are still there
                 write_atomically(self._folder / f"state-{state.epoch:08d}.json", json.dumps(full, ensure_ascii=False))
         return state
 
     def take_term(self, run: str, number: int) -> None:
-        """Make the pipeline this run's, by an epoch that says so. Raises PipelineHeldError when others commit all the time."""
+        """Claim the pipeline for this run with an epoch that says so. Raises PipelineHeldError if others keep committing."""
         for _ in range(_ATTEMPTS):
             assert self.state is not None
             try:
                 self.commit(following(self.state, run, {}, term={"number": number, "run": run}))
-            except PipelineHeldError:  # the runner before has committed once more: that is part of the state
+            except PipelineHeldError:  # the previous runner has committed once more; load its epoch
                 self.state = self._load()
             else:
                 return
@@ -137,9 +141,9 @@ class Ledger:
         raise _held(self.state.epoch)
 
     def prune(self, applied: int, needed: Collection[int] = ()) -> None:
-        """Delete the files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has.
+        """Delete files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has.
 
-        needed: epochs that are kept all the same.
+        needed: epochs to keep anyway.
         """
         full = sorted(self._numbers(_STATE))
         if not full:
@@ -154,6 +158,6 @@ class Ledger:
 def _held(epoch: int) -> PipelineHeldError:
     return PipelineHeldError(
         f"Another runner has committed epoch {epoch} of this pipeline.",
-        detail="This runner published nothing of that epoch; the other one goes on.",
-        hint="Run one runner a pipeline. `status` shows where the other one is.",
+        detail="This runner published nothing of that epoch. The other runner continues.",
+        hint="Run only one runner per pipeline. `tidemark status SPEC` shows the other one.",
     )

@@ -1,1 +1,1 @@
-"""Chunks: how a table is cut into ranges that are read in parallel, and why so."""
+"""Chunks: how a table is split into ranges that are read in parallel, and why."""

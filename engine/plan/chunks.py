@@ -1,7 +1,7 @@
-"""Chunks of a table: half-open ranges of its chunk key that cover it with no gap and no overlap; and the plan they follow.
+"""Chunks of a table: half-open ranges of its chunk key that cover it without gaps or overlaps. Also the plan that produces them.
 
-A plan does not list its chunks: an even one has a step, an uneven one is walked while the copy runs (`plan.cutting`). Either
-way each chunk ends where the next one begins, the first one is open below and the last one above. NULL keys belong to the first.
+A plan does not list its chunks: an even plan has a step, an uneven one is walked during the snapshot (`plan.splitting`). Each
+chunk ends where the next one begins; the first is open below, the last open above. NULL keys belong to the first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,13 +19,13 @@ Strategy = Literal["even", "uneven", "one"]
 
 @dataclass(frozen=True)
 class Range:
-    """`[lower, upper)`; None is open."""
+    """`[lower, upper)`; None means open."""
 
     lower: Bound | None = None
     upper: Bound | None = None
 
     def as_list(self) -> list[list[str] | None]:
-        """For the ledger; `range_from` is the inverse."""
+        """The record for the ledger; `range_from` is the inverse."""
         return [None if bound is None else list(bound) for bound in (self.lower, self.upper)]
 
 
@@ -40,31 +40,33 @@ def range_from(ends: Iterable[Iterable[str] | None]) -> Range:
 
 @dataclass(frozen=True)
 class Plan:
-    """How one table is to be cut, and why.
-
-    approx_rows, approx_bytes: the server's estimates. chunk_key: its columns, empty without one; index: which reads their ranges.
-    minimum, maximum: of its first column when it was planned. factor: the distribution factor `(max - min + 1) / rows` of a
-    number, None where it means nothing. reason: in plain words. chunk_rows: rows a chunk. first, step: of an even plan,
-    whose bounds are first, first + step, … in `estimated_chunks` chunks.
-    """
+    """How to split one table, and why."""
 
     table: str
     approx_rows: int
     approx_bytes: int
+    """`approx_rows` and `approx_bytes` are the server's estimates."""
     chunk_key: tuple[str, ...]
+    """The columns of the chunk key; empty if there is none."""
     index: str
+    """The index that reads ranges of the chunk key."""
     minimum: str | None
     maximum: str | None
+    """`minimum` and `maximum` of the chunk key's first column, at planning time."""
     factor: float | None
+    """The distribution factor `(max - min + 1) / rows` of a numeric key; None if it has no meaning."""
     strategy: Strategy
     reason: str
+    """The reason for the strategy, in plain words."""
     chunk_rows: int
+    """Rows per chunk."""
     estimated_chunks: int
     first: str | None = None
     step: str | None = None
+    """Even plans only: the bounds are first, first + step, … for `estimated_chunks` chunks."""
 
     def even_bound(self, number: int) -> Bound | None:
-        """Where chunk `number` of an even plan begins; None for the first, which is open."""
+        """The lower bound of chunk `number` of an even plan; None for the first chunk, which is open."""
         if not number:
             return None
         assert self.first is not None
@@ -72,24 +74,24 @@ class Plan:
         return (f"{EXACT.fma(number - 1, Decimal(self.step), Decimal(self.first)):f}",)
 
     def even_range(self, number: int) -> Range:
-        """Chunk `number` of an even plan, or the only one of a plan of one."""
+        """The range of chunk `number` of an even plan, or of the only chunk of a plan of one."""
         following = number + 1 < self.estimated_chunks
         return Range(self.even_bound(number), self.even_bound(number + 1) if following else None)
 
     def even_ranges(self) -> Iterator[Range]:
-        """All chunks of a plan that is not uneven."""
+        """All ranges of a plan that is not uneven."""
         return (self.even_range(number) for number in range(self.estimated_chunks))
 
     def key(self, table: Table) -> ChunkKey | None:
-        """The chunk key, with the table's columns; None when the plan has none."""
+        """The chunk key with the table's columns; None if the plan has none."""
         return ChunkKey(tuple(map(table.column, self.chunk_key)), self.index) if self.chunk_key else None
 
     def as_dict(self) -> dict[str, Any]:
-        """For the ledger; `plan_from_dict` is the inverse."""
+        """The record for the ledger; `plan_from_dict` is the inverse."""
         return asdict(self)
 
-    def told(self) -> dict[str, Any]:
-        """As `plan --json` and the journal tell it (DESIGN 4), but for the chunks."""
+    def summary(self) -> dict[str, Any]:
+        """The plan without its chunks, as in `plan --json` and the journal (docs/command-line.md)."""
         return {
             "table": self.table,
             "approx_rows": self.approx_rows,
@@ -110,17 +112,17 @@ def plan_from_dict(record: Mapping[str, Any]) -> Plan:
 
 
 def text(bound: Bound | None) -> str | None:
-    """A bound as the contract writes it: the value's text; of several columns a JSON list of texts."""
+    """A bound as the contract writes it: the value's text, or a JSON list of texts for several columns."""
     if bound is None:
         return None
     return bound[0] if len(bound) == 1 else dumps(bound, ensure_ascii=False)
 
 
 def predicate(key: ChunkKey, limits: Range) -> str:
-    """The SQL condition of a range, which both servers' optimisers turn into ranges of the index; empty when open at both ends.
+    """The SQL condition of a range; empty if open at both ends. Both servers' optimisers turn it into ranges of the index.
 
-    Of several columns the order is row by row: `(a, b) >= (1, 2)` is `a > 1 OR (a = 1 AND b >= 2)`. (Row constructors, which
-    say the same, read the whole index.)
+    Several columns compare row by row: `(a, b) >= (1, 2)` is `a > 1 OR (a = 1 AND b >= 2)`. (Row constructors mean the same, but
+    read the whole index.)
     """
     above = _compared(key, limits.lower, ">", ">=") if limits.lower is not None else ""
     below = _compared(key, limits.upper, "<", "<") if limits.upper is not None else ""
@@ -129,13 +131,13 @@ def predicate(key: ChunkKey, limits: Range) -> str:
     return " AND ".join(part for part in (above, below) if part)
 
 
-def behind(key: ChunkKey, bound: Bound) -> str:
-    """The SQL condition of all keys that are larger than a bound, the keys that begin with it left out."""
+def after_bound(key: ChunkKey, bound: Bound) -> str:
+    """The SQL condition of all keys after a bound, without the keys that begin with it."""
     return _compared(key, bound, ">", ">")
 
 
 def _compared(key: ChunkKey, bound: Bound, outer: str, last: str) -> str:
-    """Row-wise comparison with a bound: `outer` decides at each column, `last` at the bound's last one."""
+    """A row-wise comparison with a bound: operator `outer` for each column but the bound's last, which uses `last`."""
     names = [quote(name) for name in key.names]
     values = [key.literal(place, value) for place, value in enumerate(bound)]
     ways = []

@@ -1,7 +1,7 @@
-"""Which part of a table is read, planned, and not even cut: ranges that together cover it with no gap and no overlap. Pure.
+"""Which ranges of a table are finished, split, or not split yet; together they cover it without gaps or overlaps. Pure.
 
-Neighbours share a bound, text for text. So neighbouring runs join, and the ranges are put in the order of their keys, without one
-comparison of keys, which only the server could make.
+Neighbours share a bound, text for text. So neighbouring runs join, and ranges are put in key order, without comparing a key, which
+only the server could do.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,15 +18,15 @@ Numbers = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Chunk:
-    """A chunk that is to be read."""
+    """A chunk to be read."""
 
     number: int
     limits: Range
 
 
 @dataclass(frozen=True)
-class Uncut:
-    """A range that is not cut yet: into the plan's even chunks, by a walk, or not at all; its first chunk gets `number`."""
+class Unsplit:
+    """A range not split yet. `way`: into the plan's even chunks, by a walk, or not at all. Its first chunk gets `number`."""
 
     number: int
     limits: Range
@@ -34,17 +34,17 @@ class Uncut:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What was cut off the uncut range `of`: the chunks from its lower end on, and what is left of it."""
+class Split:
+    """The result of splitting the unsplit range `of`: chunks from its lower end, and the rest."""
 
-    of: Uncut
+    of: Unsplit
     chunks: tuple[Range, ...]
     rest: Range | None
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A range of `Coverage.pieces`: finished, or a chunk that waits (its number), or neither."""
+    """A range of `Coverage.pieces`: finished, or a pending chunk (with its number), or neither."""
 
     limits: Range
     finished: bool = False
@@ -53,70 +53,71 @@ class Piece:
 
 @dataclass(frozen=True)
 class Coverage:
-    """How far a table is cut and read.
-
-    runs: what is finished, neighbours joined. finished: numbers of the finished chunks. pending: chunks that are cut and not
-    finished, a bounded number. uncut: in the order in which they are cut. next_number: of the next chunk without one.
-    """
+    """How far a table has been split and read."""
 
     runs: tuple[Range, ...] = ()
+    """Finished ranges, with neighbours joined."""
     finished: Numbers = ()
+    """The numbers of finished chunks."""
     pending: Mapping[int, Range] = field(default_factory=dict)
-    uncut: tuple[Uncut, ...] = ()
+    """Chunks that are split off but not finished; a bounded number."""
+    unsplit: tuple[Unsplit, ...] = ()
+    """Ranges not split yet, in the order in which they will be split."""
     next_number: int = 0
+    """The number of the next chunk."""
 
     @property
     def done(self) -> int:
-        """How many chunks are finished."""
+        """The number of finished chunks."""
         return sum(last - first + 1 for first, last in self.finished)
 
     @property
     def copied(self) -> bool:
-        """Whether everything is finished."""
-        return bool(self.runs) and not self.pending and not self.uncut
+        """Whether the whole table is finished."""
+        return bool(self.runs) and not self.pending and not self.unsplit
 
     def total(self, estimate: int) -> int:
-        """How many chunks there are; while some are not cut, no fewer than `estimate`."""
+        """The number of chunks; at least `estimate` while some ranges are not split yet."""
         known = self.done + len(self.pending)
-        return max(known + len(self.uncut), estimate) if self.uncut else known
+        return max(known + len(self.unsplit), estimate) if self.unsplit else known
 
-    def cut(self, chunks: Iterable[Chunk], uncut: Iterable[Uncut], next_number: int) -> "Coverage":
-        """With more chunks, or nearer bounds for some, and what is left uncut then."""
+    def split(self, chunks: Iterable[Chunk], unsplit: Iterable[Unsplit], next_number: int) -> "Coverage":
+        """Return the coverage with these new or shortened chunks, and these unsplit ranges."""
         pending = {**self.pending, **{chunk.number: chunk.limits for chunk in chunks}}
-        return replace(self, pending=pending, uncut=tuple(uncut), next_number=next_number)
+        return replace(self, pending=pending, unsplit=tuple(unsplit), next_number=next_number)
 
-    def after(self, cut: Cut) -> tuple["Coverage", list[Chunk]]:
-        """With what was cut off one of the uncut ranges, and the new chunks, numbered.
+    def after(self, split: Split) -> tuple["Coverage", list[Chunk]]:
+        """Return the coverage after a split, and the new, numbered chunks.
 
-        Even chunks have the plan's numbers. Of a walk the first has its range's number; the others, and what is left, new ones.
+        Even chunks have the plan's numbers. In a walk, the first chunk has its range's number; others and the rest get new ones.
         """
-        ranges = [*cut.chunks, *([cut.rest] if cut.rest else [])]
-        new = cut.of.number + 1 if cut.of.way == "even" else self.next_number
-        numbers = [cut.of.number, *range(new, new + len(ranges) - 1)]
-        chunks = [Chunk(*pair) for pair in zip(numbers, cut.chunks, strict=False)]
-        rest = [Uncut(numbers[-1], cut.rest, cut.of.way)] if cut.rest else []
-        following = self.next_number if cut.of.way == "even" else self.next_number + len(ranges) - 1
-        at = self.uncut.index(cut.of)
-        return self.cut(chunks, [*self.uncut[:at], *rest, *self.uncut[at + 1 :]], following), chunks
+        ranges = [*split.chunks, *([split.rest] if split.rest else [])]
+        new = split.of.number + 1 if split.of.way == "even" else self.next_number
+        numbers = [split.of.number, *range(new, new + len(ranges) - 1)]
+        chunks = [Chunk(*pair) for pair in zip(numbers, split.chunks, strict=False)]
+        rest = [Unsplit(numbers[-1], split.rest, split.of.way)] if split.rest else []
+        following = self.next_number if split.of.way == "even" else self.next_number + len(ranges) - 1
+        at = self.unsplit.index(split.of)
+        return self.split(chunks, [*self.unsplit[:at], *rest, *self.unsplit[at + 1 :]], following), chunks
 
     def shortened(self, number: int, limits: Range) -> "Coverage":
-        """A pending chunk was read up to a nearer bound only; the rest is cut by a walk."""
-        rest = Uncut(self.next_number, Range(limits.upper, self.pending[number].upper), "walk")
-        # In front: what is left of read chunks is cut before anything else, so that there are never many such rests.
-        return self.cut([Chunk(number, limits)], [rest, *self.uncut], self.next_number + 1)
+        """A reader stopped early, so the pending chunk ends at a nearer bound. The rest will be walked."""
+        rest = Unsplit(self.next_number, Range(limits.upper, self.pending[number].upper), "walk")
+        # Rests of read chunks are split before anything else, so that there are never many of them.
+        return self.split([Chunk(number, limits)], [rest, *self.unsplit], self.next_number + 1)
 
     def finish(self, numbers: Iterable[int]) -> "Coverage":
-        """With these pending chunks finished."""
+        """Return the coverage with these pending chunks finished."""
         chosen = sorted(numbers)
         pending = {number: limits for number, limits in self.pending.items() if number not in chosen}
         runs = _joined([*self.runs, *(self.pending[number] for number in chosen)])
         return replace(self, runs=runs, finished=_numbers(self.finished, chosen), pending=pending)
 
     def pieces(self) -> list[Piece]:
-        """All ranges in the order of their keys."""
+        """All ranges in key order."""
         pieces = [Piece(run, finished=True) for run in self.runs]
         pieces += [Piece(limits, number=number) for number, limits in self.pending.items()]
-        pieces += [Piece(uncut.limits) for uncut in self.uncut]
+        pieces += [Piece(unsplit.limits) for unsplit in self.unsplit]
         by_lower = {piece.limits.lower: piece for piece in pieces}
         ordered, lower = [], None
         while pieces:
@@ -128,49 +129,49 @@ class Coverage:
         return ordered
 
     def as_dict(self) -> dict[str, Any]:
-        """For the ledger; `coverage_from_dict` is the inverse."""
+        """The record for the ledger; `coverage_from_dict` is the inverse."""
         return {
             "runs": [run.as_list() for run in self.runs],
             "finished": [list(ends) for ends in self.finished],
-            **cut_as_dict([Chunk(number, limits) for number, limits in self.pending.items()], self),
+            **split_as_dict([Chunk(number, limits) for number, limits in self.pending.items()], self),
         }
 
 
 EMPTY = Coverage(runs=(WHOLE,), finished=((0, 0),), next_number=1)
-"""A table that is followed without a copy: one finished chunk."""
+"""A table that is streamed without a snapshot: one finished chunk."""
 
 
-def cut_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]:
-    """What was cut, for an epoch's record: the chunks, and all that is uncut after them."""
+def split_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]:
+    """A split for an epoch's record: the chunks, and all ranges that remain unsplit."""
     return {
         "chunks": [[chunk.number, *chunk.limits.as_list()] for chunk in chunks],
-        "uncut": [[rest.number, *rest.limits.as_list(), rest.way] for rest in coverage.uncut],
+        "unsplit": [[rest.number, *rest.limits.as_list(), rest.way] for rest in coverage.unsplit],
         "next_number": coverage.next_number,
     }
 
 
-def cut_from_dict(coverage: Coverage, record: Mapping[str, Any]) -> Coverage:
-    """The coverage after what `cut_as_dict` wrote."""
+def split_from_dict(coverage: Coverage, record: Mapping[str, Any]) -> Coverage:
+    """Apply a record of `split_as_dict` to the coverage."""
     chunks = [Chunk(number, range_from(ends)) for number, *ends in record["chunks"]]
-    uncut = [Uncut(number, range_from(ends), way) for number, *ends, way in record["uncut"]]
-    return coverage.cut(chunks, uncut, record["next_number"])
+    unsplit = [Unsplit(number, range_from(ends), way) for number, *ends, way in record["unsplit"]]
+    return coverage.split(chunks, unsplit, record["next_number"])
 
 
 def coverage_from_dict(record: Mapping[str, Any]) -> Coverage:
     """The inverse of `Coverage.as_dict`."""
     runs = tuple(range_from(run) for run in record["runs"])
     finished = tuple((first, last) for first, last in record["finished"])
-    return cut_from_dict(Coverage(runs, finished), record)
+    return split_from_dict(Coverage(runs, finished), record)
 
 
-def uncut_table(plan: Plan) -> Coverage:
-    """A table of which nothing is cut yet."""
+def unsplit_table(plan: Plan) -> Coverage:
+    """The coverage of a table before the first split."""
     way: Way = "even" if plan.strategy == "even" else "walk" if plan.strategy == "uneven" else "whole"
-    return Coverage(uncut=(Uncut(0, WHOLE, way),), next_number=plan.estimated_chunks if way == "even" else 1)
+    return Coverage(unsplit=(Unsplit(0, WHOLE, way),), next_number=plan.estimated_chunks if way == "even" else 1)
 
 
 def _joined(runs: Iterable[Range]) -> tuple[Range, ...]:
-    """Runs, neighbours joined."""
+    """Join neighbouring runs."""
     by_lower: dict[Bound | None, Range] = {}
     by_upper: dict[Bound, Range] = {}
     for run in runs:

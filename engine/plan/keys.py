@@ -1,14 +1,13 @@
-"""Chunk keys: which columns a table is cut by, and how their values are written, in SQL and in plans.
+"""Chunk keys: the columns that split a table, and how their values are written in SQL and in plans.
 
-A bound is a tuple of texts, one for each of the first columns of the key: `("7",)` lies in front of all keys whose first
-column is 7 or more. Nothing asks that a bound be a key of the table; what matters is that everybody compares with it alike:
-the predicates of chunks on the server, and whoever places a change among chunks. So each type says how a bound's text becomes
-SQL, and how it becomes an Arrow scalar where Arrow compares as the server does. Where it has none, only the server may
-compare (DESIGN 6).
+A bound is a tuple of texts, one for each of the first columns of the key: `("7",)` is before all keys whose first column is 7 or
+more. A bound need not be an existing key. But everyone must compare with it alike: the predicates of chunks on the server, and
+whoever places a change among chunks. So each type defines how a bound's text becomes SQL, and how it becomes an Arrow scalar if
+Arrow compares as the server does. If it has no scalar, only the server may compare (docs/architecture.md).
 
-The placing of a text takes it from Unicode back into the column's character set. In five sets several codes are one character, so
-that way back is not known, and a key in them is not ordered here. Codes that have no character at all, which the servers show
-as "?", stop their table where a key has one: in a bound (`walk`), or in a row image (`decode.types.strings`).
+To place a text, the server converts it from Unicode back into the column's character set. In five character sets several codes are
+the same character, so the way back is ambiguous, and a key in them is not ordered here. Codes without any character, which the
+servers show as "?", stop a table if its key has one: in a bound (`walk`), or in a row image (`decode.types.strings`).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,25 +27,25 @@ Bound = tuple[str, ...]
 SEVERAL_CODES = frozenset({"armscii8", "cp932", "eucjpms", "sjis", "ujis"})
 """Character sets in which one character has several codes."""
 EXACT = Context(prec=100)
-"""Arithmetic on a DECIMAL of up to 65 digits; Python's own context rounds at 28."""
+"""Arithmetic on DECIMALs of up to 65 digits; Python's default context rounds at 28."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """How the values of a type are written. `{}` in the templates is the quoted column or the text.
-
-    select: the expression that fetches a value. literal: a bound's text as SQL. scalar: the text as a value that Arrow compares
-    as the server does, or None: the server alone compares. text: what a decoded value is as a bound's text.
-    """
+    """How a type's values are written. In the templates, `{}` is the quoted column or the text."""
 
     select: str
+    """The SQL expression that fetches a value."""
     literal: Callable[[Column, str], str]
+    """Converts a bound's text to SQL."""
     scalar: Callable[[Column, str], Any] | None = None
+    """Converts a text to a value that Arrow compares as the server does; None if only the server can compare."""
     text: Callable[[Any], str] = str
+    """Converts a decoded value to a bound's text."""
 
 
 def _number(_: Column, text: str) -> str:
-    # Never an exponent in a DECIMAL: with one, SQL takes it for a DOUBLE.
+    # A DECIMAL must not have an exponent: SQL would take it for a DOUBLE.
     return f"{Decimal(text):f}" if "e" not in text.lower() else repr(float(text))
 
 
@@ -72,9 +71,9 @@ def _bits(column: Column, text: str) -> Any:
 
 _INTEGER = Order("{}", _number, lambda _, text: int(text))
 _DECIMAL = Order("{}", _number, lambda _, text: Decimal(text), lambda value: f"{Decimal(value):f}")
-# A FLOAT of seven digits is another number than the stored one.
+# A FLOAT printed with seven digits is not the stored number.
 _FLOAT = Order("CAST({} AS DOUBLE)", _number, lambda _, text: float(text))
-# Not strftime, which writes the year 999 in three digits.
+# Not strftime: it writes the year 999 with three digits.
 _MOMENT = Order(
     "CAST({} AS CHAR)",
     _quoted,
@@ -100,12 +99,12 @@ ORDERS: dict[str, Order] = {
     **dict.fromkeys(("char", "varchar"), Order("HEX(CONVERT({} USING utf8mb4))", _text)),
     **{name: Order("CAST({} AS CHAR)", _typed(name.upper())) for name in ("uuid", "inet4", "inet6")},
 }
-"""Types by which a table can be cut. Not ENUM and SET: the servers read no range of an index on them."""
+"""Types that can split a table. Not ENUM and SET: the servers cannot read a range of an index on them."""
 
 
 @dataclass(frozen=True)
 class ChunkKey:
-    """The columns a table is cut by, in the order of the index that reads their ranges. Only the first one may be nullable."""
+    """The columns that split a table, in the order of the index that reads their ranges. Only the first may be nullable."""
 
     columns: tuple[Column, ...]
     index: str
@@ -120,19 +119,19 @@ class ChunkKey:
 
 
 def order_of(column: Column) -> Order:
-    """How a column's values are written."""
+    """How the column's values are written."""
     return ORDERS[column.type]
 
 
 def fetched(column: Column, value: Any) -> str:
-    """A value as `Order.select` fetches it, as a bound's text. Raises ValueError for a text with a surrogate, which is none."""
+    """Convert a value fetched by `Order.select` to a bound's text. Raises ValueError for a text with surrogates."""
     if column.type in ("char", "varchar"):
         return bytes.fromhex(value).decode()
     return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def scalar(column: Column, text: str) -> pa.Scalar | None:
-    """A bound's text as an Arrow scalar of the column's type (FLOAT: double); None where only the server may compare."""
+    """A bound's text as an Arrow scalar of the column's type (FLOAT: double); None if only the server may compare."""
     order, type_ = order_of(column), value_type(column).arrow(column)
     if order.scalar is None or (column.type == "decimal" and pa.types.is_string(type_)):
         return None
@@ -140,7 +139,7 @@ def scalar(column: Column, text: str) -> pa.Scalar | None:
 
 
 def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound | None:
-    """The key of one decoded row, as a bound; None for one that cannot be one: NULL, or a text that may not lead back to it."""
+    """The key of one decoded row as a bound; None if it cannot be one: it is NULL, or its text may not convert back to it."""
     values = [rows[column.name][row].as_py() for column in key.columns]
     if None in values:
         return None
@@ -149,7 +148,7 @@ def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound | None:
 
 
 def recoverable(column: Column) -> str:
-    """SQL that is false for a value whose text does not lead back to it; empty where all do."""
+    """SQL that is false for values whose text does not convert back to them; empty if all texts do."""
     if column.charset is None or column.charset.startswith("utf8"):
         return ""
     name = quote(column.name)
@@ -162,7 +161,7 @@ def doubtful(column: Column, text: str) -> bool:
 
 
 def why_unordered(column: Column) -> str:
-    """Why a table cannot be cut by a column, in plain words; empty when it can."""
+    """Why a column cannot split its table, in plain words; empty if it can."""
     if column.type not in ORDERS:
         return f"no range of an index on {column.type.upper()} can be read"
     if column.type == "char" and "_nopad_" in (column.collation or ""):
@@ -170,12 +169,12 @@ def why_unordered(column: Column) -> str:
     if column.charset in SEVERAL_CODES:
         return f"in the character set {column.charset} one character has several codes"
     if column.null_dates:
-        return "its dates that do not exist become NULL, which hides where their rows belong"
+        return "its invalid dates become NULL, which hides where their rows belong"
     return ""
 
 
 def own_key(table: Table) -> ChunkKey | None:
-    """The table's identity as a chunk key, as far as its columns can be ordered; None when not even the first can."""
+    """The table's identity as a chunk key, up to the first column that cannot be ordered; None if that is the first."""
     for index in table.indexes:
         if table.key and table.key[: len(index.columns)] == index.columns:
             return _ordered(table, index.columns, index.name)
@@ -183,16 +182,16 @@ def own_key(table: Table) -> ChunkKey | None:
 
 
 def configured_key(table: Table, name: str) -> ChunkKey:
-    """The chunk key that begins with the column `name`, continued over its index and the table's identity.
+    """The chunk key that begins with column `name` and continues over its index and the table's identity.
 
-    InnoDB's secondary indexes hold the identity behind their own columns, so ranges over both are ranges of the index. Raises
-    SpecError when there is no such column, it cannot be ordered, or no index begins with it.
+    InnoDB's secondary indexes contain the identity after their own columns, so ranges over both are ranges of the index. Raises
+    SpecError if the column does not exist, cannot be ordered, or no index begins with it.
     """
     by_name = {column.name: column for column in table.columns}
     if name not in by_name:
         raise _refused(table, name, "which the table does not have", f"Its columns: {', '.join(by_name)}.")
     if reason := why_unordered(by_name[name]):
-        raise _refused(table, name, f"by which it cannot be cut: {reason}", "Choose another column.")
+        raise _refused(table, name, f"which cannot split it: {reason}", "Choose another column.")
     fitting = [index for index in table.indexes if index.columns[0] == name]
     if not fitting:
         create = f"CREATE INDEX … ON {quote(table.database, table.name)} ({quote(name)});"
@@ -203,12 +202,12 @@ def configured_key(table: Table, name: str) -> ChunkKey:
 
 
 def _extended(table: Table, index: Index) -> tuple[str, ...]:
-    """The index's columns, and those that the engine keeps behind them, ascending."""
+    """The index's columns, then those that the engine appends to them, ascending."""
     return index.columns if index.descending else tuple(dict.fromkeys([*index.columns, *table.clustered]))
 
 
 def _ordered(table: Table, names: Sequence[str], index: str) -> ChunkKey | None:
-    """The first columns of `names` that can be ordered; behind the first one no nullable column."""
+    """The longest prefix of `names` whose columns can be ordered. Only its first column may be nullable."""
     columns: list[Column] = []
     for column in map(table.column, names):
         if why_unordered(column) or (columns and column.nullable):
@@ -219,5 +218,5 @@ def _ordered(table: Table, names: Sequence[str], index: str) -> ChunkKey | None:
 
 def _refused(table: Table, name: str, why: str, hint: str) -> SpecError:
     return SpecError(
-        f"The chunk key of {table.full_name} is to be {name!r}, {why}.", detail="Nothing was started.", hint=hint
+        f"The chunk key of {table.full_name} is set to {name!r}, {why}.", detail="Nothing was started.", hint=hint
     )

@@ -1,7 +1,7 @@
-"""Keys and bounds that somebody names: checked before they become SQL, and as Arrow values.
+"""Keys and bounds named by a user: validates them before they become SQL, and converts them to Arrow.
 
-A plan's own bounds come from the server. These come from a command line or a file, so a text that is no value of its column's
-type is refused, and so is what could be read as anything but a value.
+A plan's own bounds come from the server. These come from a command line or a file. So a text that is no value of its column's type
+is refused, and so is any text that could be read as something other than a value.
 """
 
 import re
@@ -12,7 +12,8 @@ from math import isfinite
 
 import pyarrow as pa
 
-from engine.decode.schema import Column, Table, image_schema
+from engine.decode.arrow_schema import image_schema
+from engine.decode.schema import Column, Table
 from engine.errors import SpecError
 from engine.plan.chunks import Range
 from engine.plan.keys import ORDERS, SEVERAL_CODES, Bound, ChunkKey, order_of, scalar
@@ -20,35 +21,35 @@ from engine.plan.places import Ask
 from engine.source.connect import quote
 
 _PLAIN = re.compile(r"[-+0-9A-Za-z:. ]+")
-"""What the texts of TIME, UUID and addresses are made of."""
+"""The characters in texts of TIME, UUID and addresses."""
 
 
 def check_keys(table: Table, keys: Sequence[Bound]) -> None:
-    """Raises SpecError for keys that cannot be identities of the table's rows."""
+    """Raises SpecError for keys that cannot identify rows of the table."""
     if not table.key:
-        raise _refused(table, "it has no key by which its rows are told apart")
+        raise _refused(table, "it has no key that identifies its rows")
     for column in map(table.column, table.key):
         if column.type not in ORDERS or column.type in ("float", "double") or column.charset in SEVERAL_CODES:
             raise _refused(table, f"a value of {column.name!r} ({column.type.upper()}) cannot be named exactly")
     for key in keys:
         if len(key) != len(table.key):
-            raise _refused(table, f"{list(key)} is no key of ({', '.join(table.key)})")
+            raise _refused(table, f"{list(key)} is not a key of ({', '.join(table.key)})")
         _check(table, [table.column(name) for name in table.key], key)
 
 
 def check_range(table: Table, key: ChunkKey, limits: Range, ask: Ask) -> None:
-    """Raises SpecError for what is no range of the chunk key: not its types, or upside down."""
+    """Raises SpecError for an invalid range of the chunk key: wrong types, or empty."""
     for bound in (limits.lower, limits.upper):
         if bound is not None:
             if not 0 < len(bound) <= len(key.columns):
-                raise _refused(table, f"{list(bound)} is no bound of ({', '.join(key.names)})")
+                raise _refused(table, f"{list(bound)} is not a bound of ({', '.join(key.names)})")
             _check(table, key.columns, bound)
     if limits.lower is not None and limits.upper is not None and not _less(key, limits.lower, limits.upper, ask):
         raise _refused(table, f"the range from {list(limits.lower)} to {list(limits.upper)} is empty")
 
 
 def having(table: Table, keys: Sequence[Bound]) -> str:
-    """The SQL condition of the rows with these identities, checked before."""
+    """The SQL condition of the rows with these identities, which have been validated."""
     columns = [table.column(name) for name in table.key]
     literals = [[order_of(c).literal(c, text) for c, text in zip(columns, key, strict=True)] for key in keys]
     if len(columns) == 1:
@@ -59,7 +60,7 @@ def having(table: Table, keys: Sequence[Bound]) -> str:
 
 
 def identities(table: Table, keys: Sequence[Bound]) -> pa.Table:
-    """The keys as a table of the identity's columns, with the values that decoded rows have."""
+    """The keys as a table of the identity's columns, with values as in decoded rows."""
     schema = pa.schema([image_schema(table).field(name) for name in table.key])
     columns = [
         pa.array([_value(table.column(name), key[n]) for key in keys], schema.field(name).type)
@@ -76,7 +77,7 @@ def _value(column: Column, text: str) -> object:
 def _check(table: Table, columns: Sequence[Column], texts: Bound) -> None:
     for column, text in zip(columns, texts, strict=False):
         if not _is_value(column, text):
-            raise _refused(table, f"{text!r} is no value of {column.name!r} ({column.type.upper()})")
+            raise _refused(table, f"{text!r} is not a value of {column.name!r} ({column.type.upper()})")
 
 
 def _is_value(column: Column, text: str) -> bool:

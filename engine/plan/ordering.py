@@ -1,7 +1,7 @@
-"""The server's order of values, for keys that only it can compare (DESIGN 6).
+"""The server's order of values, for keys that only it can compare (docs/architecture.md).
 
-One statement compares a thousand values with all bounds: measured on two shared cores, 1000 GBK texts and 40 bounds take 20 ms,
-so a key costs some 20 µs, and only while its table is being copied.
+One statement compares a thousand values with all bounds. Measured on two shared cores: 1000 GBK texts and 40 bounds take 20 ms.
+So a key costs about 20 µs, and only during its table's snapshot.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _VALUES = 1000
 
 
 def order_statement(column: Column, values: Sequence[str], bounds: Sequence[str]) -> str:
-    """The statement whose rows (i, signs) tell how value i compares with each bound, a letter each: 0 less, 1 equal, 2 more."""
+    """The statement that compares values with bounds. Rows are (i, signs), one letter per bound: 0 less, 1 equal, 2 greater."""
     literal = order_of(column).literal
     rows = " UNION ALL ".join(f"SELECT {i} AS i, {literal(column, value)} AS v" for i, value in enumerate(values))
     letters = ", ".join(f"(v > {bound}) + (v >= {bound})" for bound in (literal(column, text) for text in bounds))
@@ -27,14 +27,14 @@ def order_statement(column: Column, values: Sequence[str], bounds: Sequence[str]
 
 
 class ServerOrder:
-    """Compares by a connection of its own, which is made when it is first needed. Use it as a `places.Ask`."""
+    """Compares on its own connection, opened when first needed. Use it as a `places.Ask`."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._connection: Connection | None = None
 
     def __call__(self, column: Column, values: Sequence[str], bounds: Sequence[str]) -> Signs:
-        """As `places.Ask`. Raises TransientError when the server does not answer."""
+        """As `places.Ask`. Raises TransientError if the server does not answer."""
         signs = np.empty((len(values), len(bounds)), np.int8)
         if self._connection is None and len(values):
             self._connection = open_connection(self._endpoint)

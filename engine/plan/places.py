@@ -1,8 +1,7 @@
-"""Where keys lie among bounds: which chunk a change belongs to. Pure, but for the server's answers.
+"""Where keys lie among bounds: which chunk a change belongs to. Pure, except for the server's answers.
 
-Integers, decimals, dates and binaries are compared by Arrow. Texts in a collation, TIME and a few others are compared by the server
-alone (`source.ordering` asks it), with the very literals that the predicates of chunks have; so a key is placed where the chunk's
-SELECT finds it.
+Arrow compares integers, decimals, dates and binaries. Only the server compares collated texts, TIME and a few other types
+(`plan.ordering` asks it), using the same literals as chunk predicates. So a key is placed where the chunk's SELECT finds it.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,14 +17,14 @@ from engine.plan.keys import Bound, ChunkKey, scalar
 
 Signs = npt.NDArray[np.int8]
 Ask = Callable[[Column, Sequence[str], Sequence[str]], Signs]
-"""Asks the server: column, values, bounds' texts -> -1, 0 or 1, shape (values, bounds): how each value compares with each bound."""
+"""Asks the server. Takes column, values and bounds' texts; returns -1, 0 or 1 per value and bound, in shape (values, bounds)."""
 
 
 def place(keys: pa.Table, bounds: Sequence[Bound], key: ChunkKey, ask: Ask) -> npt.NDArray[np.int64]:
-    """How many of the bounds lie at or below each key; NULL lies below all of them.
+    """For each key, the number of bounds at or below it. NULL is below all bounds.
 
-    keys: a table that has the key's columns. bounds: ascending; one of fewer columns than the key lies in front of all keys
-    that begin with it.
+    keys: a table with the key's columns. bounds: ascending; a bound with fewer columns than the key is before all keys that begin
+    with it.
     """
     found = np.zeros(keys.num_rows, np.int64)
     if not keys.num_rows or not bounds:
@@ -44,13 +43,13 @@ def place(keys: pa.Table, bounds: Sequence[Bound], key: ChunkKey, ask: Ask) -> n
 
 
 def inside(keys: pa.Table, limits: Range, key: ChunkKey, ask: Ask) -> npt.NDArray[np.bool_]:
-    """Which keys lie in a range."""
+    """A mask of the keys inside a range."""
     bounds = [bound for bound in (limits.lower, limits.upper) if bound is not None]
     return np.asarray(place(keys, bounds, key, ask) == (limits.lower is not None))
 
 
 def _signs(keys: pa.ChunkedArray, column: Column, bounds: Sequence[str], ask: Ask) -> dict[str, Signs]:
-    """For each bound's text: how each key compares with it. NULL is smaller."""
+    """For each bound's text, how each key compares with it. NULL is smaller."""
     if not bounds:
         return {}
     if scalar(column, bounds[0]) is None:
@@ -67,12 +66,12 @@ def _signs(keys: pa.ChunkedArray, column: Column, bounds: Sequence[str], ask: As
 
 
 def _asked(keys: pa.ChunkedArray, column: Column, bounds: Sequence[str], ask: Ask) -> dict[str, Signs]:
-    """Each distinct key is asked for once."""
+    """As `_signs`, but ask the server, once per distinct key."""
     distinct = keys.combine_chunks().dictionary_encode()
     if isinstance(distinct, pa.ChunkedArray):
         distinct = distinct.combine_chunks()
     answers = ask(column, distinct.dictionary.to_pylist(), bounds)
     at = pc.fill_null(distinct.indices, -1).to_numpy()
-    # The row behind the last is that of NULL.
+    # The extra last row answers for NULL.
     answers = np.vstack([answers, np.full((1, len(bounds)), -1, np.int8)])
     return {bound: answers[at, n] for n, bound in enumerate(bounds)}

@@ -1,6 +1,6 @@
-"""Asking the server what a plan needs: statistics of all tables at once, and two dives into each one's index.
+"""Asks the server what a plan needs: statistics of all tables at once, and two dives into each table's index.
 
-`plan_tables` serves the run, the command line and the console. With `exact=False` it touches no table: a schema of a thousand
+The runner, the command line and the console use `plan_tables`. With `exact=False` it touches no table: a schema of a thousand
 tables is planned in well under a second, from statistics alone.
 """
 
@@ -17,7 +17,7 @@ from engine.source.catalog import Statistics, statistics
 from engine.source.connect import Connection, query, quote
 
 _COUNTED = 100_000
-"""So many rows are counted at the most where the statistics know of none."""
+"""If the statistics show no rows, count up to this many."""
 
 
 def plan_tables(
@@ -28,10 +28,10 @@ def plan_tables(
     exact: bool = True,
     stopped: dict[str, TableStoppedError] | None = None,
 ) -> list[Plan]:
-    """The plans of the tables, in their order. exact: with the two ends of each key, which decide between even and uneven.
+    """The plans of the tables, in the same order. exact: fetch the two ends of each key, which decide between even and uneven.
 
-    stopped: gets the errors of tables that cannot be planned, which have no plan then; without it they are raised. Raises SpecError
-    for a chunk key that does not do.
+    stopped: collects the errors of tables that cannot be planned; they have no plan. Without it, the errors are raised. Raises
+    SpecError for an unsuitable chunk key.
     """
     estimates, plans = statistics(connection, tables), []
     for table in tables:
@@ -53,7 +53,7 @@ def _plan(connection: Connection, table: Table, estimate: Statistics, settings: 
         return decide(table, estimate, None, settings)
     ends = Ends(*key_ends(connection, table, key))
     if not estimate.rows and ends.minimum is not None:
-        # The statistics of a table that was filled a moment ago say 0.
+        # The statistics of a recently filled table may say 0.
         source = quote(table.database, table.name)
         (row,) = query(connection, f"SELECT COUNT(*) AS n FROM (SELECT 1 FROM {source} LIMIT {_COUNTED + 1}) AS some")
         if row["n"] <= _COUNTED:
@@ -62,7 +62,7 @@ def _plan(connection: Connection, table: Table, estimate: Statistics, settings: 
 
 
 def check_names(tables: Sequence[Table], settings: Snapshot) -> None:
-    """Raises SpecError for a chunk key that is configured for a table that is not captured."""
+    """Raises SpecError if a chunk key is configured for a table that is not captured."""
     names = [table.full_name for table in tables]
     for name in settings.chunk_key:
         if name not in names:

@@ -1,4 +1,4 @@
-"""Plans as `python -m engine plan` shows them: a table for people, JSON for programs."""
+"""Plans as shown by `tidemark plan`: a table for people, JSON for programs."""
 
 import json
 import os
@@ -11,45 +11,48 @@ from rich.text import Text
 
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
-from engine.plan.coverage import uncut_table
-from engine.plan.cutting import cut
+from engine.plan.coverage import unsplit_table
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
-from engine.settings import Snapshot
+from engine.plan.splitting import split
+from engine.settings import Snapshot, Throttle
 from engine.source.connect import Connection
 
 _STEP, _STEP_S = 1000, 3600.0
 
 
 def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Range]:
-    """All chunks in the order of their keys, as they are cut now; constant memory, however many there are."""
-    coverage = uncut_table(plan)
-    while coverage.uncut:
+    """Yield all chunks in key order, split now; constant memory, however many there are."""
+    coverage = unsplit_table(plan)
+    while coverage.unsplit:
         coverage, chunks = coverage.after(
-            cut(connection, table, plan.key(table), plan, coverage.uncut[0], _STEP, _STEP_S)
+            split(connection, table, plan.key(table), plan, coverage.unsplit[0], _STEP, _STEP_S)
         )
         coverage = coverage.finish(chunk.number for chunk in chunks)
         yield from (chunk.limits for chunk in chunks)
 
 
 def _planned(
-    connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool
+    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
 ) -> Iterator[tuple[Table, Plan, float | None]]:
-    """Each table with its plan and the seconds it takes (None when unknown)."""
+    """Yield each table with its plan and the estimated seconds (None if unknown)."""
     check_names(tables, settings)
     plans = plan_tables(connection, tables, settings, exact=exact)
     speed = bytes_per_s(connection, tables, plans) if exact else None
     readers = settings.readers or os.cpu_count() or 1
     for table, plan in zip(tables, plans, strict=True):
-        yield table, plan, seconds(plan, speed, readers)
+        yield table, plan, seconds(plan, speed, readers, throttle)
 
 
-def json_parts(connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool) -> Iterator[str]:
-    """`plan --json` (DESIGN 4) in pieces. exact: with every chunk, for which keys are walked; else `chunks` is null."""
+def json_parts(
+    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
+) -> Iterator[str]:
+    """`plan --json` (docs/command-line.md) in parts. exact: walk keys and list every chunk; otherwise `chunks` is null."""
     yield '{"tables": ['
-    for number, (table, plan, took_s) in enumerate(_planned(connection, tables, settings, exact=exact)):
-        told: dict[str, Any] = {**plan.told(), "approx_bytes": plan.approx_bytes, "estimated_s": took_s}
-        yield (", " if number else "") + json.dumps(told, ensure_ascii=False)[:-1] + ', "chunks": '
+    for number, (table, plan, snapshot_s) in enumerate(_planned(connection, tables, settings, throttle, exact=exact)):
+        estimated_s = None if snapshot_s is None else round(snapshot_s, 3)
+        fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": estimated_s}
+        yield (", " if number else "") + json.dumps(fields, ensure_ascii=False)[:-1] + ', "chunks": '
         if not exact:
             yield "null}"
             continue
@@ -61,12 +64,14 @@ def json_parts(connection: Connection, tables: Sequence[Table], settings: Snapsh
     yield "]}\n"
 
 
-def shown(connection: Connection, tables: Sequence[Table], settings: Snapshot, *, exact: bool) -> Group:
-    """A line a table and one with the sums; and why each table is cut so."""
+def text_table(
+    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
+) -> Group:
+    """One line per table and one of totals, then the reason for each table's strategy."""
     grid = Grid(box=None, pad_edge=False, show_footer=True)
-    planned = list(_planned(connection, tables, settings, exact=exact))
+    planned = list(_planned(connection, tables, settings, throttle, exact=exact))
     rows, size = (sum(getattr(plan, name) for _, plan, _ in planned) for name in ("approx_rows", "approx_bytes"))
-    known = [took_s for _, _, took_s in planned if took_s is not None]
+    known = [snapshot_s for _, _, snapshot_s in planned if snapshot_s is not None]
     chunks = sum(plan.estimated_chunks for _, plan, _ in planned)
     columns = [
         ("table", f"{len(planned):,} tables", "left"),
@@ -80,7 +85,7 @@ def shown(connection: Connection, tables: Sequence[Table], settings: Snapshot, *
     ]
     for name, footer, side in columns:
         grid.add_column(name, footer, justify="right" if side == "right" else "left")
-    for _, plan, took_s in planned:
+    for _, plan, snapshot_s in planned:
         grid.add_row(
             plan.table,
             f"{plan.approx_rows:,}",
@@ -89,7 +94,7 @@ def shown(connection: Connection, tables: Sequence[Table], settings: Snapshot, *
             "" if plan.factor is None else f"{plan.factor:g}",
             f"{plan.estimated_chunks:,}",
             f"{plan.chunk_rows:,}",
-            "" if took_s is None else f"{took_s:,.1f}",
+            "" if snapshot_s is None else f"{snapshot_s:,.1f}",
         )
     reasons = [f"{plan.table}: {plan.reason}" for _, plan, _ in planned]
     return Group(grid, "", *(Text(reason, overflow="fold") for reason in reasons))

@@ -1,13 +1,14 @@
-"""How long a copy takes: measured on the source itself, by reading rows as a chunk's reader does."""
+"""Estimates how long a snapshot takes, by reading rows from the source as a chunk's reader does."""
 
 from collections import Counter
 from collections.abc import Sequence
 
 from engine import clock
-from engine.decode.rows import decode_rows
+from engine.decode.result_rows import decode_rows
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.plan.chunks import Plan
+from engine.settings import Throttle
 from engine.source.connect import Connection, quote
 from engine.source.packets import prepare
 
@@ -15,9 +16,9 @@ _ROWS = 50_000
 
 
 def bytes_per_s(connection: Connection, tables: Sequence[Table], plans: Sequence[Plan]) -> float | None:
-    """Bytes, as the server's statistics count them, that one reader reads a second: of the first rows of the largest table.
+    """Bytes per second, as in the server's statistics, of one reader on the first rows of the largest table.
 
-    None when there is nothing to measure, or the table cannot be read.
+    None if there is nothing to measure, or the table cannot be read.
     """
     sized = [(plan, table) for plan, table in zip(plans, tables, strict=True) if plan.approx_rows and plan.approx_bytes]
     if not sized:
@@ -36,8 +37,18 @@ def bytes_per_s(connection: Connection, tables: Sequence[Table], plans: Sequence
     return rows * plan.approx_bytes / plan.approx_rows / max(clock.monotonic_s() - began, 1e-6)
 
 
-def seconds(plan: Plan, speed: float | None, readers: int) -> float | None:
-    """What the table takes: all readers work on it, as far as it has chunks for them. None when the speed is not known."""
+def seconds(plan: Plan, speed: float | None, readers: int, throttle: Throttle) -> float | None:
+    """Estimated seconds for a table, if as many readers as it has chunks work on it and the throttle allows it.
+
+    None if the speed is unknown. The size of the files is unknown too; the server's estimate in bytes is used instead.
+    """
     if speed is None:
         return None
-    return round(plan.approx_bytes / speed / max(min(readers, plan.estimated_chunks), 1), 1)
+    busy = max(min(throttle.readers or readers, plan.estimated_chunks), 1)
+    return max(plan.approx_bytes / speed / busy, owed_s(throttle, plan.approx_rows, plan.approx_bytes))
+
+
+def owed_s(throttle: Throttle, rows: float, size: float) -> float:
+    """Seconds that this many rows and bytes of files take at the throttle's rates; 0 without a rate."""
+    rates = ((rows, throttle.max_rows_per_s), (size, throttle.max_bytes_per_s))
+    return max((amount / rate for amount, rate in rates if rate), default=0.0)

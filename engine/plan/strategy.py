@@ -1,7 +1,7 @@
-"""How a table is cut: the published rules for one column, with their reasons said (DESIGN 6), and what is done beyond them. Pure.
+"""How a table is split, and why: Flink CDC's rules for one column, and our additions (docs/architecture.md). Pure.
 
-A number with a distribution factor within its bounds is cut evenly, by arithmetic alone. Everything else that has an order is
-walked: each bound is the last of the next `chunk_rows` keys. What has no order, or fits one chunk, is one chunk.
+A numeric key whose distribution factor is within its bounds is split evenly, by arithmetic alone. Any other ordered key is walked:
+each bound is the last of the next `chunk_rows` keys. A table without an ordered key, or that fits one chunk, is one chunk.
 """
 
 import math
@@ -17,33 +17,33 @@ from engine.source.catalog import Statistics
 
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _MAX_ROWS = 5_000_000
-"""A chunk never has more rows than this by plan, however short they are."""
+"""The maximum of planned rows per chunk, however short they are."""
 _FACTOR_SCALE = 10_000
 
 
 @dataclass(frozen=True)
 class Ends:
-    """The smallest and the largest value of a chunk key's first column, as bounds' texts; None for a table without any."""
+    """The minimum and maximum of a chunk key's first column, as bounds' texts; None if the table has no values."""
 
     minimum: str | None
     maximum: str | None
 
 
 def chunk_key(table: Table, settings: Snapshot) -> ChunkKey | None:
-    """The configured column's, else the identity's. Raises SpecError for a configured column that does not do."""
+    """The configured chunk key, else the identity's. Raises SpecError for an unsuitable configured column."""
     configured = settings.rules(table.database, table.name).key
     return own_key(table) if configured is None else configured_key(table, configured)
 
 
 def chunk_rows(rules: TableRules, row_bytes: int) -> int:
-    """Rows a chunk: as configured, else as many as fit the target in bytes."""
+    """Rows per chunk: as configured, else as many as fit the target in bytes."""
     if rules.chunk_rows:
         return rules.chunk_rows
     return max(1, min((rules.target_bytes or 1) // max(row_bytes, 1), _MAX_ROWS))
 
 
 def distribution_factor(minimum: Decimal | int, maximum: Decimal | int, rows: int) -> float:
-    """`(max - min + 1) / rows`, at four digits, rounded up (the published rule); infinite for no rows."""
+    """`(max - min + 1) / rows`, rounded up to four decimals (the published rule); infinite for no rows."""
     if not rows:
         return math.inf
     span = Fraction(maximum) - Fraction(minimum) + 1
@@ -51,7 +51,7 @@ def distribution_factor(minimum: Decimal | int, maximum: Decimal | int, rows: in
 
 
 def decide(table: Table, estimate: Statistics, ends: Ends | None, settings: Snapshot) -> Plan:
-    """The plan of one table. ends: None when they were not asked for; it then says what the statistics alone allow to expect."""
+    """The plan of one table. ends: None if not fetched; the plan is then what the statistics alone suggest."""
     key, rules = chunk_key(table, settings), settings.rules(table.database, table.name)
     size = chunk_rows(rules, estimate.row_bytes)
     if key is None or (why_one := _one(key, estimate, ends, size)):
@@ -66,7 +66,7 @@ def decide(table: Table, estimate: Statistics, ends: Ends | None, settings: Snap
 
 
 def _one(key: ChunkKey, estimate: Statistics, ends: Ends | None, size: int) -> str:
-    """Why a table with a chunk key is one chunk, or empty."""
+    """Why a table with a chunk key is one chunk; empty if it is not."""
     if ends is not None and ends.minimum is None and not key.columns[0].nullable:
         return "the table is empty"
     if 0 < estimate.rows <= size:
@@ -77,7 +77,7 @@ def _one(key: ChunkKey, estimate: Statistics, ends: Ends | None, size: int) -> s
 
 
 def _numeric(table: Table, key: ChunkKey, estimate: Statistics, ends: Ends, rules: TableRules, size: int) -> Plan:
-    """A key whose first column is a number: even where its distribution factor allows it."""
+    """The plan for a numeric first column: even if its distribution factor allows it."""
     low, high = Decimal(ends.minimum or 0), Decimal(ends.maximum or 0)
     factor = distribution_factor(low, high, estimate.rows)
     lower, upper = rules.even_factor_lower or 0.0, rules.even_factor_upper or math.inf

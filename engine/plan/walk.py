@@ -1,23 +1,23 @@
-"""Walking a key: the server finds where each chunk ends (DESIGN 6).
+"""Walks a key: the server finds where each chunk ends (docs/architecture.md).
 
-A bound is the last of the next `rows` keys from the one before, as the published rule has it: the chunk holds one row less. Where
-that is the bound before itself, because so many rows share a key, it is the next larger key. The walk ends at the largest key.
-Each statement reads one range of the key's index and no more than a chunk of it, and each is over when it has answered.
+By the published rule, a bound is the last of `rows` keys counted from the previous bound, so the chunk has one row less. If that is
+the previous bound itself, because so many rows share a key, the next larger key is used. The walk ends at the largest key.
+Each statement reads one range of the key's index, of at most one chunk, and finishes when it has answered.
 """
 
 from collections.abc import Sequence
 
 from engine.decode.schema import Table
 from engine.errors import TableStoppedError
-from engine.plan.chunks import Range, behind, predicate
+from engine.plan.chunks import Range, after_bound, predicate
 from engine.plan.keys import Bound, ChunkKey, fetched, order_of, recoverable, scalar
 from engine.source.connect import Connection, query, quote
 
 
 def next_bound(connection: Connection, table: Table, key: ChunkKey, limits: Range, rows: int) -> Bound | None:
-    """Where a chunk of about `rows` rows ends that begins with the range; None when the range holds no more than one chunk."""
+    """The upper bound of the first chunk of about `rows` rows in the range; None if the range has at most one chunk."""
     whole = limits.lower is None or len(limits.lower) == len(key.columns)
-    # A bound of fewer columns is no key: one more row makes sure that the next one lies behind it.
+    # A bound with fewer columns is not a key: one more row ensures that the next bound is after it.
     offset = rows - 1 if whole else max(rows - 1, 1)
     found, beyond = _key_at(connection, table, key, limits, offset)
     if found is None:
@@ -30,16 +30,16 @@ def next_bound(connection: Connection, table: Table, key: ChunkKey, limits: Rang
 
 
 def key_statement(table: Table, key: ChunkKey, limits: Range, offset: int, *, strictly: bool = False) -> str:
-    """The statement for the key that is `offset` keys behind the first of a range, and whether it is larger than its lower bound.
+    """The statement that fetches the key `offset` keys after the range's first, and whether it is above the lower bound.
 
-    strictly: keys equal to the lower bound are left out.
+    strictly: skip keys equal to the lower bound.
     """
     selects = [f"{order_of(c).select.format(quote(c.name))} AS k{n}" for n, c in enumerate(key.columns)]
     whole = limits.lower is not None and len(limits.lower) == len(key.columns)
-    beyond = behind(key, limits.lower) if whole and limits.lower is not None else "TRUE"
+    beyond = after_bound(key, limits.lower) if whole and limits.lower is not None else "TRUE"
     conditions = [predicate(key, limits)]
     if strictly and limits.lower is not None:
-        conditions = [behind(key, limits.lower), predicate(key, Range(None, limits.upper))]
+        conditions = [after_bound(key, limits.lower), predicate(key, Range(None, limits.upper))]
     if key.columns[0].nullable:
         conditions.append(f"{quote(key.columns[0].name)} IS NOT NULL")
     where = " AND ".join(condition for condition in conditions if condition)
@@ -62,15 +62,15 @@ def _key_at(
     bound = bound_of(table, key, values)
     if not exact:
         raise TableStoppedError(
-            f"{table.full_name}: its key {', '.join(bound)} holds a code that its character set has no character for.",
-            detail="Where such a key belongs among the others cannot be told, so the table is not copied.",
+            f"{table.full_name}: its key {', '.join(bound)} contains a code that its character set does not define.",
+            detail="The order of such keys is unknown, so the table is not copied.",
             hint="Correct the value in the source, or exclude the table.",
         )
     return bound, bool(beyond)
 
 
 def bound_of(table: Table, key: ChunkKey, values: Sequence[object]) -> Bound:
-    """Fetched values as a bound. Raises TableStoppedError for a date that does not exist and a text that is none."""
+    """Fetched values as a bound. Raises TableStoppedError for an invalid date or an invalid text."""
     bound = []
     for column, value in zip(key.columns, values, strict=False):
         try:
@@ -78,17 +78,17 @@ def bound_of(table: Table, key: ChunkKey, values: Sequence[object]) -> Bound:
             scalar(column, bound[-1])
         except ValueError:
             raise TableStoppedError(
-                f"{table.full_name}: its key {column.name} holds {value}, a date that does not exist or a text with surrogates.",
-                detail="Keys tell rows apart and are never changed to NULL, so the table is not copied.",
+                f"{table.full_name}: its key {column.name} contains {value}, an invalid date or a text with surrogates.",
+                detail="Keys identify rows, so they are never changed to NULL; the table is not copied.",
                 hint="Correct the value in the source, or exclude the table.",
             ) from None
     return tuple(bound)
 
 
 def key_ends(connection: Connection, table: Table, key: ChunkKey) -> list[str | None]:
-    """The smallest and the largest value of the key's first column as texts, None without any; two dives into its index.
+    """The minimum and maximum of the key's first column as texts, None if there are no values; two dives into its index.
 
-    Not by MIN and MAX: of a descending index they read all.
+    Not with MIN and MAX: on a descending index they read all of it.
     """
     column = key.columns[0]
     name = quote("t", column.name)

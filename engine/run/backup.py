@@ -1,13 +1,13 @@
-"""Backups of a pipeline: its ledger, and by version what the destination was then.
+"""Backups of a pipeline: its ledger, and the versions of its Delta tables at that time.
 
-A ledger and a destination are restored together or not at all (`sink.belonging`). A backup holds the ledger's files and, of each
-Delta table, the version and the transaction identifiers; not the rows, which stay in the destination for as long as nobody vacuums
-them. `restore` puts the ledger back and rolls every table back to its version. The pipeline then goes on from the position of the
-backup, if the source still has it.
+A ledger and a destination are restored together or not at all (`sink.belonging`). A backup contains the ledger's files and each
+Delta table's version and transaction identifiers. It contains no rows: the destination keeps those until someone vacuums them.
+`restore` puts the ledger back and rolls every table back to its version. The pipeline then continues from the backup's position, if
+the source still has it.
 
-Order. A backup may be made while the pipeline runs: the tables' versions are read first, the ledger afterwards. So the ledger is
-never older than what the tables have, and holds every epoch that they lack; that is checked before the file is written. A restore
-takes the pipeline's lock and a new term first, so that no other runner writes meanwhile.
+Order. A backup may be made while the pipeline runs: it reads the tables' versions first, then the ledger. So the ledger is never
+older than the tables, and has every epoch that they lack; that is checked before the file is written. A restore first takes the
+pipeline's lock and a new term, so that no other runner writes meanwhile.
 """
 
 import json
@@ -21,17 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from engine import __version__, clock
-from engine.capture.shape import published_as
+from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.directory import Directory, write_atomically
 from engine.durable import make_folders, sync_folder
 from engine.errors import LedgerError, SpecError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.run.lock import held
+from engine.run.commands.lock import held
 from engine.settings import Spec
-from engine.sink.delta import DeltaTables, Guard, unguarded
+from engine.sink.delta import DeltaTables
 from engine.sink.fence import Fence, Term
+from engine.sink.owned import Guard, unguarded
 
 FORMAT = 1
 _TRIES = 5
@@ -40,42 +41,40 @@ _MANIFEST = "backup.json"
 
 @dataclass(frozen=True)
 class Backup:
-    """A backup that was written or restored.
-
-    epoch, position: of the ledger in it.
-    tables: how many tables it speaks of.
-    """
+    """A written or restored backup."""
 
     file: Path
     epoch: int
     position: str
+    """`epoch` and `position` are those of the ledger in the backup."""
     tables: int
+    """The number of tables in it."""
 
     def as_dict(self) -> dict[str, Any]:
         return {**vars(self), "file": str(self.file)}
 
 
 def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
-    """Write a backup, while the pipeline runs or not. Raises SpecError when there is nothing, or no way, to write it."""
+    """Write a backup, even while the pipeline runs. Raises SpecError without a ledger or if the file cannot be written."""
     for _ in range(_TRIES):
         before = _state(directory)
         tables = {name: found.versions() for name, found in _destinations(spec, before).items()}
         files = _ledger_files(directory)
         state = _state(directory)
-        if state.ledger == before.ledger and _holds(files, tables, state):
+        if state.ledger == before.ledger and _is_complete(files, tables, state):
             return _written(spec, directory, out, state, tables, files)
     raise LedgerError(
-        "The ledger went on faster than it could be copied.",
+        "The ledger changed faster than it could be copied.",
         detail="No backup was written.",
         hint="Try again, or pause the pipeline meanwhile.",
     )
 
 
 def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
-    """Put the ledger of a backup back and roll the destination back to it; what the pipeline's folder held is set aside.
+    """Restore the ledger from a backup and roll the destination back to it; the old ledger is set aside.
 
-    Raises SpecError for a file that is none of this pipeline's, PipelineHeldError while a runner lives, DestinationError when a
-    table cannot be rolled back. A restore that fails half-way is carried out again from the start.
+    Raises SpecError for a file that is no backup of this pipeline, PipelineHeldError while a runner lives, DestinationError when a
+    table cannot be rolled back. After a partial failure, run the restore again.
     """
     with held(directory), _opened(file) as archive:
         manifest = _manifest(archive, file, spec)
@@ -101,7 +100,7 @@ def _next_term(spec: Spec, manifest: Mapping[str, Any]) -> int:
 
 def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], number: int) -> State:
     ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
-    ledger.take_term(run, number)  # of the backup's copy, which nobody knows yet
+    ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
     assert ledger.state is not None
     state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
     found = {name: t for name, t in _destinations(spec, state, fence.check).items() if name in manifest["tables"]}
@@ -165,10 +164,10 @@ def _state(directory: Directory) -> State:
 
 
 def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, DeltaTables]:
-    """The tables that have something in the destination."""
+    """The tables that have data in the destination."""
     found = {}
     for name, known in state.tables.items():
-        table = published_as(table_from_dict(known.table), known.shape)
+        table = published_as(table_from_dict(known.table), known.projection)
         tables = DeltaTables(spec.sink.path, state.owner, table, guard)
         if known.begun and tables.there:
             found[name] = tables
@@ -176,7 +175,7 @@ def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[st
 
 
 def _ledger_files(directory: Directory) -> dict[str, bytes]:
-    """The ledger's files as they are now; one that is pruned meanwhile is left out, and missed below."""
+    """The ledger's current files. One that is pruned meanwhile is left out; `_holds` notices."""
     found = {}
     for path in sorted(directory.ledger.glob("*-*.json")):
         if not path.name.startswith("."):
@@ -187,8 +186,8 @@ def _ledger_files(directory: Directory) -> dict[str, bytes]:
     return found
 
 
-def _holds(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
-    """Whether the copied ledger leads to `state`, and has every epoch that a table lacks."""
+def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
+    """Whether the copied files lead to `state` and include every epoch that a table lacks."""
     epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
     fulls = [int(name[6:-5]) for name in files if name.startswith("state-")]
     start = max(fulls, default=-1)
@@ -197,8 +196,12 @@ def _holds(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) 
     for name, versions in tables.items():
         for _, known in versions.values():
             for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
-                has = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
-                if has is not None and has < recorded and not all(n in epochs for n in range(has + 1, recorded + 1)):
+                applied = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
+                if (
+                    applied is not None
+                    and applied < recorded
+                    and not all(n in epochs for n in range(applied + 1, recorded + 1))
+                ):
                     return False
     return True
 
@@ -214,18 +217,18 @@ def _manifest(archive: zipfile.ZipFile, file: Path, spec: Spec) -> dict[str, Any
     try:
         manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
     except (KeyError, ValueError) as error:
-        raise SpecError(f"{file} is no backup of a pipeline.", detail="Nothing was changed.") from error
+        raise SpecError(f"{file} is not a backup of a pipeline.", detail="Nothing was changed.") from error
     if manifest["format"] > FORMAT:
         raise SpecError(
-            f"{file} was written by Tidemark {manifest['version']}, whose backups this version does not know.",
+            f"{file} was written by Tidemark {manifest['version']}, and this version cannot read its backups.",
             detail="Nothing was changed.",
-            hint="Restore it by that version, or a newer one.",
+            hint="Restore it with that version or a newer one.",
         )
     if manifest["pipeline"] != spec.name:
         raise SpecError(
             f"{file} is a backup of the pipeline {manifest['pipeline']!r}, not of {spec.name!r}.",
             detail="Nothing was changed.",
-            hint="Name the spec that it belongs to.",
+            hint="Use the spec that it belongs to.",
         )
     return manifest
 

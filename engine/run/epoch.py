@@ -1,98 +1,111 @@
-"""An epoch: which parts of the log it reads, and what the journal says of it. Pure."""
+"""Pure functions for one epoch: binlog ranges, the ledger record and the journal event.
+
+An epoch is one commit: a binlog range, and the chunks that finished meanwhile. `run.coordinator` runs the loop. It is written to
+the ledger (`ledger.records.EpochRecord`, `ledger.store`), journalled as `epoch.committed`, and applied by `sink.publisher`.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from engine.capture.statements import Alteration, alteration_from_dict
-from engine.capture.tasks import Report
+from engine.capture.binlog.statements import Alteration
+from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
-from engine.errors import TidemarkError, from_dict
-from engine.ledger.state import Record, State, apply
-from engine.run.copying import Finished
-from engine.run.machine import START, TABLE, IllegalEventError, table_events
+from engine.errors import TidemarkError
+from engine.events import EpochCommitted
+from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.state import State, apply
+from engine.run.snapshot.table_copy import Finished
+from engine.run.state_machines import START, TABLE, IllegalEventError, table_events
 from engine.source.positions import Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
-"""Bytes of binlog that are worth a task of their own."""
+"""Bytes of binlog that justify a separate task."""
 
 
-def cut(
+def split_range(
     files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
 ) -> list[tuple[Position, Position]]:
-    """The stretch from `start` to `end` as at most `slots` parts that end where files end; pure.
+    """Split the binlog from `start` to `end` into at most `slots` parts that end where files end. Pure.
 
-    A part holds at least `_PART_BYTES` where there is that much, and may hold one file more. What does not fit is left for
-    the next epoch: the last part then ends before `end`, but never before `known`, the committed position: there are more parts
-    where that lies behind `start` by many.
+    A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the rest: the last
+    part then ends before `end`, but never before the committed position `known`. There are more than `slots` parts when `known`
+    lies far behind `start`.
     """
     parts: list[tuple[Position, Position]] = []
-    begin, held = start, 0
+    begin, part_bytes = start, 0
     if end.order <= start.order:
         return parts
     for name, size in files.items():
         if not file_number(start.file) <= file_number(name) < file_number(end.file):
             continue
-        held += size - (start.offset if name == start.file else 0)
-        if held >= _PART_BYTES:
+        part_bytes += size - (start.offset if name == start.file else 0)
+        if part_bytes >= _PART_BYTES:
             parts.append((begin, Position(name, size)))
-            begin, held = Position(name, size), 0
+            begin, part_bytes = Position(name, size), 0
             if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]
 
 
-def up_to_alteration(reports: Sequence[Report], end: Position) -> tuple[Sequence[Report], Position, Alteration | None]:
-    """The reports of an epoch's parts up to the first that met an alteration, where the epoch then ends, and that alteration.
+def up_to_alteration(
+    reports: Sequence[RangeReport], end: Position
+) -> tuple[Sequence[RangeReport], Position, Alteration | None]:
+    """The reports up to the first schema change, the position where the epoch ends, and the schema change if there is one.
 
-    What lies behind it was read with columns that may not have been the tables'.
+    The columns used to read beyond it may be wrong.
     """
     for n, report in enumerate(reports):
-        if report["altered"]:
-            return reports[: n + 1], position_from_dict(report["end"]), alteration_from_dict(report["altered"])
+        if report.altered is not None:
+            return reports[: n + 1], report.end, report.altered
     return reports, end, None
 
 
 def table_records(
-    cuts: dict[str, Record],
+    new_chunks: dict[str, Description],
     frozen: Sequence[Finished],
-    reports: Sequence[Report],
-    stopped: dict[str, Record],
-    verdicts: dict[str, Record],
-    refreshed: Sequence[Report] = (),
-) -> tuple[dict[str, Record], dict[str, TidemarkError]]:
-    """What an epoch's record says of each table, and the tables that stopped in its log.
+    reports: Sequence[RangeReport],
+    stopped: dict[str, ErrorRecord],
+    verdicts: dict[str, TableChange],
+    redumped: Sequence[RedumpReport] = (),
+) -> tuple[dict[str, TableChange], dict[str, TidemarkError]]:
+    """The table records of an epoch, and the tables that stopped in its binlog range.
 
-    cuts: what was cut since the last epoch. frozen: the chunks that are published. stopped: the errors of tables that stopped
-    before. verdicts: of tables that were altered at the epoch's end (`run.altering`). refreshed: parts of tables that were read
-    again, whose changes come before those of the log.
+    new_chunks: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that stopped
+    before the range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped: their changes come
+    before those of the binlog.
     """
-    tables: dict[str, Record] = {name: {"stopped": error} for name, error in stopped.items()}
-    for name, told in cuts.items():
-        tables.setdefault(name, {})["cut"] = told
+    tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
+    for name, since in new_chunks.items():
+        tables.setdefault(name, {})["split"] = since
     for f in frozen:
-        chunk = {name: f.report[name] for name in ("chunk", "files", "rows", "nulled")}
-        tables.setdefault(f.table, {}).setdefault("chunks", []).append({**chunk, "exact": f.report["high"]})
-    for part in refreshed:
-        if part["table"] not in stopped:
-            _add_changes(tables.setdefault(part["table"], {}), part)
-    newly = _add_logs(tables, reports, stopped)
-    for name, told in verdicts.items():
+        chunk: ChunkRecord = {
+            "chunk": f.report.chunk,
+            "exact": f.high.as_dict(),
+            "files": [file.as_dict() for file in f.files],
+            "rows": f.report.rows,
+            "nulled": dict(f.report.nulled),
+        }
+        tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
+    for part in redumped:
+        if part.table not in stopped:
+            _add_changes(tables.setdefault(part.table, {}), part.changes)
+    newly = _add_reports(tables, reports, stopped)
+    for name, change in verdicts.items():
         if name not in stopped and name not in newly:
-            tables.setdefault(name, {}).update(told)
+            tables.setdefault(name, {}).update(change)
     for change in tables.values():
-        if "stopped" in change or "again" in change:
-            # Exact only at their own high watermarks, which may lie behind the table's stop: a row that moved could stand twice.
+        if "stopped" in change or "resnapshot" in change:
+            # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear twice.
             change.pop("chunks", None)
-        if "again" in change:
-            change.pop("cut", None)
+        if "resnapshot" in change:
+            change.pop("split", None)
     return tables, newly
 
 
-def completed(state: State, record: Record) -> Record:
-    """The record, with the tables marked whose last chunk it has.
+def completed(state: State, record: EpochRecord) -> EpochRecord:
+    """The record, with `copied` set for each table whose last chunk it contains.
 
-    Raises IllegalEventError when it would change a table's state otherwise than `machine.TABLE` has it: it is then not committed.
+    Raises IllegalEventError on a transition that `state_machines.TABLE` does not allow; the epoch must not be committed then.
     """
     after = apply(state, record)
     for name, change in record["tables"].items():
@@ -101,78 +114,76 @@ def completed(state: State, record: Record) -> Record:
         if before and now and "chunks" in change and now.copied and not before.copied:
             change["copied"] = True
         if TABLE.after_all(was, table_events(was, change)) != becomes:
-            raise IllegalEventError(
-                f"{name} was {was or 'not there'} and would be {becomes} without an event that says so."
-            )
+            raise IllegalEventError(f"{name} was {was or 'not there'} and would be {becomes} without a matching event.")
     return record
 
 
-def _add_logs(
-    tables: dict[str, Record], reports: Sequence[Report], stopped: dict[str, Record]
+def _add_reports(
+    tables: dict[str, TableChange], reports: Sequence[RangeReport], stopped: dict[str, ErrorRecord]
 ) -> dict[str, TidemarkError]:
     newly: dict[str, TidemarkError] = {}
     for report in reports:
-        for name, log in report["tables"].items():
-            if (
-                name not in stopped and name not in newly
-            ):  # one that stopped in an earlier part of this epoch ends there
-                _add_changes(tables.setdefault(name, {}), log)
-        for name, error in report["stopped"].items():
+        for name, changes in report.tables.items():
+            if name not in stopped and name not in newly:  # a table that stopped in an earlier part has ended
+                _add_changes(tables.setdefault(name, {}), changes)
+        for name, error in report.stopped.items():
             if name not in stopped and name not in newly:
-                newly[name] = from_dict(error)
-                tables.setdefault(name, {})["stopped"] = error
+                newly[name] = error
+                tables.setdefault(name, {})["stopped"] = error.as_dict()
     return newly
 
 
-def _add_changes(change: Record, log: Record) -> None:
+def _add_changes(change: TableChange, written: WrittenChanges) -> None:
     changes = change.setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}})
-    changes["files"] += log["files"]
-    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(log["nulled"]))
-    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], log["kinds"], strict=True)]
+    changes["files"] += [file.as_dict() for file in written.files]
+    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(written.nulled))
+    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], written.kinds, strict=True)]
 
 
-def _summed(reports: Sequence[Report], field: str) -> dict[str, int]:
-    """Counts by name, over all parts."""
-    return dict(sum((Counter(report[field]) for report in reports), Counter[str]()))
+def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of the counts, by name."""
+    return dict(sum(map(Counter, counts), Counter[str]()))
 
 
-def seen(reports: Sequence[Report], before: Record | None) -> Record:
-    """What an epoch's record says of the log as a whole: unknown events, and a transaction that is larger than any `before`."""
-    unknown, most = _summed(reports, "unknown"), largest(reports)
-    told: Record = {"unknown": unknown} if unknown else {}
+def epoch_facts(reports: Sequence[RangeReport], before: Description | None) -> Description:
+    """Epoch-wide facts for the record: unknown events, and the largest transaction if it exceeds `before`."""
+    unknown, most = _summed(report.unknown for report in reports), largest(reports)
+    facts: Description = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
-        told["largest"] = most
-    return told
+        facts["largest"] = most
+    return facts
 
 
-def largest(reports: Sequence[Report]) -> Record | None:
-    """The largest transaction of an epoch, by bytes."""
-    return max((r["largest"] for r in reports if r["largest"]), key=lambda t: int(t["bytes"]), default=None)
+def largest(reports: Sequence[RangeReport]) -> Description | None:
+    """The largest transaction of an epoch, by bytes; None without transactions."""
+    return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 
-def event(record: Record, chunks: int, reports: Sequence[Report], read_s: float, total_s: float) -> dict[str, Any]:
-    """The fields of `epoch.committed`. chunks: how many were published with it."""
+def committed(
+    record: EpochRecord, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float
+) -> EpochCommitted:
+    """The epoch, for the journal. chunks: published with it. read_s, total_s: seconds of reading, and of reading and commit."""
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
     kinds = [
         sum(column)
         for column in zip(*(t["changes"]["kinds"] for t in record["tables"].values() if "changes" in t), strict=True)
     ]
     start, end = position_from_dict(record["from"]), position_from_dict(record["to"])
-    return {
-        "epoch": record["epoch"],
-        "from_position": str(start),
-        "to_position": str(end),
-        "changes": sum(changes.values()),
-        "kinds": dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
-        "tables": changes,
-        "table_kinds": {name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
-        "transactions": sum(r["transactions"] for r in reports),
-        "bytes": sum(r["bytes"] for r in reports),
-        "chunks": chunks,
-        "timings": {"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
-        "reader": f"{reports[0]['host']}:{reports[0]['pid']}" if reports else None,
-        "events": _summed(reports, "events"),
-        "unknown": _summed(reports, "unknown"),
-        "damaged": sum(r.get("damaged", 0) for r in reports),
-        "largest": largest(reports),
-    }
+    return EpochCommitted(
+        epoch=record["epoch"],
+        from_position=str(start),
+        to_position=str(end),
+        changes=sum(changes.values()),
+        kinds=dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
+        tables=changes,
+        table_kinds={name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
+        transactions=sum(r.transactions for r in reports),
+        bytes=sum(r.bytes for r in reports),
+        chunks=chunks,
+        timings={"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
+        reader=str(reports[0].reader) if reports else None,
+        events=_summed(r.events for r in reports),
+        unknown=_summed(r.unknown for r in reports),
+        damaged=sum(r.damaged for r in reports),
+        largest=largest(reports),
+    )

@@ -1,19 +1,19 @@
-"""Which GTIDs lie before the committed position, and for what that may be used.
+"""Which GTIDs lie before the committed position, and what they may be used for.
 
-Two things ask. A low watermark asks whether what the log holds up to a position is visible: there a set without anonymous
-transactions is right, as long as `gtid_mode` is ON when it is asked (`source.watermarks`). Another server, when it takes over,
-is asked whether it has all that is published (`run.follow`): there a set that lacks published transactions would be believed
-wrongly. So once the log holds an anonymous transaction the ledger keeps no GTIDs, and the run cannot move to another server.
+They have two uses. A low watermark checks that the transactions before a position are visible. A set without anonymous transactions
+is correct there, as long as `gtid_mode` is ON at that moment (`source.watermarks`). A failover checks that the new server has every
+published transaction (`run.failover`). A set that lacks published transactions would pass that check wrongly. So once the binlog
+contains an anonymous transaction, the ledger keeps no GTIDs, and the run cannot fail over.
 
-They are kept again by the next run that finds the committed position in a file that has transactions, all with GTIDs: the
-mode was ON since a whole file began, and a replica that has executed them, in their order, has what came before them.
+A later run keeps them again if the committed position's file has transactions before the position, all with GTIDs. The mode was
+ON since the file began, and a replica that executed them, in order, has everything before them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from engine.capture.segment import before
+from engine.capture.binlog.binlog_reader import before
+from engine.capture.reports import RangeReport
 from engine.decode.gtid import joined
 from engine.errors import GtidModeError
 from engine.source.ancestry import has_gtids
@@ -24,54 +24,54 @@ from engine.source.watermarks import WatermarkClass, gtid_mode_lowered
 
 @dataclass(frozen=True)
 class KnownGtids:
-    """settled: those before a position, as watermarks need them; None: unknown. whole: no transaction before it lacks one."""
+    """The GTIDs of the transactions before a position."""
 
     settled: str | None
-    whole: bool
+    """The set as watermarks need it; None if it is unknown."""
+    complete: bool
+    """Whether every transaction before the position has a GTID."""
 
     @property
     def committed(self) -> str | None:
-        """What the ledger keeps of them."""
-        return self.settled if self.whole else None
+        """The set that the ledger keeps; None if transactions without a GTID precede the position."""
+        return self.settled if self.complete else None
 
-    def behind(self, reports: Sequence[dict[str, Any]], *, mariadb: bool) -> "KnownGtids":
-        """Those before the end of the segments that the reports are of."""
-        if self.settled is None and not any(report.get("complete") for report in reports):
+    def after(self, reports: Sequence[RangeReport], *, mariadb: bool) -> "KnownGtids":
+        """The GTIDs before the end of the ranges that the reports cover."""
+        if self.settled is None and not any(report.complete for report in reports):
             return self
-        whole = self.whole and not any(report.get("anonymous", 0) for report in reports)
-        texts = [self.settled or "", *(report["gtids"] for report in reports)]
-        return KnownGtids(joined(texts, mariadb=mariadb), whole)
+        complete = self.complete and not any(report.anonymous for report in reports)
+        texts = [self.settled or "", *(report.gtids for report in reports)]
+        return KnownGtids(joined(texts, mariadb=mariadb), complete)
 
 
 def known_gtids(
     connection: Connection, endpoint: Endpoint, server: Server, position: Position, first_server_id: int
 ) -> KnownGtids:
-    """Those before the committed position, when a run begins."""
+    """The GTIDs before the committed position, at the start of a run."""
     if position.gtids is not None:
-        return KnownGtids(position.gtids, whole=True)
+        return KnownGtids(position.gtids, complete=True)
     if not has_gtids(connection, server):
-        return KnownGtids(None, whole=False)
+        return KnownGtids(None, complete=False)
     try:
         found = before(endpoint, position, first_server_id, mariadb=server.flavor == "mariadb")
-    except GtidModeError:  # of the position's file, before it; the head of the next file tells them
-        return KnownGtids(None, whole=False)
-    return KnownGtids(found.gtids, whole=found.count > 0 and not found.anonymous)
+    except GtidModeError:  # raised by the file of the position; the next file's head has the set
+        return KnownGtids(None, complete=False)
+    return KnownGtids(found.gtids, complete=found.count > 0 and not found.anonymous)
 
 
 def position_after(
-    known: Position, end: Position, reports: Sequence[dict[str, Any]], gtids: KnownGtids, *, mariadb: bool
+    known: Position, end: Position, reports: Sequence[RangeReport], gtids: KnownGtids, *, mariadb: bool
 ) -> Position:
-    """The position that an epoch commits, with its GTID set where that is known. gtids: those before `known`."""
+    """The position that an epoch commits, with its GTID set if known. gtids: those before `known`."""
     if end.order <= known.order:
         return replace(known, gtids=gtids.committed)
-    return replace(
-        end, gtids=gtids.behind(reports, mariadb=mariadb).committed, born=reports[-1]["births"].get(end.file)
-    )
+    return replace(end, gtids=gtids.after(reports, mariadb=mariadb).committed, born=reports[-1].births.get(end.file))
 
 
-def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[dict[str, Any]]) -> None:
-    """Raises SourceLostError when the log holds transactions without a GTID, and the mode that keeps others away is not ON."""
-    if kind != "gtid" or not any(report.get("anonymous", 0) for report in reports):
+def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[RangeReport]) -> None:
+    """Raises SourceLostError when the binlog has transactions without a GTID and `gtid_mode` is not ON to keep out more."""
+    if kind != "gtid" or not any(report.anonymous for report in reports):
         return
     mode = query(connection, "SELECT @@global.gtid_mode AS mode")[0]["mode"]
     if mode != "ON":

@@ -1,7 +1,7 @@
 """One run of a pipeline, from the lock to the last commit.
 
-What it does, in order: hold the lock, open the journal, let alerts and metrics listen to it, start Spark while the source is
-checked, find or make the first epoch, bring the destination up to the ledger, run epochs, publish what is left, say how it ended.
+In this order: take the lock, open the journal, attach alerts and metrics to it, start Spark while the source is checked, load or
+create the first epoch, recover the destination, run epochs, publish the rest, write the outcome.
 """
 
 import os
@@ -29,41 +29,49 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
-from engine.events import Journal
-from engine.ledger.state import Record, State
+from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted, SourceFacts, TableChanged
+from engine.journal import Entry, Journal
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
-from engine.run.alarm import Alarm
-from engine.run.anew import anew, in_new_shapes
-from engine.run.away import EPOCHS, Away
-from engine.run.begin import Source, check_source, check_tables, first_epoch
-from engine.run.control import Control
+from engine.run import failover
+from engine.run.commands.control import Control
+from engine.run.commands.lock import held
+from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
-from engine.run.copying import planned_chunks
-from engine.run.follow import followed, told
-from engine.run.joining import drop_removed
-from engine.run.lock import held
-from engine.run.members import members_of, removed_tables
-from engine.run.monitor import Monitor
-from engine.run.possession import Possession
-from engine.run.publisher import Publisher
-from engine.run.respark import Sessions
-from engine.run.shapes import as_read, check_asked, check_rules, reshaped
-from engine.run.tidy import delete_unpublished
+from engine.run.failover import failed_over
+from engine.run.observe.lag import LagMonitor
+from engine.run.observe.notifier import Notifier
+from engine.run.outage import EPOCHS, OutageTracker
+from engine.run.redump.requests import Redump
+from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.table_copy import planned
+from engine.run.snapshot.throttle import Pace
+from engine.run.spark_sessions import SparkSessions
+from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
+from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
+from engine.run.tables.membership import drop_removed
+from engine.run.tables.membership_commands import MembershipCommand, members_of, removed_tables
+from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
+from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
 from engine.settings import Spec
+from engine.sink.orphans import delete_unpublished
+from engine.sink.publisher import Publisher
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import Preflight, run_preflight
 from engine.source.watermarks import watermark_class
 
 if TYPE_CHECKING:
-    from engine.run.exporter import Exporter
+    from engine.run.observe.exporter import Exporter
 
 T = TypeVar("T")
-Listener = Callable[[dict[str, Any]], None]
+Listener = Callable[[Entry], None]
 UNTIL = ("snapshot", "caught-up")
-_MOST_CHANGES = 10
-_CHANGE_S = 1.0
+_MAX_FAILOVERS = 10
+_FAILOVER_PAUSE_S = 1.0
 
 
 def run_pipeline(
@@ -74,22 +82,22 @@ def run_pipeline(
     *,
     standby: Callable[[str], None] | None = None,
 ) -> None:
-    """Run the pipeline until `until` is reached, a stop is asked for, or an error ends it. Raises that error.
+    """Run the pipeline until it reaches `until`, an operator stops it, or an error ends it. Raises that error.
 
-    standby: wait until no other runner has the pipeline; it is given, in words, why that is so.
+    standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
     """
     directory = directory_of(spec_file, spec.name)
-    with held(directory, standby=standby is not None, said=standby):
+    with held(directory, standby=standby is not None, report=standby):
         _link_spec(spec_file, directory)
         run = new_run(directory)
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
-        _Run(spec, directory, journal, until).whole()
+        _Run(spec, directory, journal, until).execute()
 
 
 def _link_spec(spec_file: Path, directory: Directory) -> None:
-    """Let the pipeline's directory hold its spec: by a link, so that there is one file to edit."""
+    """Link the spec into the pipeline's directory, so that there is one file to edit."""
     if spec_file.absolute() == directory.spec:
         return
     if directory.spec.exists() and not directory.spec.is_symlink():
@@ -104,33 +112,46 @@ def _link_spec(spec_file: Path, directory: Directory) -> None:
 
 
 class _Run:
-    """One run; the lock is held."""
+    """One run; the caller holds the lock."""
 
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
         self._spec, self._directory, self._journal = spec, directory, journal
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
-        self._control = Control(directory, journal, spec.throttle, spec.name, [spec.sink.path])
-        self._alarm = Alarm(spec, directory, journal, self._control.helpers)
+        pace, parking = Pace(spec.throttle), Parking(directory, journal)
+        self._control = Control(
+            directory,
+            journal,
+            spec.name,
+            throttle=spec.throttle,
+            folders=[spec.sink.path],
+            parsers=parsers(directory.journals),
+            in_turn=IN_TURN,
+            throttle_changed=partial(setattr, pace, "settings"),
+            retry_parked=parking.request_retry,
+        )
+        self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
+        self._notifier = Notifier(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run)
-        self._away = Away(journal, partial(setattr, self._control, "away"))
-        self._sessions = Sessions(self._start_spark, self._control, journal)
+        self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
+        self._sessions = SparkSessions(self._start_spark, self._control, journal)
 
-    def whole(self) -> None:
-        """Everything, with the end written to the journal whatever happens."""
+    def execute(self) -> None:
+        """Run, and write the outcome to the journal whatever happens."""
         error: BaseException | None = None
         self._journal.write(
-            "run.started",
-            pipeline=self._spec.name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            version=__version__,
-            until=self._until,
-            spec=self._spec.model_dump(mode="json"),  # the journal redacts it
-            format=formats.VERSIONS["journal"],
+            RunStarted(
+                pipeline=self._spec.name,
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                version=__version__,
+                until=self._until,
+                spec=self._spec.model_dump(mode="json"),  # the journal redacts it
+                format=formats.VERSIONS["journal"],
+            )
         )
         self._control.start()
         try:
-            self._alarm.connect()
+            self._notifier.connect()
             self._work()
         except BaseException as raised:
             error = raised
@@ -139,16 +160,16 @@ class _Run:
             self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        told = None
+        fields = None
         if error is not None:
             own = error if isinstance(error, TidemarkError) else TidemarkError(f"{type(error).__name__}: {error}")
-            told = own.as_dict()
+            fields = own.as_dict()
         outcome = "failed" if error is not None else "stopped" if self._control.stopping else "done"
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
-        self._control.finish(told)
+        self._control.finish(fields)
         self._control.done("stop")
-        self._journal.write("run.ended", outcome=outcome, exit_code=code, error=told)
-        self._alarm.close()
+        self._journal.write(RunEnded(outcome=outcome, exit_code=code, error=fields))
+        self._notifier.close()
         self._journal.close()
 
     def _work(self) -> None:
@@ -156,131 +177,125 @@ class _Run:
         with ExitStack() as stack:
             exporter = self._exporter(stack)
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
-            session_to_come = starter.submit(self._start_spark)
-            stack.callback(self._stop_spark, session_to_come)
+            session_future = starter.submit(self._start_spark)
+            stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
             preflight = self._preflight(endpoint, ledger.state)
             preflight.require()
-            endpoint = replace(endpoint, identity=preflight.server.identity)  # for all connections from here on
+            endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source = self._room("ledger", partial(self._begin, ledger, endpoint, preflight))
-            # What a runner that was killed may have left.
+            source = self._retry_disk_full("ledger", partial(self._begin, ledger, endpoint, preflight))
+            # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
             state = _committed(ledger)
-            publisher = self._room("destination", partial(self._publisher, ledger, state))
+            publisher = self._retry_disk_full("destination", partial(self._publisher, ledger, state))
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
-            session = self._sessions.use(session_to_come.result())
-            connected = {**vars(preflight.server), "watermark_class": source.watermarks}
-            self._journal.write("run.connected", source=_server(connected), spark=session.describe())
+            session = self._sessions.use(session_future.result())
+            connected = _source_facts(preflight.server, source.watermarks)
+            self._journal.write(RunConnected(source=connected, spark=session.facts()))
             self._control.event("started")
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
-            self._last_changes(ledger)
+            self._finish_removals(ledger)
             self._possession.release()
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
-                    detail="What was read is committed and published; the rest is still to come.",
-                    hint="Run it again: it goes on from there.",
+                    detail="Everything read so far is committed and published; the rest is not read yet.",
+                    hint="Run it again: it continues from there.",
                 )
             assert ledger.state is not None
             require_published(publisher.unpublished())
             if self._until is not None:
-                self._control.parking.require_none(ledger.state.tables)
+                self._gate.parking.require_none(ledger.state.tables)
             _require_all_tables(ledger.state)
 
-    def _room(self, name: str, step: Callable[[], T]) -> T:
-        """What a step of the start returns; it waits while a disk is full, until a stop is asked for."""
-        return self._control.disk.through(name, step, lambda: self._control.stopping)
+    def _retry_disk_full(self, name: str, step: Callable[[], T]) -> T:
+        """The result of a startup step; waits while a disk is full, until a stop."""
+        return self._control.disk.retry_when_full(name, step, lambda: self._control.stopping)
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
-        """A publisher that has brought the destination up to the ledger. May be called again when it failed."""
-        guard, disk = self._possession.guard, self._control.disk
-        publisher = Publisher(
-            self._spec.sink.path,
-            ledger,
-            self._journal,
-            self._spec.sink.merge_interval_s,
-            guard,
-            disk,
-            lambda: self._control.stopping,
-        )
+        """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
+        interval_s, guard = self._spec.sink.merge_interval_s, self._possession.guard
+        through = partial(self._retry_disk_full, "destination")
+        publisher = Publisher(self._spec.sink.path, ledger, self._journal, interval_s, guard, through)
         publisher.open_tables(state)
         delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
         publisher.recover()
         return publisher
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
-        """What serves the metrics until the stack is left, if that is wanted. Raises SpecError when the port cannot be had."""
+        """The metrics server, closed with the stack, or None without a port. Raises SpecError when the port is taken."""
         if self._spec.metrics.port is None:
             return None
-        from engine.run.exporter import Exporter
+        from engine.run.observe.exporter import Exporter
 
         standing = read_alerts(self._directory)
         exporter = Exporter(self._spec.name, self._spec.metrics, self._journal, self._control.helpers, standing)
         return stack.enter_context(closing(exporter))
 
     def _coordinate(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """Run epochs, from server to server, until the goal is reached (True) or a stop was asked for (False)."""
-        changes = 0
+        """Run epochs, across failovers. Returns True once the goal is reached, False after a stop."""
+        failovers = 0
         while True:
+            assert ledger.state is not None
+            began = ledger.state.epoch
             try:
                 return self._epochs(source, session, ledger, publisher)
             except SourceChangedError as error:
-                changes += 1
-                if changes > _MOST_CHANGES:
+                failovers = failovers + 1 if ledger.state.epoch == began else 1
+                if failovers > _MAX_FAILOVERS:
                     raise
-                self._journal.write("error", **error.as_dict(), attempt=changes, retry_in_s=_CHANGE_S)
-            except SourceLostError as error:  # purged meanwhile, or the log says that it lacks changes
+                self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
+            except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
                 with closing(open_connection(source.endpoint)) as connection:
-                    self._begin_anew(ledger, connection, source.endpoint, source.server, error)
-                assert ledger.state is not None
+                    self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
-            except SparkLostError as error:  # what was being read is read again
-                session = self._sessions.again(error)
+            except SparkLostError as error:  # running reads start again
+                session = self._sessions.replace_lost(error)
                 if session is None:
                     return False
                 continue
             except SourceAwayError:  # before the first epoch
                 pass
-            # What was read and not committed is read again: its positions are the other server's.
-            self._control.wait(_CHANGE_S)
-            changed = self._changed(ledger, publisher)
-            if changed is None:
+            # Uncommitted reads start again: their positions belong to the other server.
+            self._control.wait(_FAILOVER_PAUSE_S)
+            reconnected = self._reconnected(ledger, publisher)
+            if reconnected is None:
                 return False
-            source = changed
+            source = reconnected
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """`Coordinator.run` with one server and one session, watched by the monitor."""
+        """`Coordinator.run` with one server and one session, with a lag monitor."""
         coordinator = Coordinator(
-            self._spec, source, session, ledger, publisher, self._control, self._journal, self._away
+            self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
         first = self._spec.first_server_id()
         with closing(
-            Monitor(source.endpoint, first, self._journal, coordinator.committed, self._away, self._control.helpers)
+            LagMonitor(source.endpoint, first, self._journal, coordinator.committed, self._away, self._control.helpers)
         ):
             return coordinator.run(self._until)
 
-    def _changed(self, ledger: Ledger, publisher: Publisher) -> Source | None:
-        """The source at whatever server answers now; None when a stop was asked for.
+    def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:
+        """The source at the server that answers now; None after a stop.
 
-        Raises SourceLostError when it cannot be followed there, and the error of a source that was waited for long enough.
+        Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away too long.
         """
         while not self._control.stopping:
             try:
-                source = self._reopened(ledger, publisher)
-            except (TransientError, LoginRefusedError) as error:  # a server that takes over may not be ready yet
+                source = self._reopen_source(ledger, publisher)
+            except (TransientError, LoginRefusedError) as error:  # a promoted server may not be ready yet
                 self._control.wait(self._away.failed(EPOCHS, error))
             else:
                 self._away.back(EPOCHS)
                 return source
         return None
 
-    def _reopened(self, ledger: Ledger, publisher: Publisher) -> Source:
+    def _reopen_source(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = self._preflight(endpoint, ledger.state)
         preflight.require()
@@ -291,11 +306,12 @@ class _Run:
             publisher.submit(ledger.epoch(ledger.state.epoch))
         return source
 
-    def _last_changes(self, ledger: Ledger) -> None:
-        """Nothing is read or published any more: what was removed can be deleted, and the command answered."""
+    def _finish_removals(self, ledger: Ledger) -> None:
+        """Delete removed tables and answer their command, after all reads and publications."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
-        if (change := self._control.change()) is not None and change.done(_committed(ledger)):
-            self._control.carried_out(change, {})
+        for change in self._control.accepted(MembershipCommand)[:1]:
+            if change.done(_committed(ledger)):
+                self._control.carried_out(change, {})
 
     def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
         first, members = self._spec.first_server_id(), members_of(state)
@@ -307,34 +323,34 @@ class _Run:
         return open_session(self._spec)
 
     def _stop_spark(self, first: "Future[Any]") -> None:
-        """End the session that is there, or the first one, which may just be starting."""
-        if self._sessions.begun:
+        """End the current session, or the first one, which may still be starting."""
+        if self._sessions.was_started:
             self._sessions.stop()
         elif not first.cancel() and first.exception() is None:
             first.result().stop()
 
     def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
-        """The source as the coordinator uses it; the committed state is made when there is none."""
+        """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger."""
         connection = open_connection(endpoint)
         try:
             kind = watermark_class(connection, preflight.server)
             source = Source(endpoint, preflight.server, kind)
             if ledger.state is not None:
-                check_tables(self._spec, ledger.state, preflight.tables, self._control.to_add())
+                check_tables(self._spec, ledger.state, preflight.tables, to_add(self._control.waiting()))
                 self._control.committed = partial(_committed, ledger)
                 if not self._possession.taken:
                     at_fault = self._possession.take(
-                        ledger, self._control.named(), everything=self._control.everything()
+                        ledger, to_replace(waiting := self._control.waiting()), everything=everything(waiting)
                     )
                     if at_fault is not None:
                         self._begin_lineage(ledger, connection, endpoint, preflight.server, at_fault)
-                        self._reshape(ledger, connection, preflight.tables)
+                        self._resnapshot_projections(ledger, connection, preflight.tables)
                         return source
                 try:
                     self._identify(ledger, connection, endpoint, preflight.server)
                 except SourceLostError as error:
-                    self._begin_anew(ledger, connection, endpoint, preflight.server, error)
-                self._reshape(ledger, connection, preflight.tables)
+                    self._resnapshot_everything(ledger, connection, endpoint, preflight.server, error)
+                self._resnapshot_projections(ledger, connection, preflight.tables)
                 self._resnapshot(ledger, connection, self._possession.at_fault)
                 return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
@@ -344,99 +360,102 @@ class _Run:
         finally:
             connection.close()
         for plan in begun.plans:
-            self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+            self._journal.write(planned(plan))
         return source
 
-    def _begin_anew(
+    def _resnapshot_everything(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
     ) -> None:
-        """Where the position is lost, everything is copied again if that was asked for; raises `lost` if not."""
+        """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
         state = ledger.state
         assert state is not None
-        self._control.look()
+        self._control.poll_inbox()
         asked = [
             redump
-            for redump in self._control.redumps()
+            for redump in self._control.accepted(Redump)
             if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
         ]
         if not asked:
             raise lost
-        record = anew(self._spec, state, connection, endpoint, server, self._journal.run)
-        self._commit_copies(ledger, record, f"asked for, as the position was lost: {lost.message}")
+        record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
+        self._commit_resnapshots(ledger, record, f"requested, because the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, {})
 
     def _begin_lineage(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
     ) -> None:
-        """The ledger is older than the destination, and a snapshot of everything is asked for: begin a new count of epochs.
+        """Resnapshot everything into a new lineage, as asked, because the ledger is older than the destination.
 
-        next_seq: behind all that the change logs hold.
+        next_seq: greater than every sequence number in the change logs.
         """
         assert ledger.state is not None
-        record = anew(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
-        facts = {"lineage": self._journal.run, "next_seq": max(next_seq, ledger.state.next_seq)}
-        self._commit_copies(ledger, {**record, **facts}, "asked for, as the ledger was older than the destination")
-        self._control.look()
-        for redump in self._control.redumps():
+        record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
+        record["lineage"] = self._journal.run
+        record["next_seq"] = max(next_seq, ledger.state.next_seq)
+        self._commit_resnapshots(ledger, record, "requested, because the ledger was older than the destination")
+        self._control.poll_inbox()
+        for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
                 self._control.carried_out(redump, {})
 
     def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
-        """Tables whose destination is at fault are copied again where that is asked for."""
+        """Resnapshot the tables with a faulty destination that a command asked for."""
         assert ledger.state is not None
-        self._control.look()
-        asked = [redump for redump in self._control.redumps() if redump.whole]
+        self._control.poll_inbox()
+        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
-        healed = sorted(wanted.intersection(names, ledger.state.tables))
-        if not healed:
+        to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
+        if not to_resnapshot:
             return
-        record = in_new_shapes(self._spec, ledger.state, connection, healed, self._journal.run)
-        self._commit_copies(ledger, record, "asked for, as the destination was not what the ledger has published")
+        record = resnapshot_tables(self._spec, ledger.state, connection, to_resnapshot, self._journal.run)
+        self._commit_resnapshots(
+            ledger, record, "requested, because the destination was not what the ledger has published"
+        )
         for redump in asked:
-            if redump.tables and set(healed).issuperset(redump.tables):
+            if redump.tables and set(to_resnapshot).issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
-    def _reshape(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
-        """Where the spec publishes something else than before, those tables are copied again if that was asked for.
+    def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
+        """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
 
         Raises SpecError if not.
         """
         assert ledger.state is not None
-        names = set(reshaped(self._spec, ledger.state))
+        names = set(with_other_projection(self._spec, ledger.state))
         if not names:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
-        self._control.look()
-        asked = [redump for redump in self._control.redumps() if redump.whole]
+        self._control.poll_inbox()
+        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
-        record = in_new_shapes(self._spec, ledger.state, connection, sorted(names), self._journal.run)
-        self._commit_copies(ledger, record, "asked for, as the spec publishes something else of it")
+        record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
+        self._commit_resnapshots(ledger, record, "requested, because the spec publishes other columns or rows of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
                 self._control.carried_out(redump, {})
 
-    def _commit_copies(self, ledger: Ledger, record: Record, reason: str) -> None:
-        """Commit an epoch that has tables copied again, and tell of it."""
+    def _commit_resnapshots(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
+        """Commit an epoch that resnapshots tables, and journal it."""
         ledger.commit(record)
         for name, change in record["tables"].items():
-            told = change.get("stopped", {}).get("message", reason)
-            outcome = "stopped" if "stopped" in change else "copied again"
-            self._journal.write("source.event", kind=outcome, position=None, table=name, statement=None, reason=told)
-            if "again" in change:
-                plan = plan_from_dict(change["again"]["plan"])
-                self._journal.write("table.planned", **plan.told(), chunks=planned_chunks(plan))
+            why = change.get("stopped", {}).get("message", reason)
+            outcome = "stopped" if "stopped" in change else "resnapshotted"
+            self._journal.write(TableChanged(kind=outcome, table=name, reason=why))
+            if "resnapshot" in change:
+                plan = plan_from_dict(change["resnapshot"]["plan"])
+                self._journal.write(planned(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
-        """Raises SourceLostError when the server has not the history that the ledger follows; commits it when it is another one."""
+        """Check that the server has the ledger's history; commit a failover when it is another server. Raises SourceLostError."""
         state, first = ledger.state, self._spec.first_server_id()
         assert state is not None
         if server.identity == state.identity:
             check_source(state, connection, endpoint, server, first)
             return
-        record = followed(state, connection, endpoint, server, first, self._journal.run)
+        record = failed_over(state, connection, endpoint, server, first, self._journal.run)
         ledger.commit(record)
-        self._journal.write("source.followed", **told(state, record))
+        self._journal.write(failover.describe(state, record))
 
 
 def _committed(ledger: Ledger) -> State:
@@ -444,18 +463,18 @@ def _committed(ledger: Ledger) -> State:
     return ledger.state
 
 
-def _server(told: dict[str, Any]) -> dict[str, Any]:
+def _source_facts(server: Server, watermark_class: str) -> SourceFacts:
     return {
-        "server": told["version_text"],
-        "version": ".".join(map(str, told["version"])),
-        "flavor": told["flavor"],
-        "uuid": told["identity"],
-        "watermark_class": told["watermark_class"],
+        "server": server.version_text,
+        "version": ".".join(map(str, server.version)),
+        "flavor": server.flavor,
+        "uuid": server.identity,
+        "watermark_class": watermark_class,
     }
 
 
 def require_published(failed: Mapping[str, TidemarkError]) -> None:
-    """Raises DestinationError when the last changes of tables are not published. failed: `Publisher.unpublished`."""
+    """Raises DestinationError when a table has unpublished changes. failed: from `Publisher.unpublished`."""
     if failed:
         first = next(iter(failed.values()))
         raise DestinationError(
@@ -466,12 +485,12 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
 
 
 def _require_all_tables(state: State) -> None:
-    """Raises TableStoppedError when the run ends with tables that could not go on."""
+    """Raises TableStoppedError when tables are stopped at the end of the run."""
     stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
     if stopped:
         first = next(iter(stopped.values()))
         raise TableStoppedError(
             f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
-            detail=f"The other tables went on. {first['detail']}",
+            detail=f"The other tables continued. {first['detail']}",
             hint=first["hint"],
         )

@@ -1,4 +1,4 @@
-"""Deleting what was published of a table that left its pipeline."""
+"""Deletes the published data of a removed table."""
 
 import hashlib
 import shutil
@@ -7,20 +7,20 @@ from urllib.parse import unquote
 
 
 def drop(folder: Path) -> bool:
-    """Delete a table's folder; returns whether it was there.
+    """Delete a table's folder. Returns whether it existed.
 
-    It is renamed first: what is found under its own name is never half of it, however often the deletion is broken off.
+    The folder is renamed first, so that a half-deleted folder never appears under its own name.
     """
-    going = folder.with_name(".dropped-" + hashlib.sha256(folder.name.encode()).hexdigest()[:16])
-    _delete(going)  # what an earlier attempt left
-    there = folder.is_dir() and not folder.is_symlink()
-    if there:
-        folder.rename(going)
-        _delete(going)
+    renamed = folder.with_name(".dropped-" + hashlib.sha256(folder.name.encode()).hexdigest()[:16])
+    _delete(renamed)  # left by an earlier attempt
+    existed = folder.is_dir() and not folder.is_symlink()
+    if existed:
+        folder.rename(renamed)
+        _delete(renamed)
     plain = folder.parent / unquote(folder.name)  # `layout.make_readable` made a link of it
     if plain.is_symlink() and not plain.exists():
         plain.unlink()
-    return there
+    return existed
 
 
 def _delete(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""How a destination's columns follow the source's: added, widened, never dropped."""
+"""Schema evolution of the destination: columns are added or widened, never dropped."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,18 +8,19 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, TableFeatures
 
 from engine.capture.files import DataFile, FileWriter
-from engine.decode.schema import Table, conformed, image_schema
+from engine.decode.arrow_schema import conformed, image_schema
+from engine.decode.schema import Table
 from engine.errors import TableStoppedError
-from engine.sink.log import DeltaLog
+from engine.sink.delta_log import DeltaLog
 
 
 def mirror_schema(table: Table) -> pa.Schema:
-    """The source's columns, all nullable, and `_tm_seq`: of the change that wrote the row, NULL where a chunk did."""
+    """The source's columns, all nullable, and `_tm_seq` of the change that wrote the row; NULL for rows of a chunk."""
     return pa.schema([*image_schema(table), pa.field("_tm_seq", pa.int64())])
 
 
 def united(held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
-    """What is held with the types that are wanted where they are wider, and the wanted columns that it lacks."""
+    """The held columns, with wanted types that are wider, plus the wanted columns that are missing."""
     known = [
         wanted.field(f.name) if f.name in wanted.names and _widens(f.type, wanted.field(f.name).type) else f
         for f in held
@@ -28,7 +29,7 @@ def united(held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
-    """Raises TableStoppedError when a column that is held cannot become what is wanted without losing values."""
+    """Raises TableStoppedError when a held column cannot become the wanted one without losing values."""
     spelled = {name.casefold(): name for name in held.names}
     for field in wanted:
         if spelled.get(field.name.casefold(), field.name) != field.name:
@@ -36,22 +37,22 @@ def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
             raise TableStoppedError(
                 f"{table}: column {field.name!r} differs by case alone from {other!r}, which its change log has.",
                 detail="Delta tables cannot have both. What is published is right up to the change of the table.",
-                hint="Move the table's folders in the destination away, then copy it again: python -m engine redump.",
+                hint="Move the table's folders in the destination away, then resnapshot it: tidemark redump.",
             )
         if field.name in held.names and not _widens(held.field(field.name).type, field.type):
             raise TableStoppedError(
                 f"{table}: column {field.name!r} is now {field.type}, which its change log, where it is "
                 f"{held.field(field.name).type}, cannot become.",
                 detail="What is published is right up to the change of the table; nothing after it was published.",
-                hint="Move the table's folders in the destination away, then copy it again: python -m engine redump.",
+                hint="Move the table's folders in the destination away, then resnapshot it: tidemark redump.",
             )
 
 
 def _widens(held: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of the one type is one of the other."""
+    """Whether the wanted type contains every value of the held type."""
     if held == wanted:
         return True
-    if pa.types.is_string(wanted):  # bytes need not be text
+    if pa.types.is_string(wanted):  # bytes may not be text
         return not (pa.types.is_binary(held) or pa.types.is_nested(held))
     if pa.types.is_integer(held):
         digits = {8: 3, 16: 5, 32: 10, 64: 19}[held.bit_width]
@@ -70,13 +71,13 @@ def schema_of(delta: DeltaTable) -> pa.Schema:
 
 
 def lacks(delta: DeltaTable, wanted: pa.Schema) -> bool:
-    """Whether a Delta table lacks one of the columns."""
+    """Whether a Delta table lacks any of the columns."""
     held = schema_of(delta)
     return any(field.name not in held.names for field in wanted)
 
 
 def prepared(log: DeltaLog, delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
-    """The table, with the feature of Delta that a schema needs and a table that had no such column was made without."""
+    """The table, with the Delta feature that the schema's timestamps need."""
     needs = any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema)
     if needs and "timestampNtz" not in (delta.protocol().writer_features or ()):
         delta.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
@@ -86,7 +87,7 @@ def prepared(log: DeltaLog, delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
 
 
 def widened(folder: Path, file: DataFile, schema: pa.Schema, bounded: Sequence[str]) -> list[DataFile]:
-    """A data file written again with wider types: not every reader of Delta widens what its files have."""
+    """Rewrite a data file with wider types, because not every Delta reader widens while it reads."""
     with pq.ParquetFile(folder / file.name) as held, FileWriter(folder, "changes", schema, bounded) as writer:
         for batch in held.iter_batches():
             writer.write(conformed(pa.Table.from_batches([batch]), schema))

@@ -1,7 +1,7 @@
-"""Data files that a Delta table names and that are not there: somebody's VACUUM without retention, or a cleaner, removed them.
+"""Missing data files that a Delta table names: a VACUUM without retention, or a cleaner, removed them.
 
-We look at a file before a commit adds it (`sink.log`). A VACUUM may have listed the folder before that commit and delete after it,
-so we look again: at what the newest commits added while the run goes on, and at all that a table names when a run starts.
+A commit checks a file before it adds it (`sink.delta_log`). A VACUUM may list the folder before that commit and delete after it. So
+we check again: during a run, the files that the newest commits added; at its start, all files of a table.
 """
 
 import os
@@ -16,28 +16,28 @@ from engine.capture.files import DataFile
 
 
 def lost_names(delta: DeltaTable, folder: Path) -> list[str]:
-    """The files of this version that are not in the folder, sorted. One listing of the folder, whatever the number of files."""
+    """The version's files that are missing, sorted. Lists the folder once, whatever the number of files."""
     named = {unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()}
     try:
-        there = set(os.listdir(folder))  # noqa: PTH208 - names alone, of perhaps many thousand files
+        existing = set(os.listdir(folder))  # noqa: PTH208 - names alone, of perhaps many thousand files
     except FileNotFoundError:
-        there = set()
-    return sorted(name for name in named - there if not (folder / name).exists())
+        existing = set()
+    return sorted(name for name in named - existing if not (folder / name).exists())
 
 
 class Recent:
-    """The files that commits added since the last look, and that are part of the table still."""
+    """The files that commits added since the last check and that still belong to the table."""
 
     def __init__(self) -> None:
         self._files: dict[str, DataFile] = {}
 
     def committed(self, add: Iterable[DataFile], remove: Iterable[DataFile]) -> None:
-        """A commit was made."""
+        """Record a commit."""
         self._files |= {file.name: file for file in add}
         for file in remove:
             self._files.pop(file.name, None)
 
     def take(self) -> Sequence[DataFile]:
-        """What there is to look at; the next call has what came since."""
+        """The files to check; the next call returns later ones."""
         found, self._files = list(self._files.values()), {}
         return found

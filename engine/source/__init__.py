@@ -1,1 +1,1 @@
-"""The only code that speaks to MySQL and MariaDB: connections, catalogue, preflight, positions, watermarks, packet streams."""
+"""The only code that talks to MySQL and MariaDB: connections, catalog, preflight, positions, watermarks, packet streams."""

@@ -1,27 +1,27 @@
-"""Whether a server still is what the ledger followed: its binlog did not go back, and its history holds ours.
+"""Checks that a server still has the history that the ledger streamed, and that its binlog did not go back.
 
-A binlog goes back when a server is reset, or restored from an older copy and written on. File names, offsets and GTIDs can then
-be those of the lost history again. So three things are compared, each of which the others cannot replace:
+A binlog goes back if a server is reset, or restored from an older copy and then written to. The same file names, offsets and GTIDs
+can then appear again with other content. So three things are compared, none of which can replace another:
 
-* the end of the binlog, and the length of the committed position's file: a restored server that has written little;
-* the time at which that file began, which its first event holds: a file of the same name that was begun again later. Servers begin
-  a new file whenever they start, so a restored server never goes on writing a file that was there before;
-* the GTIDs: what was published must be among what the server has executed.
+* the end of the binlog, and the length of the committed position's file: catches a restored server with few writes;
+* the time in that file's first event: catches a file that was created again under the same name. Servers begin a new file whenever
+  they start, so a restored server never appends to an existing file;
+* the GTIDs: everything published must be among what the server has executed.
 
-All verdicts end the run with exit code 4 (SourceLostError); none is ever "nothing new".
+A failed check ends the run with exit code 4 (SourceLostError); it never counts as "nothing new".
 """
 
 from engine import clock
 from engine.decode.gtid import parse_gtid_position
 from engine.errors import SourceLostError, TransientError
-from engine.source.connect import COPY_AGAIN, Connection, Endpoint, Server, query
+from engine.source.connect import RESNAPSHOT_ALL, Connection, Endpoint, Server, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, current, file_number
 
 _CONTAINED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS contained"
 _PATIENCE_S = 10.0
 _POLL_S = 0.2
-_RIGHT_SO_FAR = "What is published is right up to the committed position; nothing behind it was read."
+_RIGHT_SO_FAR = "Published data is correct up to the committed position; nothing after it was read."
 
 
 def has_gtids(connection: Connection, server: Server) -> bool:
@@ -30,9 +30,9 @@ def has_gtids(connection: Connection, server: Server) -> bool:
 
 
 def contains(connection: Connection, server: Server, gtids: str) -> bool:
-    """Whether the server has executed these transactions now (`gtid_executed` may lag its binlog by those in a commit).
+    """Whether the server has executed these transactions (`gtid_executed` may lag the binlog by transactions being committed).
 
-    On MariaDB: whether its binlog has gone as far in each domain, by the same server's numbers.
+    On MariaDB: whether its binlog has reached as far in each domain, by the same server's numbers.
     """
     if server.flavor == "mysql":
         return bool(query(connection, _CONTAINED, (gtids,))[0]["contained"])
@@ -45,8 +45,8 @@ def contains(connection: Connection, server: Server, gtids: str) -> bool:
     return all(reached.get((domain, source), 0) >= number for domain, (source, number) in wanted.items())
 
 
-def awaits(connection: Connection, server: Server, gtids: str, patience_s: float = _PATIENCE_S) -> bool:
-    """`contains`, once it has been asked for a while: a commit may still be under way, and a replica catching up."""
+def contains_within(connection: Connection, server: Server, gtids: str, patience_s: float = _PATIENCE_S) -> bool:
+    """Retry `contains` for up to `patience_s` seconds: a commit may be in progress, or a replica may be catching up."""
     deadline = clock.monotonic_s() + patience_s
     while not contains(connection, server, gtids):
         if clock.monotonic_s() >= deadline:
@@ -58,7 +58,7 @@ def awaits(connection: Connection, server: Server, gtids: str, patience_s: float
 def check_same(
     connection: Connection, endpoint: Endpoint, server: Server, position: Position, first_server_id: int
 ) -> None:
-    """Raises SourceLostError when the server, known by its identity, no longer has the history that leads to `position`."""
+    """Raises SourceLostError if the server, identified already, no longer has the history that leads to `position`."""
     files, end = binlog_files(connection), current(connection, server)
     size, oldest = files.get(position.file), next(iter(files))
     if end.order < position.order:
@@ -69,59 +69,59 @@ def check_same(
     if size is None and file_number(position.file) < file_number(oldest):
         raise SourceLostError(
             f"The source no longer has the binlog file of the committed position {position}: it was purged.",
-            detail=f"Its oldest file is {oldest}. Changes after the position are lost to Tidemark; what is published is right "
+            detail=f"Its oldest file is {oldest}. Changes after the position are lost to Tidemark; published data is correct "
             "up to it.",
-            hint=f"{COPY_AGAIN}. To avoid it, raise binlog_expire_logs_seconds.",
+            hint=f"{RESNAPSHOT_ALL}. To avoid this, raise binlog_expire_logs_seconds.",
         )
     if size is None:
         raise _lost(
             "reset, or its binlog was renamed", f"it has no file {position.file}, but {oldest} to {list(files)[-1]}"
         )
     if size < position.offset:
-        raise _lost("restored from an older copy, or reset", f"{position.file} has {size} bytes only")
+        raise _lost("restored from an older copy, or reset", f"{position.file} has only {size} bytes")
     if position.born is not None:
         born = read_head(endpoint, position.file, first_server_id).born
         check_born(position, born)
-    if position.gtids is not None and not awaits(connection, server, position.gtids):
+    if position.gtids is not None and not contains_within(connection, server, position.gtids):
         if position.born is not None:
-            # The file is the same: its binlog holds what was read, and a commit of it does not come to an end.
+            # The file is the same, so its binlog contains what was read; a commit of it hangs.
             raise TransientError(
-                "The source does not count transactions as executed that its binlog holds.",
-                detail="A commit seems to hang; nothing of it was read again.",
+                "The source's binlog contains transactions that gtid_executed does not.",
+                detail="A commit seems to hang. Nothing was read again.",
                 hint="Look at SHOW PROCESSLIST (disk full, semi-synchronous replica away).",
             )
         raise _lost("restored from an older copy, or reset", "it has not executed transactions that are published")
 
 
 def check_born(position: Position, born: int | None) -> None:
-    """Raises SourceLostError when the committed position's file began at another time than this."""
+    """Raises SourceLostError if the committed position's file was created at another time than this one."""
     if None not in (born, position.born) and born != position.born:
         raise _lost(
-            "restored from an older copy, or reset, and was written on",
-            f"its {position.file} is another file than the one of that name that was followed",
+            "restored from an older copy, or reset, and then written to",
+            f"its {position.file} is another file than the one of that name that was streamed",
         )
 
 
 def went_back(position: Position, end: Position) -> SourceLostError:
-    """The verdict on a running server whose binlog ends before the committed position."""
+    """The error for a running server whose binlog ends before the committed position."""
     return _lost("restored from an older copy, or reset", f"its binlog ends at {end}, before {position}")
 
 
 def _lost(verdict: str, seen: str) -> SourceLostError:
     return SourceLostError(
         f"The source was {verdict}: {seen}.",
-        detail="It does not hold changes that are published already. (Or it is another MariaDB server with the same server_id.) "
+        detail="It does not have changes that are already published. (Or it is another MariaDB server with the same server_id.) "
         + _RIGHT_SO_FAR,
-        hint=f"Point the spec at a server that holds them, and the run follows it by GTID. {COPY_AGAIN}.",
+        hint=f"Point the spec at a server that has them; the run then continues by GTID. {RESNAPSHOT_ALL}.",
     )
 
 
-def lost_elsewhere(verdict: str, identity: str, server: Server, seen: str, do: str = "") -> SourceLostError:
-    """The verdict on another server than `identity`, which the ledger follows."""
+def lost_on_other_server(verdict: str, identity: str, server: Server, seen: str, do: str = "") -> SourceLostError:
+    """The error for a server other than `identity`, which the ledger streamed."""
     return SourceLostError(
-        f"The source is another server ({server.identity}; the ledger follows {identity}) and cannot be followed, {verdict}: "
+        f"The source is another server ({server.identity}; the ledger streamed {identity}) and cannot be streamed from, {verdict}: "
         f"{seen}.",
         detail=_RIGHT_SO_FAR,
-        hint=(do or "Point the spec at the server that was followed, or at a replica that holds all its transactions.")
-        + f" {COPY_AGAIN}.",
+        hint=(do or "Point the spec at the previous server, or at a replica that has all its transactions.")
+        + f" {RESNAPSHOT_ALL}.",
     )

@@ -1,4 +1,4 @@
-"""The catalogue: which tables the source has, their columns and keys, and what the server estimates of them."""
+"""The catalog: the source's tables, with their columns, keys and the server's estimates."""
 
 import re
 from collections import Counter
@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.decode.schema import Column, Index, Table
 from engine.errors import SpecError
-from engine.settings import select_tables
+from engine.globs import select_tables
 from engine.source.connect import Connection, query
 
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
@@ -34,7 +34,7 @@ _ENGINES = "SELECT ENGINE AS engine, TRANSACTIONS = 'YES' AS transactional FROM 
 _INVISIBLE = "SHOW COLUMNS FROM information_schema.STATISTICS WHERE Field IN ('IS_VISIBLE', 'IGNORED')"
 _USABLE = {"IS_VISIBLE": "IS_VISIBLE = 'YES'", "IGNORED": "IGNORED = 'NO'"}
 _ONE_BY_ONE = 8
-"""So many tables are looked up one at a time; more of them a whole database at a time."""
+"""Up to this many tables are looked up one at a time; more are looked up per database."""
 _BASE_TABLE = "BASE TABLE"
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _LONG_UNIQUE = "a unique index on long values, for which MariaDB logs hidden columns"
@@ -43,7 +43,7 @@ _OLD_FORMAT = "mariadb-5.3"
 
 @dataclass(frozen=True)
 class Statistics:
-    """The server's estimates of a table: rows, bytes a row, bytes of data; and the name of its engine."""
+    """The server's estimates of a table: rows, bytes per row, bytes of data; and the name of its engine."""
 
     rows: int
     row_bytes: int
@@ -52,51 +52,51 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Members:
-    """Tables that are captured whatever the globs choose, and those that are not; each as (database, table)."""
+class Membership:
+    """Tables captured, or not captured, whatever the globs select; each as (database, table)."""
 
     also: frozenset[tuple[str, str]] = frozenset()
     without: frozenset[tuple[str, str]] = frozenset()
 
     def chosen(self, globs: Iterable[str], tables: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of the tables that are captured."""
+        """The captured ones of these tables."""
         matching = {*select_tables(globs, tables)} - self.without
         return [name for name in tables if name in self.also or name in matching]
 
 
-BY_GLOBS = Members()
-"""The globs alone say it."""
+BY_GLOBS = Membership()
+"""Only the globs decide."""
 
 
 def list_tables(connection: Connection) -> list[tuple[str, str]]:
-    """All base tables that the user may see, as (database, table), without the server's own."""
+    """All base tables visible to the user, as (database, table), without the server's own."""
     return [(row["d"], row["t"]) for row in query(connection, _TABLES) if row["kind"] == _BASE_TABLE]
 
 
-def passed_over(connection: Connection, globs: Sequence[str]) -> dict[str, str]:
-    """What the globs choose and Tidemark does not capture: full name to kind (VIEW, SYSTEM VERSIONED, SEQUENCE)."""
+def uncaptured(connection: Connection, globs: Sequence[str]) -> dict[str, str]:
+    """What the globs match but Tidemark does not capture: full name to kind (VIEW, SYSTEM VERSIONED, SEQUENCE)."""
     kinds = {(row["d"], row["t"]): row["kind"] for row in query(connection, _TABLES) if row["kind"] != _BASE_TABLE}
     return {f"{database}.{name}": kinds[database, name] for database, name in select_tables(globs, kinds)}
 
 
 def captured_tables(
-    connection: Connection, globs: Sequence[str], members: Members = BY_GLOBS, *, null_dates: bool = False
+    connection: Connection, globs: Sequence[str], members: Membership = BY_GLOBS, *, null_dates: bool = False
 ) -> list[Table]:
-    """The tables that the globs and the members choose, with columns and key. Raises SpecError when they choose none."""
+    """The tables that globs and members select, with columns and key. Raises SpecError if there are none."""
     chosen = members.chosen(globs, list_tables(connection))
     if not chosen:
         raise SpecError(
             f"No table matches source.tables = {list(globs)}.",
-            detail="Only tables that the user may SELECT from are seen.",
+            detail="Tidemark only sees tables that the user may SELECT from.",
             hint="Check the globs (database.table) and the user's grants.",
         )
     names = Counter(f"{database}.{table}" for database, table in chosen)
     if len(names) < len(chosen):
         twice = sorted(name for name, count in names.items() if count > 1)
         raise SpecError(
-            f"Two tables have the same full name: {', '.join(twice)} (dots in their names are cut in two ways).",
-            detail="They could not be told apart in the ledger and the journal; nothing was started.",
-            hint="Give each a pipeline of its own, with globs that match only one of them.",
+            f"Two tables have the same full name: {', '.join(twice)} (their names contain dots).",
+            detail="The ledger and the journal could not distinguish them. Nothing was started.",
+            hint="Give each its own pipeline, with globs that match only one of them.",
         )
     return read_tables(connection, chosen, null_dates=null_dates)
 
@@ -107,9 +107,9 @@ def read_table(connection: Connection, database: str, table: str, *, null_dates:
 
 
 def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, null_dates: bool = False) -> list[Table]:
-    """The tables' columns, in the server's order, their keys and indexes; a fixed number of statements a database.
+    """The tables' columns, in the server's order, and their keys and indexes. Takes a fixed number of statements per database.
 
-    null_dates: dates that do not exist are to become NULL, but for those of the key, which must tell rows apart.
+    null_dates: invalid dates become NULL, except in the key, which must identify rows.
     """
     columns = _by_table(connection, _COLUMNS, names)
     (flag,) = [row["Field"] for row in query(connection, _INVISIBLE)] or [""]
@@ -141,8 +141,8 @@ def _by_table(
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """The rows of a statement about tables, by (database, table).
 
-    A server looks one table of information_schema up by its two names, and reads a database at a time by the first; lists of names
-    make MariaDB open every table that it has.
+    In information_schema, a server looks up one table by both names, and reads a database by the first. Given a list of names,
+    MariaDB opens every table it has.
     """
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     asked: list[tuple[str, tuple[str, ...]]]
@@ -157,7 +157,7 @@ def _by_table(
 
 
 def _labels(full_type: str) -> tuple[str, ...]:
-    """The labels of an ENUM or SET out of COLUMN_TYPE, where quotes are doubled and backslashes escape."""
+    """The labels of an ENUM or SET from COLUMN_TYPE, where quotes are doubled and backslashes escape."""
     inside = full_type[full_type.index("(") : full_type.rindex(")")]
     return tuple(re.sub(r"\\(.)|''", _unescaped, label, flags=re.DOTALL) for label in _LABEL.findall(inside))
 
@@ -183,7 +183,7 @@ def _column(row: dict[str, Any]) -> Column:
 
 
 def _indexes(parts: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The parts of each index, the primary key first, then the unique ones."""
+    """The parts of each index: the primary key first, then the unique ones."""
     indexes: dict[str, list[dict[str, Any]]] = {}
     for part in parts:
         indexes.setdefault(part["name"], []).append(part)
@@ -191,7 +191,7 @@ def _indexes(parts: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]
 
 
 def _identities(parts: Iterable[dict[str, Any]]) -> list[Index]:
-    """The indexes that identify a row, the primary key first: unique ones on whole columns that are not nullable."""
+    """The indexes that identify a row, primary key first: unique ones on whole, non-nullable columns."""
     return [
         Index(name, tuple(part["col"] for part in index))
         for name, index in _indexes(parts).items()
@@ -200,10 +200,10 @@ def _identities(parts: Iterable[dict[str, Any]]) -> list[Index]:
 
 
 def _clustered(parts: Iterable[dict[str, Any]], identities: Sequence[Index]) -> tuple[str, ...]:
-    """The key that InnoDB keeps behind the columns of every index.
+    """The key that InnoDB appends to the columns of every index.
 
-    It is the primary key, else the first unique one without nullable columns in the order of the table's definition, which the
-    catalogue does not tell: known only when there is one (MySQL manual, "Clustered and Secondary Indexes").
+    It is the primary key, else the first unique key without nullable columns in definition order. The catalog does not show that
+    order, so the key is known only if there is one candidate (MySQL manual, "Clustered and Secondary Indexes").
     """
     primary = [part for part in parts if part["name"] == "PRIMARY"]
     known = primary[0]["part"] is None if primary else len(identities) == 1
@@ -211,7 +211,7 @@ def _clustered(parts: Iterable[dict[str, Any]], identities: Sequence[Index]) -> 
 
 
 def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[Index, ...]:
-    """The indexes that ranges can be read by, as far as they are of whole columns in one direction; that of the identity first."""
+    """The indexes that support range reads, up to the first partial column or change of direction; the identity's index first."""
     found = []
     for name, index in _indexes(parts).items():
         descending = bool(index[0]["descending"])

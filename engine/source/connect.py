@@ -1,6 +1,6 @@
-"""Connections to the source: who is there, how to log in, and what the session is set to.
+"""Connections to the source: login, server identity and session settings.
 
-Every session is read-only by what it sends: SELECT, SHOW, SET of its own variables, prepared SELECTs and binlog dumps.
+Sessions are read-only: they send only SELECT, SHOW, SET of session variables, prepared SELECTs and binlog dumps.
 """
 
 import re
@@ -30,12 +30,12 @@ Flavor = Literal["mysql", "mariadb"]
 SILENCE_S = 30.0
 
 
-COPY_AGAIN = "To copy the tables again: python -m engine redump SPEC --all"
+RESNAPSHOT_ALL = "To resnapshot the tables: tidemark redump SPEC --all"
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a source is and how to log in; `password` never reaches a repr. Sent to the readers as it is."""
+    """The address of a source and its login; `password` never appears in a repr. Sent to readers unchanged."""
 
     host: str
     port: int
@@ -46,9 +46,9 @@ class Endpoint:
     connect_timeout_s: float = 10.0
     read_timeout_s: float = 120.0
     silence_s: float = SILENCE_S
-    """A binlog dump that brings nothing for so long counts as dead."""
+    """Seconds without data after which a binlog dump counts as dead."""
     identity: str | None = None
-    """What `Server.identity` must be; None before it is known."""
+    """The required `Server.identity`; None while unknown."""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.user}@{self.host}:{self.port})"
@@ -56,7 +56,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Server:
-    """Who answered: flavor, version as (major, minor, patch) and text, and an identity that survives restarts."""
+    """The connected server: flavor, version as (major, minor, patch) and text, and an identity that survives restarts."""
 
     flavor: Flavor
     version: tuple[int, ...]
@@ -65,31 +65,34 @@ class Server:
 
     @property
     def binlog_status(self) -> str:
-        """The statement that shows the current position (`SHOW MASTER STATUS` is gone in MySQL 8.4)."""
+        """The statement that shows the current position (MySQL 8.4 removed `SHOW MASTER STATUS`)."""
         return "SHOW BINARY LOG STATUS" if self.flavor == "mysql" and self.version >= (8, 2) else "SHOW MASTER STATUS"
 
 
-# Server error number -> (error class, what to do). Numbers: MySQL server error reference.
+# Server error number -> (error class, hint). Numbers: MySQL server error reference.
 _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1054: (
         SchemaChangedError,
-        "A column was dropped or renamed; the log tells how the table changed, and it is read again then.",
+        "A column was dropped or renamed. The binlog shows how the table changed; it is read again after that.",
     ),
-    1146: (SchemaChangedError, "The table was dropped or renamed; the log tells so in a moment."),
-    1176: (SchemaChangedError, "The index by which it was read was dropped; the log tells so in a moment."),
-    1412: (SchemaChangedError, "The table was altered while it was read; it is read again."),
-    1044: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1045: (LoginRefusedError, "Check source.user and the password that source.password_env or password_file leads to."),
+    1146: (SchemaChangedError, "The table was dropped or renamed. The binlog will show it in a moment."),
+    1176: (SchemaChangedError, "The index used to read it was dropped. The binlog will show it in a moment."),
+    1412: (SchemaChangedError, "The table was altered while it was being read. Tidemark reads it again."),
+    1044: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1045: (
+        LoginRefusedError,
+        "Check source.user and the password that source.password_env or source.password_file refers to.",
+    ),
     1049: (PreflightError, "Check the database's name."),
-    1142: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1227: (PreflightError, "Grant the user what `python -m engine check` lists."),
-    1236: (SourceLostError, "The server cannot send this part of the binlog. " + COPY_AGAIN),
+    1142: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1227: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1236: (SourceLostError, "The server cannot send this part of the binlog. " + RESNAPSHOT_ALL),
     1130: (LoginRefusedError, "Allow this host to log in (the host part of the user's account)."),
-    1698: (LoginRefusedError, "Check source.user; the account may be limited to another way of login."),
-    1040: (SourceAwayError, "The server has no connection left: raise max_connections, or end some."),
+    1698: (LoginRefusedError, "Check source.user; the account may require another login method."),
+    1040: (SourceAwayError, "The server has no free connection: raise max_connections, or end some."),
     1129: (SourceAwayError, "The server blocks this host: run FLUSH HOSTS there (MariaDB: mariadb-admin flush-hosts)."),
-    1203: (SourceAwayError, "The user has no connection left: raise its max_user_connections, or end some."),
-    1226: (SourceAwayError, "The user has used up what it may use for now: raise the limits of its account."),
+    1203: (SourceAwayError, "The user has no free connection: raise its max_user_connections, or end some."),
+    1226: (SourceAwayError, "The user has reached a resource limit: raise the limits of its account."),
 }
 _AWAY = frozenset(
     {
@@ -115,35 +118,36 @@ _AWAY = frozenset(
         4031,
     }
 )
-"""The connection broke, or none could be made; 1047: a Galera node that is not ready; 1053: shutdown."""
+"""The connection broke, or could not be opened. 1047: a Galera node that is not ready; 1053: shutdown."""
 _CANNOT_CONNECT = 2003
 _DUMP_FAILED = 1236
 _SAME_ID = 4052
-# Error 1236 is nearly all that can happen to a dump; its text (the same on both servers) tells what did.
+# Error 1236 covers nearly everything that can happen to a dump. Its text, the same on both servers, tells what did.
 _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
     (
         (_DUMP_FAILED, _SAME_ID),
         "same server_uuid/server_id",
         TransientError,
-        "Another binlog reader has the same server id: set source.server_id to a range of its own. It is tried again.",
+        "Another binlog reader has the same server id: set source.server_id to a range of its own. Tidemark retries.",
     ),
     (
         (_DUMP_FAILED,),
         "first log file",
         SourceLostError,
-        "The server has purged this part of the binlog. To avoid it, raise binlog_expire_logs_seconds. " + COPY_AGAIN,
+        "The server has purged this part of the binlog. To avoid this, raise binlog_expire_logs_seconds. "
+        + RESNAPSHOT_ALL,
     ),
     (
         (_DUMP_FAILED,),
         "anonymous transaction",
         GtidModeError,
-        "Set gtid_mode = ON_PERMISSIVE, run the pipeline until it has caught up, and set it ON then.",
+        "Set gtid_mode = ON_PERMISSIVE, run the pipeline until it has caught up, then set gtid_mode = ON.",
     ),
     (
         (_DUMP_FAILED,),
         "GTID-transaction",
         GtidModeError,
-        "Set gtid_mode = OFF_PERMISSIVE, run the pipeline until it has caught up, and set it OFF then.",
+        "Set gtid_mode = OFF_PERMISSIVE, run the pipeline until it has caught up, then set gtid_mode = OFF.",
     ),
     (
         (_DUMP_FAILED,),
@@ -155,67 +159,67 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
 
 
 def explain(error: pymysql.Error, doing: str) -> TidemarkError:
-    """The error of the driver as one of ours: terminal where another try cannot help, transient otherwise."""
+    """Convert an error of the driver to one of ours: terminal if a retry cannot help, otherwise transient."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
     broken = number in _AWAY or (not number and isinstance(error, pymysql.err.InterfaceError))  # used after it broke
     usual: type[TidemarkError] = SourceAwayError if broken else TransientError
-    kind, hint = _ERRORS.get(number, (usual, "It is tried again; if it stays, look at the server's error log."))
+    kind, hint = _ERRORS.get(number, (usual, "Tidemark retries. If it keeps failing, look at the server's error log."))
     kind, hint = next(((k, h) for numbers, says, k, h in _DUMPS if number in numbers and says in text), (kind, hint))
     if number == _CANNOT_CONNECT:
-        hint = "Check source.host and source.port, and that the server runs and can be reached from here."
-    lost = "What was committed stays right; changes since then cannot be read from here any more."
-    detail = lost if kind is SourceLostError else "What is committed stays as it is."
+        hint = "Check source.host and source.port, and that the server is running and reachable from here."
+    lost = "Committed data stays correct, but changes after it can no longer be read from this server."
+    detail = lost if kind is SourceLostError else "Committed data is unaffected."
     if kind is GtidModeError:
         detail = (
-            "With gtid_mode = ON the server sends no transaction without a GTID, with OFF none with one; the log holds such. "
-            "What is published is right up to the committed position, and nothing is lost."
+            "With gtid_mode = ON the server sends no transaction without a GTID, with OFF none with one; the log contains such "
+            "transactions. Published data is correct up to the committed position, and nothing is lost."
         )
     return kind(f"{doing} failed: {text} (error {number}).", detail=detail, hint=hint)
 
 
 def open_connection(endpoint: Endpoint) -> Connection:
-    """A connection with the session that all decoding relies on: UTC, utf8mb4, autocommit, no padding.
+    """Open a connection with the session settings that decoding relies on: UTC, utf8mb4, autocommit, no padding.
 
-    Raises LoginRefusedError when the login is refused, SourceAwayError when the server cannot be reached.
+    Raises LoginRefusedError if the login is refused, SourceAwayError if the server cannot be reached.
     """
     connection = _login(endpoint)
     try:
         with connection.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00', sql_mode = '', group_concat_max_len = 1048576")
-            # The default ends a dump to a reader that pauses for a minute.
+            # The default ends a dump if its reader pauses for a minute.
             cursor.execute("SET net_write_timeout = 600, net_read_timeout = 600")
-            # A limit on queries is for applications; a chunk takes as long as it takes.
+            # Query limits are meant for applications; reading a chunk may take any time.
             limit = "max_statement_time" if "mariadb" in connection.get_server_info().lower() else "max_execution_time"
             cursor.execute(f"SET SESSION {limit} = 0, sql_big_selects = 1")
             if "mariadb" not in connection.get_server_info().lower():
-                # Statistics as they are now: by default they are up to a day old, and asking for them writes them down.
+                # Use current statistics: by default they are up to a day old, and querying them writes them to disk.
                 cursor.execute("SET SESSION information_schema_stats_expiry = 0")
-            # Its column is in every row image: the catalogue must show it (MySQL 8.0.30 on).
+            # Row images contain the generated invisible primary key, so the catalog must show it (MySQL 8.0.30 on).
             cursor.execute("SHOW SESSION VARIABLES LIKE 'show_gipk_in_create_table_and_information_schema'")
             if cursor.fetchall():
                 cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
     except pymysql.Error as error:
         raise explain(error, "Setting the session up") from error
-    connection._read_timeout = round(endpoint.read_timeout_s)  # noqa: SLF001 - until here it was the login's
+    connection._read_timeout = round(endpoint.read_timeout_s)  # noqa: SLF001 - until here it was the login timeout
     if endpoint.identity is not None:
         check_identity(endpoint.identity, describe(connection))
     return connection
 
 
 def break_off(connection: Connection) -> None:
-    """End a connection that another thread may be waiting on for an answer: that thread gets a SourceAwayError."""
-    with suppress(OSError, AttributeError):  # it is closed, or has just been
+    """Break a connection on which another thread may be waiting; that thread gets a SourceAwayError."""
+    with suppress(OSError, AttributeError):  # already closed
         connection._sock.shutdown(socket.SHUT_RDWR)  # noqa: SLF001 - PyMySQL has no such call
 
 
 def check_identity(expected: str, server: Server) -> None:
-    """Raises SourceChangedError when another server answers than the one that is followed: positions mean nothing there."""
+    """Raises SourceChangedError if another server answers than the one in the ledger: positions mean nothing there."""
     if server.identity != expected:
         raise SourceChangedError(
-            f"The source is another server now: {server.identity}, the ledger follows {expected}.",
-            detail="Nothing of it was read: the committed position means nothing there.",
-            hint="Start again: the run follows it by GTID where that is provable.",
+            f"The source is now another server: {server.identity}; the ledger streamed {expected}.",
+            detail="Nothing was read from it: the committed position means nothing there.",
+            hint="Start again: the run continues by GTID if the new server provably has the same history.",
         )
 
 
@@ -242,7 +246,7 @@ def _login(endpoint: Endpoint) -> Connection:
 
 
 def _login_preferring_tls(options: dict[str, Any]) -> Connection:
-    """TLS where the server offers it, as the server's own clients do; a local server is spoken to in the clear."""
+    """Use TLS if the server offers it, as the servers' own clients do; use plain text for a local server."""
     if options["host"] in ("127.0.0.1", "::1", "localhost"):
         return pymysql.connect(**options, ssl_disabled=True)
     try:
@@ -258,14 +262,14 @@ def _tls(endpoint: Endpoint) -> ssl.SSLContext:
 
 
 def _unverified() -> ssl.SSLContext:
-    """TLS with whoever answers. It loads no authorities, which takes some 50 ms of processor time a connection."""
+    """TLS without verification. Loads no certificate authorities, which would take 50 ms of CPU time per connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
-    """All rows of a statement as dictionaries. Raises one of our errors."""
+    """Run a statement and return all rows as dictionaries. Raises one of our errors."""
     try:
         with connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(sql, tuple(parameters) or None)
@@ -275,7 +279,7 @@ def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> l
 
 
 def describe(connection: Connection) -> Server:
-    """Who is at the other end. The identity is the server uuid; MariaDB has none, there it is the server id."""
+    """Describe the connected server. Its identity is the server uuid; on MariaDB, which has none, the server id."""
     (row,) = query(connection, "SELECT VERSION() AS v, @@server_id AS id")
     flavor: Flavor = "mariadb" if "mariadb" in row["v"].lower() else "mysql"
     numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", row["v"])
@@ -286,5 +290,5 @@ def describe(connection: Connection) -> Server:
 
 
 def quote(*names: str) -> str:
-    """Identifiers, quoted and joined by dots. The one place that does it."""
+    """Quote identifiers and join them with dots. The only place that does it."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)

@@ -1,11 +1,11 @@
-"""From a spec to an endpoint. Apart from `connect`, so that readers need not know specs."""
+"""Converts a spec to an endpoint. Separate from `connect`, so that readers do not import specs."""
 
 from engine.settings import Source, password
 from engine.source.connect import Endpoint
 
 
 def endpoint_of(source: Source) -> Endpoint:
-    """The endpoint of a spec's source, its password fetched by reference. Raises SpecError when that leads nowhere."""
+    """The endpoint of a spec's source, with its password resolved. Raises SpecError if the password cannot be found."""
     return Endpoint(
         source.host,
         source.port,

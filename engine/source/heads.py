@@ -1,8 +1,8 @@
-"""The heads of binlog files: when a file began, and what the binlog held before it. A few hundred bytes of a dump."""
+"""Heads of binlog files: when a file was created, and what the binlog contains before it. Takes a few hundred bytes of a dump."""
 
 from dataclasses import dataclass
 
-from engine.decode.events import Kind
+from engine.decode.binlog_events import Kind
 from engine.decode.gtid import GtidSet
 from engine.decode.gtid_events import GtidList, read_gtid_list, read_previous_gtids
 from engine.errors import BinlogDamagedError, TransientError
@@ -13,17 +13,19 @@ from engine.source.replication import read_runs
 
 @dataclass(frozen=True)
 class Head:
-    """born: the time of the file's FORMAT_DESCRIPTION event, seconds since 1970. before: the transactions of earlier files."""
+    """The contents of a binlog file's head."""
 
     file: str
     born: int
+    """The time of the file's FORMAT_DESCRIPTION event, in seconds since 1970."""
     before: GtidSet | GtidList
+    """The transactions of earlier files."""
 
 
 def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
-    """The head of a file that the server has. Raises SourceLostError when it has not, TransientError when a dump breaks off.
+    """Read a file's head. Raises SourceLostError if the server does not have the file, TransientError if the dump ends early.
 
-    Damaged events are asked for once more; BinlogDamagedError when they come damaged again.
+    Damaged events are requested once more. Raises BinlogDamagedError if they are damaged again.
     """
     try:
         return _read_head(endpoint, file, first_server_id)
@@ -46,9 +48,9 @@ def _read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
                 elif kind == Kind.MARIA_GTID_LIST and born is not None:
                     return Head(file, born, read_gtid_list(run.body(n)))
     finally:
-        connection._force_close()  # noqa: SLF001 - the server is still sending; a polite end would wait for it
+        connection._force_close()  # noqa: SLF001 - the server is still sending; a clean close would wait for it
     raise TransientError(
-        f"The head of the binlog file {file} could not be read: the dump ended before it.",
+        f"The head of the binlog file {file} could not be read: the dump ended early.",
         detail="Nothing of it was used.",
-        hint="The server may just be beginning this file; it is tried again.",
+        hint="The server may have just begun this file. Tidemark retries.",
     )

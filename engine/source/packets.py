@@ -1,10 +1,10 @@
-"""Streams of packets from a connection: what a prepared SELECT and a binlog dump have in common.
+"""Packet streams from a connection: the common part of a prepared SELECT and a binlog dump.
 
-PyMySQL logs in, encrypts and sends commands; from then on we read the socket into one large buffer and hand out blocks of complete
-packets. A packet that starts with 0x00 is a row or an event, 0xFE ends the stream, 0xFF is an error.
+PyMySQL logs in, encrypts and sends commands. Then we read the socket into one large buffer and yield blocks of complete packets. A
+packet that starts with 0x00 is a row or an event; 0xFE ends the stream; 0xFF is an error.
 
-A trap: `readinto1` of PyMySQL's buffered reader blocks for ever when all that will come is already in its buffer. So what is
-buffered is taken first with `read1`, and then the socket itself is read.
+A trap: `readinto1` of PyMySQL's buffered reader blocks forever if everything still to come is already in its buffer. So we first
+take what is buffered with `read1`, and then read the socket itself.
 """
 
 import struct
@@ -23,12 +23,12 @@ _READ = 64 << 10
 _STATEMENT_PREPARE, _STATEMENT_EXECUTE, _STATEMENT_CLOSE = 0x16, 0x17, 0x19
 _END, _ERROR = 0xFE, 0xFF
 _END_SIZE = 9
-"""An end packet is shorter than this; a longer one that starts with 0xFE is not an end."""
+"""An end packet is shorter than this. A longer packet that starts with 0xFE is not an end."""
 
 
 @dataclass(frozen=True)
 class Block:
-    """Packets that lie in one buffer: payload `i` is `buffer[start[i]:end[i]]`. Valid until the next block is asked for."""
+    """Packets in one buffer: payload `i` is `buffer[start[i]:end[i]]`. Valid until the next block is requested."""
 
     buffer: Bytes
     start: Offsets
@@ -36,16 +36,16 @@ class Block:
 
 
 class PacketReader:
-    """Reads the packets of one response after the command was sent and its head was read by PyMySQL.
+    """Reads the packets of one response, after PyMySQL has sent the command and read the head of the response.
 
-    Raises SourceAwayError when the connection breaks, and the server's own error when it sends one.
+    Raises SourceAwayError if the connection breaks, and the server's own error if it sends one.
     """
 
     def __init__(self, connection: Connection, doing: str) -> None:
         self._doing, self._connection = doing, connection
-        self._socket = connection._sock  # noqa: SLF001 - FACTS: the socket must be read itself
+        self._socket = connection._sock  # noqa: SLF001 - we must read the socket ourselves
         try:
-            carry = connection._rfile.read1(_READ)  # noqa: SLF001 - at least the end packet is still to come
+            carry = connection._rfile.read1(_READ)  # noqa: SLF001 - does not block: at least the end packet is still to come
         except OSError as error:
             raise self._broken(error) from error
         self._buffer = np.empty(BUFFER + PADDING, dtype=np.uint8)
@@ -53,19 +53,19 @@ class PacketReader:
         self._buffer[: len(carry)] = np.frombuffer(carry, dtype=np.uint8)
 
     def blocks(self) -> Iterator[Block]:
-        """All packets up to the end of the response, in order."""
-        fresh = True
+        """Yield all packets up to the end of the response, in order."""
+        first_pass = True
         while True:
-            if not fresh or not self._may_be_over():
+            if not first_pass or not self._may_be_over():
                 self._fill()
-            fresh = False
+            first_pass = False
             starts, used = packet_starts(self._buffer, self._filled)
             if not len(starts):
                 continue
             start, end = starts + HEADER, np.append(starts[1:], used)
             final = self._final(start, end)
-            kept = len(start) - (final is not None)
-            used = yield from self._hand_out(start[:kept], end[:kept], used)
+            count = len(start) - (final is not None)
+            used = yield from self._blocks_of(start[:count], end[:count], used)
             if final is not None:
                 self._raise_error(final)
                 return
@@ -74,7 +74,7 @@ class PacketReader:
             self._filled = rest
 
     def _fill(self) -> None:
-        """Receive until the buffer is full or the stream's end may have come; at least once."""
+        """Receive until the buffer is full or the stream may have ended; at least once."""
         if self._filled > (len(self._buffer) - PADDING) // 2:
             self._buffer = grown(self._buffer, self._filled)
         limit = len(self._buffer) - PADDING
@@ -93,17 +93,17 @@ class PacketReader:
                 return
 
     def _broken(self, error: OSError) -> SourceAwayError:
-        nothing = "Nothing of it was published."
+        detail = "Nothing of it was published."
         if not isinstance(error, TimeoutError):
-            return SourceAwayError(f"{self._doing} broke off: {error}.", detail=nothing)
+            return SourceAwayError(f"{self._doing} broke off: {error}.", detail=detail)
         return SourceAwayError(
             f"{self._doing} broke off: the server was silent for {self._socket.gettimeout():g} s.",
-            detail=nothing,
-            hint="The connection is dead or the server hangs; it is tried again. A slower server needs a larger source.silence_s.",
+            detail=detail,
+            hint="The connection is dead or the server hangs. Tidemark retries. A slower server needs a larger source.silence_s.",
         )
 
     def _may_be_over(self) -> bool:
-        """Whether the buffer ends like an end packet (a row may look so too: then reading just goes on later)."""
+        """Whether the buffer ends like an end packet. A row may look the same; then reading just continues later."""
         n, b = self._filled, self._buffer
         return n >= HEADER and (
             (n > 8 and b[n - 5] == _END and b[n - 9] == 5 and not b[n - 8] and not b[n - 7]) or self._error_at_end()
@@ -120,15 +120,15 @@ class PacketReader:
         return False
 
     def _final(self, start: Offsets, end: Offsets) -> bytes | None:
-        """The payload of the last packet when it ends the stream."""
+        """The payload of the last packet if it ends the stream, else None."""
         first, size = self._buffer[start[-1]], end[-1] - start[-1]
         continued = len(start) > 1 and end[-2] - start[-2] == MAX_PAYLOAD
         if continued or not (first == _ERROR or (first == _END and size < _END_SIZE)):
             return None
         return bytes(self._buffer[start[-1] : end[-1]])
 
-    def _hand_out(self, start: Offsets, end: Offsets, used: int) -> Generator[Block, None, int]:
-        """Yield the packets, those of 16 MiB and more put together; returns how much of the buffer is done with."""
+    def _blocks_of(self, start: Offsets, end: Offsets, used: int) -> Generator[Block, None, int]:
+        """Yield the packets, with those of 16 MiB and more reassembled. Returns the number of buffer bytes consumed."""
         large = np.flatnonzero(end - start == MAX_PAYLOAD)
         begin = 0
         while len(large):
@@ -161,13 +161,13 @@ class PacketReader:
 
 @dataclass(frozen=True)
 class Statement:
-    """A prepared SELECT without result set left over; `types`: protocol type code of each column."""
+    """A prepared SELECT."""
 
     connection: Connection
     number: int
 
     def execute(self, doing: str) -> tuple[list[int], PacketReader]:
-        """Run it: the type codes of the columns, and a reader of the rows."""
+        """Run the statement. Returns the columns' protocol type codes and a reader of the rows."""
         try:
             self.connection._execute_command(_STATEMENT_EXECUTE, struct.pack("<IBI", self.number, 0, 1))  # noqa: SLF001
             count = self.connection._read_packet().read_length_encoded_integer()  # noqa: SLF001
@@ -181,7 +181,7 @@ class Statement:
         return types, PacketReader(self.connection, doing)
 
     def close(self) -> None:
-        """Forget the statement; the server does not answer."""
+        """Close the statement; the server sends no answer."""
         self.connection._execute_command(_STATEMENT_CLOSE, struct.pack("<I", self.number))  # noqa: SLF001
 
 

@@ -1,7 +1,7 @@
-"""Positions in the source's binlog, and how far away its end is.
+"""Positions in the source's binlog, and the distance to its end.
 
-A position lies between two transactions: a file, an offset in it, and, where it is known, the GTID set of all
-transactions before it. Positions of one server are ordered by file number and offset.
+A position lies between two transactions: a file, an offset in it and, if known, the GTID set of all transactions before it.
+Positions of one server are ordered by file number and offset.
 """
 
 from dataclasses import dataclass, field
@@ -11,32 +11,31 @@ from engine.errors import PreflightError
 from engine.source.connect import Connection, Server, query
 
 FIRST_OFFSET = 4
-"""Where the first event of every binlog file begins."""
+"""The offset of the first event in every binlog file."""
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in the binlog. gtids: the transactions before it as the server writes them, None when unknown.
-
-    born: the time that the file's FORMAT_DESCRIPTION event has, seconds since 1970; None when unknown. It tells the file from one
-    of the same name that a restored or reset server began later.
-    """
+    """A place in the binlog."""
 
     file: str
     offset: int
     gtids: str | None = None
+    """The GTIDs of all transactions before it, as the server writes them; None if unknown."""
     born: int | None = field(default=None, compare=False)
+    """The time in the file's FORMAT_DESCRIPTION event, in seconds since 1970; None if unknown. It distinguishes the file from one
+    of the same name that a restored or reset server created later."""
 
     @property
     def order(self) -> tuple[int, int]:
-        """Compares positions of one server."""
+        """Sort key for positions of one server."""
         return file_number(self.file), self.offset
 
     def __str__(self) -> str:
         return f"{self.file}:{self.offset}"
 
     def as_dict(self) -> dict[str, Any]:
-        """For the ledger."""
+        """The record for the ledger."""
         return {"file": self.file, "offset": self.offset, "gtids": self.gtids, "born": self.born}
 
 
@@ -56,24 +55,27 @@ def latest(a: Position, b: Position) -> Position:
 
 
 def current(connection: Connection, server: Server) -> Position:
-    """The end of the binlog now: a high watermark, never a low one (DESIGN 5). Raises PreflightError without a binlog."""
+    """The current end of the binlog: suitable as a high watermark, never as a low one (docs/correctness.md).
+
+    Raises PreflightError if there is no binlog.
+    """
     rows = query(connection, server.binlog_status)
     if not rows:
         raise PreflightError(
             "The server writes no binlog.",
-            detail="Without one, changes cannot be followed.",
+            detail="Without one, changes cannot be streamed.",
             hint="Start the server with log_bin.",
         )
     return Position(rows[0]["File"], int(rows[0]["Position"]))
 
 
 def binlog_files(connection: Connection) -> dict[str, int]:
-    """The binlog files that the server still has, oldest first, with their sizes in bytes."""
+    """The server's binlog files, oldest first, with their sizes in bytes."""
     return {row["Log_name"]: int(row["File_size"]) for row in query(connection, "SHOW BINARY LOGS")}
 
 
 def bytes_between(files: dict[str, int], start: Position, end: Position) -> int:
-    """Bytes of binlog from `start` to `end`; 0 when `end` is not later."""
+    """Bytes of binlog from `start` to `end`; 0 if `end` is not later."""
     if end.order <= start.order:
         return 0
     if start.file == end.file:
@@ -85,7 +87,7 @@ def bytes_between(files: dict[str, int], start: Position, end: Position) -> int:
 
 @dataclass(frozen=True)
 class Retention:
-    """When a server purges binlog files by itself: seconds after they were closed, and bytes of them in all; None: never."""
+    """When the server purges binlog files: seconds after a file is closed, and bytes in total. None: never."""
 
     seconds: float | None
     total_bytes: int | None
@@ -93,10 +95,10 @@ class Retention:
 
 
 def retention(connection: Connection) -> Retention:
-    """The server's settings. A file is purged when it is due and a newer one is begun, so never earlier than that."""
+    """The server's settings. A due file is purged only when a newer one is begun, so never earlier."""
     rows = query(connection, _RETENTION)
     values = {row["Variable_name"]: row["Value"] for row in rows}
-    # MariaDB's two are one setting; MySQL has only the first.
+    # On MariaDB the two are one setting; MySQL has only the first.
     seconds = float(values.get("binlog_expire_logs_seconds", 0)) or float(values.get("expire_logs_days", 0)) * 86400
     if values.get("binlog_expire_logs_auto_purge", "ON").upper() in ("OFF", "0"):
         seconds = 0.0

@@ -1,7 +1,7 @@
-"""Preflight: everything a pipeline needs of its source, checked before a byte is read.
+"""Preflight: checks everything a pipeline needs from its source before it reads a byte.
 
-A list of small checks that all run; each says what was expected, what is, why it matters and the statement that mends
-it. What is never asked for: LOCK TABLES, RELOAD, SUPER, or any right to write.
+A list of small checks, all of which run. Each states what was expected, what was found, why it matters and the statement that fixes
+it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from engine.decode.types import fault
 from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
 from engine.layout import folder_fault
 from engine.settings import Source
-from engine.source.catalog import BY_GLOBS, Members, captured_tables, passed_over
+from engine.source.catalog import BY_GLOBS, Membership, captured_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
@@ -26,7 +26,7 @@ _AGED_FIX = "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or 
 
 @dataclass(frozen=True)
 class Check:
-    """One check's result. fix: a statement to copy, or empty. table: the one that the check is about, empty for the server."""
+    """One check's result."""
 
     name: str
     outcome: Outcome
@@ -34,7 +34,9 @@ class Check:
     actual: str
     why: str
     fix: str = ""
+    """A statement that fixes it, ready to copy; or empty."""
     table: str = ""
+    """The checked table; empty for the server."""
 
     def as_dict(self) -> dict[str, str]:
         return asdict(self)
@@ -42,7 +44,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Context:
-    """What the checks look at."""
+    """The input of the checks."""
 
     endpoint: Endpoint
     source: Source
@@ -54,7 +56,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Preflight:
-    """All results; `server` and `tables` for those who go on from here."""
+    """All results; `server` and `tables` for the caller's further use."""
 
     checks: list[Check]
     server: Server
@@ -65,18 +67,18 @@ class Preflight:
         return not any(check.outcome == "fail" for check in self.checks)
 
     def require(self) -> None:
-        """Raises PreflightError that lists what failed, when no table can be captured.
+        """Raises PreflightError with the failed checks if a server check failed, or if every table failed.
 
-        What is wrong with one table stops that table alone.
+        A failure of one table stops only that table.
         """
         failed = [check for check in self.checks if check.outcome == "fail"]
         if any(not check.table for check in failed) or len({check.table for check in failed}) == len(self.tables):
             lines = [f"  {c.name}: expected {c.expected}; is {c.actual}. {c.why}" for c in failed]
             raise PreflightError(
-                f"The source does not fulfil what the pipeline needs ({len(failed)} of {len(self.checks)} checks failed):\n"
+                f"The source does not meet the pipeline's requirements ({len(failed)} of {len(self.checks)} checks failed):\n"
                 + "\n".join(lines),
                 detail="Nothing was started.",
-                hint="\n".join(c.fix for c in failed if c.fix) or "Correct what is listed.",
+                hint="\n".join(c.fix for c in failed if c.fix) or "Correct the items above.",
             )
 
 
@@ -95,12 +97,12 @@ def refused(tables: Sequence[Table]) -> dict[str, TableStoppedError]:
 
 
 def table_checks(table: Table) -> list[Check]:
-    """What is checked of one table."""
+    """The results of one table's checks."""
     return [replace(check(table), table=table.full_name) for check in _TABLE_CHECKS]
 
 
 def minimal_grants(user: str, server: Server, globs: Sequence[str]) -> list[str]:
-    """The complete statements that give `user` all that Tidemark ever needs."""
+    """The complete statements that grant `user` everything Tidemark ever needs."""
     monitor = "BINLOG MONITOR" if server.flavor == "mariadb" else "REPLICATION CLIENT"
     databases = sorted({glob.partition(".")[0] for glob in globs if not glob.startswith("!")})
     select = [
@@ -114,16 +116,18 @@ def run_preflight(
     source: Source,
     first_server_id: int,
     as_read: Callable[[Table], Table] = lambda table: table,
-    members: Members = BY_GLOBS,
+    members: Membership = BY_GLOBS,
 ) -> Preflight:
-    """Run all checks. as_read: a table with the columns marked that are never read (`run.shapes`). members: beside the globs.
+    """Run all checks. as_read: marks a table's columns that are never read (`run.tables.projection_rules`).
 
-    Raises PreflightError when the login is refused, TransientError when nobody answers, SpecError for no tables.
+    members: exceptions from the globs.
+
+    Raises PreflightError if the login is refused, TransientError if nobody answers, SpecError if there are no tables.
     """
     connection = open_connection(endpoint)
     try:
         context = _context(connection, endpoint, source, first_server_id)
-        checks = [check(context) for check in (*_SERVER_CHECKS, _passed_over)]
+        checks = [check(context) for check in (*_SERVER_CHECKS, _uncaptured)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
@@ -133,7 +137,7 @@ def run_preflight(
 
 
 def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:
-    """The checks of the server alone, for those who have not chosen tables yet. Raises as `run_preflight`."""
+    """Run only the server's checks, for callers that have not chosen tables yet. Raises as `run_preflight`."""
     connection = open_connection(endpoint)
     try:
         context = _context(connection, endpoint, source, first_server_id)
@@ -174,8 +178,8 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
 def _metadata(context: Context) -> Check:
     actual = context.variables.get("binlog_row_metadata", "MINIMAL")
     good = actual.upper() == "FULL"
-    why = "With FULL the binlog carries column names and labels, so that a changed table is always recognised."
-    # What is older than the catalogue must say itself what it is.
+    why = "With FULL, the binlog contains column names and labels, so Tidemark always recognises a changed table."
+    # Events older than the catalog must describe their columns themselves.
     past = not context.source.copies and context.source.startup != "latest"
     bad: Outcome = "fail" if past else "warn"
     fix = "" if good else "SET GLOBAL binlog_row_metadata = 'FULL';"
@@ -183,7 +187,7 @@ def _metadata(context: Context) -> Check:
 
 
 def _monitoring(context: Context) -> Check:
-    why = "The position of the binlog's end is read all the time."
+    why = "Tidemark constantly reads the position of the binlog's end."
     user = context.source.user
     try:
         position = current(context.connection, context.server)
@@ -195,7 +199,7 @@ def _monitoring(context: Context) -> Check:
 
 
 def _replication(context: Context) -> Check:
-    """By doing it: grants can come through roles, and only the server knows what they add up to."""
+    """Check by opening a dump: grants can come through roles, and only the server knows the sum."""
     why = "Changes are read through the replication protocol."
     fix = minimal_grants(context.source.user, context.server, context.source.tables)[-1]
     try:
@@ -208,29 +212,32 @@ def _replication(context: Context) -> Check:
             connection._force_close()  # noqa: SLF001 - the server has ended the dump
     except (PreflightError, SourceLostError) as error:
         return Check("grant: REPLICATION SLAVE", "fail", "a binlog dump works", error.message, why, fix)
-    return Check("grant: REPLICATION SLAVE", "ok", "a binlog dump works", "it does", why)
+    return Check("grant: REPLICATION SLAVE", "ok", "a binlog dump works", "works", why)
 
 
 def _server_ids(context: Context) -> Check:
-    first, why = context.first_server_id, "The server ends a binlog reader when another one comes with its server id."
+    first, why = context.first_server_id, "The server disconnects a binlog reader when another one uses its server id."
     expected = f"none of {first}–{first + SERVER_IDS - 1} in use"
     modern = context.server.flavor == "mysql" and context.server.version >= (8, 0, 22)
+    note = ""
     try:
         replicas = query(context.connection, "SHOW REPLICAS" if modern else "SHOW SLAVE HOSTS")
+    except PreflightError:
+        # MariaDB requires REPLICATION MASTER ADMIN for the list; nothing else does. A run reports an id that is taken anyway.
+        replicas, note = [], "; replicas are not shown to this user"
     except TidemarkError as error:
         return Check("server ids", "warn", expected, error.message, why)
     used = [int(row["Server_Id" if "Server_Id" in row else "Server_id"]) for row in replicas]
     used.append(int(context.variables["server_id"]))
     clash = [n for n in used if first <= n < first + SERVER_IDS]
     fix = "Set source.server_id in the spec to another range." if clash else ""
-    return Check("server ids", "fail" if clash else "ok", expected, f"in use: {', '.join(map(str, used))}", why, fix)
+    actual = f"in use: {', '.join(map(str, used))}{note}"
+    return Check("server ids", "fail" if clash else "ok", expected, actual, why, fix)
 
 
-def _passed_over(context: Context) -> Check:
-    others = passed_over(context.connection, context.source.tables)
-    why = (
-        "Views, sequences and system-versioned tables have no rows of their own in the binlog, or more than they show."
-    )
+def _uncaptured(context: Context) -> Check:
+    others = uncaptured(context.connection, context.source.tables)
+    why = "The binlog has no rows of views and sequences, and more rows of system-versioned tables than they show."
     actual = ", ".join(f"{name} ({kind.lower()})" for name, kind in others.items()) or "none"
     fix = "Exclude them in source.tables: " + ", ".join(f'"!{name}"' for name in others) if others else ""
     return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
@@ -238,7 +245,7 @@ def _passed_over(context: Context) -> Check:
 
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
-    why = "What a low watermark names must be visible to the read that follows (see the README)."
+    why = "Everything up to a low watermark must be visible to the read that follows (docs/correctness.md)."
     good = kind != "aged"
     return Check(
         "watermarks",
@@ -253,7 +260,7 @@ def _watermarks(context: Context) -> Check:
 def _key(table: Table) -> Check:
     good = bool(table.key)
     actual = ", ".join(table.key) or "none"
-    why = "Without a key changes cannot be applied to a mirror: the table is read as one chunk, and its change log is all there is."
+    why = "Without a key, changes cannot be applied to a mirror. The table is read as one chunk and has only a change log."
     fix = "" if good else f"ALTER TABLE {quote(table.database, table.name)} ADD PRIMARY KEY (…);"
     expected = "a primary key, or a unique key without nullable columns"
     return Check(f"{table.full_name}: key", "ok" if good else "warn", expected, actual, why, fix)
@@ -266,7 +273,7 @@ def _columns(table: Table) -> Check:
         for c in table.columns
         if c.name.casefold().startswith("_tm_")
     ]
-    why = "A value that cannot be decoded exactly never becomes NULL."
+    why = "Tidemark never turns a value that it cannot decode exactly into NULL."
     fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if faults else ""
     actual = " ".join(faults) or f"{len(table.columns)} columns"
     return Check(
@@ -276,7 +283,7 @@ def _columns(table: Table) -> Check:
 
 def _engine(table: Table) -> Check:
     good = table.transactional
-    why = "A read of a table whose engine has no transactions makes its writers wait until it ends."
+    why = "If a table's engine has no transactions, a read blocks its writers until it ends."
     fix = "" if good else f"ALTER TABLE {quote(table.database, table.name)} ENGINE = InnoDB;"
     actual = "one with transactions" if good else "one without"
     return Check(
@@ -285,23 +292,23 @@ def _engine(table: Table) -> Check:
 
 
 def _own_columns(table: Table) -> Check:
-    why = "Such images cannot be read; the table would stop at its first change."
+    why = "Tidemark cannot read such row images; the table would stop at its first change."
     fix = f'Change the index, or exclude the table: tables = […, "!{table.full_name}"]' if table.unfit else ""
     outcome: Outcome = "fail" if table.unfit else "ok"
     expected = "only the table's own columns in its row images"
-    return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "so it is", why, fix)
+    return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "only its own columns", why, fix)
 
 
 def _folder(table: Table) -> Check:
     fault = folder_fault(table.database, table.name)
     fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if fault else ""
     outcome: Outcome = "fail" if fault else "ok"
-    why = "The names become folders of the destination."
-    return Check(f"{table.full_name}: name", outcome, "names for folders", fault or table.full_name, why, fix)
+    why = "The names become folders in the destination."
+    return Check(f"{table.full_name}: name", outcome, "valid folder names", fault or table.full_name, why, fix)
 
 
 def _tls(context: Context) -> Check:
-    """How the connection is protected; `preferred` and `required` as `source.connect` has them, by PyMySQL's rules."""
+    """How the connection is protected. `preferred` and `required` mean what `source.connect` and PyMySQL make of them."""
     setting, why = context.source.tls, "Rows and the login travel between the source and the readers."
     expected = 'tls = "verify", or a source on this machine'
     rows = query(context.connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")
@@ -310,19 +317,19 @@ def _tls(context: Context) -> Check:
     if setting == "verify" or context.source.host in _LOCAL:
         return Check("tls", "ok", expected, now, why)
     meaning = {
-        "off": "Nothing protects them: whoever sees the network reads them.",
-        "preferred": "It protects against no active attacker: whoever stands between can answer without TLS, or as the server.",
-        "required": "It protects against no active attacker: the server's certificate is not verified.",
+        "off": "Nothing protects them: anyone on the network can read them.",
+        "preferred": "It does not stop an active attacker, who can answer without TLS, or pretend to be the server.",
+        "required": "It does not stop an active attacker: the server's certificate is not verified.",
     }[setting]
-    fix = 'Set source.tls = "verify", with source.tls_ca when the certificate is not of a public authority.'
+    fix = 'Set source.tls = "verify", and source.tls_ca if the certificate is not from a public authority.'
     return Check("tls", "warn", expected, now, f"{why} {meaning}", fix)
 
 
 _LOCAL = ("127.0.0.1", "::1", "localhost")
-_IMAGES = "Changes are copied from complete row images."
+_IMAGES = "Changes are read from complete row images."
 _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _version,
-    _variable("log_bin", "ON", "Changes are followed in the binlog.", restart=True),
+    _variable("log_bin", "ON", "Changes are read from the binlog.", restart=True),
     _variable("binlog_format", "ROW", _IMAGES),
     _variable("binlog_row_image", "FULL", _IMAGES),
     _metadata,

@@ -1,8 +1,8 @@
-"""What the source's catalogue holds that makes one table's write reach another: triggers, foreign keys, views, routines.
+"""Everything in the catalog through which a write to one table reaches another: triggers, foreign keys, views, routines.
 
-What the user may not see is not shown as missing: the catalogue just leaves it out. So the grants are asked for first, and without
-them nothing is believed (`Programs.whole`). Foreign keys are read from KEY_COLUMN_USAGE, as MariaDB hides REFERENTIAL_CONSTRAINTS
-from those who may only SELECT; whether one changes rows its table's own text says.
+The catalog silently omits what the user may not see. So the grants are checked first; without them nothing is trusted
+(`Programs.whole`). Foreign keys are read from KEY_COLUMN_USAGE, because MariaDB hides REFERENTIAL_CONSTRAINTS from users with
+SELECT only. Whether one changes rows is in its table's definition.
 """
 
 import re
@@ -15,7 +15,7 @@ from engine.source.connect import Connection, query, quote
 Name = tuple[str, str]
 """Database and name, casefolded."""
 NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
-"""Grants on *.* that show the whole catalogue."""
+"""Grants on *.* that show the whole catalog."""
 _GRANTS = """
 SELECT PRIVILEGE_TYPE AS p FROM information_schema.USER_PRIVILEGES WHERE GRANTEE =
 CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURRENT_USER(), '@', -1), "'")"""
@@ -30,28 +30,28 @@ SELECT DISTINCT TABLE_SCHEMA AS d, TABLE_NAME AS t, REFERENCED_TABLE_SCHEMA AS r
 FROM information_schema.KEY_COLUMN_USAGE WHERE REFERENCED_TABLE_NAME IS NOT NULL"""
 _CHANGES = re.compile(r"FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET )")
 _ENGINES = frozenset(("innodb", "myisam", "aria", "memory", "archive", "csv", "blackhole", "rocksdb", "tokudb"))
-"""Engines whose tables hold their own rows; others (MERGE, FEDERATED, SPIDER …) hand writes on to other tables."""
+"""Engines whose tables store their own rows. Others (MERGE, FEDERATED, SPIDER …) forward writes to other tables."""
 
 
 @dataclass(frozen=True)
 class Programs:
-    """The catalogue's part that this is about; names are casefolded, bodies are SQL, None where they are not shown.
-
-    whole: whether the user sees all of it. tables: base tables and views. referring: by referred table the tables whose rows its
-    changes change. forwarding: tables of an engine that hands writes on to others.
-    """
+    """The relevant part of the catalog. Names are casefolded; bodies are SQL, or None if they are not shown."""
 
     whole: bool
+    """Whether the user sees the whole catalog."""
     tables: frozenset[Name] = frozenset()
+    """Base tables and views."""
     forwarding: frozenset[Name] = frozenset()
+    """Tables of an engine that forwards writes to other tables."""
     views: Mapping[Name, str | None] = field(default_factory=dict)
     triggers: Mapping[Name, tuple[str | None, ...]] = field(default_factory=dict)
     referring: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+    """By referenced table, the tables whose rows change when it changes."""
     routines: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
 
 def read_programs(connection: Connection) -> Programs:
-    """The catalogue as it is now; `whole` is false, and nothing read, when the user's grants do not show it."""
+    """Read the current catalog. If the user's grants do not show all of it, `whole` is False and nothing is read."""
     granted = {row["p"].upper() for row in query(connection, _GRANTS)}
     if not granted.issuperset(NEEDED):
         return Programs(whole=False)
@@ -81,8 +81,8 @@ def _referring(connection: Connection) -> dict[Name, frozenset[Name]]:
     for row in query(connection, _REFERRING):
         child = (row["d"], row["t"])
         if child not in texts:
-            (shown,) = query(connection, f"SHOW CREATE TABLE {quote(*child)}")
-            texts[child] = str(shown["Create Table"])
+            (definition,) = query(connection, f"SHOW CREATE TABLE {quote(*child)}")
+            texts[child] = str(definition["Create Table"])
         if _CHANGES.search(texts[child]):
             found[_name(row["rd"], row["rt"])].add(_name(*child))
     return {name: frozenset(children) for name, children in found.items()}

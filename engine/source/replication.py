@@ -1,11 +1,11 @@
-"""The replication protocol: a bounded stretch of the binlog as blocks of events.
+"""The replication protocol: a bounded binlog range as blocks of events.
 
-A dump is asked for without blocking (flag 1): the server sends what it has and an end packet, so that a read ends by
-itself. That end may come before a position that `SHOW BINARY LOG STATUS` has shown already, as the server shows a
-transaction a moment before it lets a dump have it; the caller then dumps again from where it is.
+A dump is requested as non-blocking (flag 1): the server sends what it has and an end packet, so the read ends by itself. That end
+may come before a position that `SHOW BINARY LOG STATUS` has already shown, because the server shows a transaction a moment before
+a dump can deliver it. The caller then dumps again from its current position.
 
-MySQL ends an older dump when a newer one announces the same replica uuid, MariaDB when it uses the same server id. So
-every dump has a uuid of its own and a server id of its own within the pipeline's 4096.
+MySQL ends an older dump if a newer one announces the same replica uuid; MariaDB does if it uses the same server id. So each dump
+has its own uuid, and its own server id among the pipeline's 4096.
 """
 
 import secrets
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pymysql
 
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.source.connect import SILENCE_S, Connection, explain
 from engine.source.packets import PacketReader
 from engine.source.positions import FIRST_OFFSET
@@ -27,16 +27,16 @@ SERVER_IDS = 4096
 
 
 def server_id(first: int) -> int:
-    """A server id for one dump among the pipeline's; at random, so that two dumps that meet do not meet again when retried."""
+    """A random server id for one dump among the pipeline's ids. Random, so that two colliding dumps do not collide on retry."""
     return first + secrets.randbelow(SERVER_IDS)
 
 
 def open_dump(
     connection: Connection, file: str, offset: int, first_server_id: int, silence_s: float = SILENCE_S
 ) -> PacketReader:
-    """Ask for the binlog from `file:offset` to its present end. Raises SourceLostError when the server no longer has it.
+    """Request the binlog from `file:offset` to its current end. Raises SourceLostError if the server no longer has it.
 
-    silence_s: a server that sends nothing for so long counts as dead; it always has something to send, or the end.
+    silence_s: seconds without data after which the server counts as dead; it always has something to send, or the end.
     """
     doing = f"Reading the binlog from {file}:{offset}"
     try:
@@ -49,7 +49,7 @@ def open_dump(
             )
         request = struct.pack("<IHI", offset, _NON_BLOCKING, server_id(first_server_id)) + file.encode()
         connection._execute_command(_BINLOG_DUMP, request)  # noqa: SLF001
-        connection._sock.settimeout(silence_s)  # noqa: SLF001 - the connection's own is for statements, which may take long
+        connection._sock.settimeout(silence_s)  # noqa: SLF001 - the connection's own timeout is for long statements
     except pymysql.Error as error:
         raise explain(error, doing) from error
     return PacketReader(connection, doing)
@@ -57,11 +57,11 @@ def open_dump(
 
 def read_runs(
     connection: Connection, file: str, offset: int, first_server_id: int, silence_s: float = SILENCE_S
-) -> Iterator[Run]:
-    """The events from `file:offset` to the binlog's present end; each run is valid until the next one is asked for.
+) -> Iterator[EventBatch]:
+    """Yield the events from `file:offset` to the binlog's current end. Each run is valid until the next one is requested.
 
-    The dump command has 32 bits for the offset. A position beyond them, behind a giant transaction, is reached by reading its file
-    from the start and passing over what lies before it.
+    The dump command has 32 bits for the offset. To reach a later position, after a giant transaction, the file is read from its
+    start and everything before the position is skipped.
     """
     start = offset if offset <= _LARGEST_OFFSET else FIRST_OFFSET
     position = StreamPosition(file, start)

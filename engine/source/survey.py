@@ -1,6 +1,6 @@
-"""A survey of the source for those who choose tables: all that the user may see, with what each costs and what speaks against it.
+"""Surveys the source for users who choose tables: every visible table, with its costs and risks.
 
-Only the catalogue is asked: a fixed number of statements a database, and one for each table that refers to another.
+It only queries the catalog: a fixed number of statements per database, and one per table with a foreign key.
 """
 
 import re
@@ -11,7 +11,7 @@ from engine.decode.schema import Table
 from engine.source.catalog import Statistics, list_tables, read_tables, statistics
 from engine.source.connect import Connection, Server, query, quote
 
-# REFERENTIAL_CONSTRAINTS has the rules, but MariaDB shows none of it to those who may only SELECT.
+# REFERENTIAL_CONSTRAINTS has the rules, but MariaDB hides it from users with SELECT only.
 _REFERRING = """
 SELECT DISTINCT TABLE_NAME AS t FROM information_schema.KEY_COLUMN_USAGE
 WHERE TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME IS NOT NULL"""
@@ -19,20 +19,21 @@ _CASCADE = re.compile(
     r"^ *CONSTRAINT `((?:[^`]|``)+)` FOREIGN KEY .* ON (?:DELETE|UPDATE) (?:CASCADE|SET )", re.MULTILINE
 )
 _LOGS_CASCADES = (9, 6)
-"""From this version on MySQL logs the rows that its foreign keys change; MariaDB does not."""
+"""From this version on, MySQL logs the rows that its foreign keys change. MariaDB does not."""
 
 
 @dataclass(frozen=True)
 class Surveyed:
-    """A table with the server's estimates. cascades: its foreign keys that change its rows without a word in the binlog."""
+    """A table with the server's estimates."""
 
     table: Table
     statistics: Statistics
     cascades: tuple[str, ...] = ()
+    """Foreign keys that change the table's rows without an event in the binlog."""
 
 
 def survey(connection: Connection, server: Server) -> list[Surveyed]:
-    """Every base table that the user may see, in the order of names."""
+    """Every base table visible to the user, ordered by name."""
     tables = read_tables(connection, list_tables(connection))
     estimates, unlogged = statistics(connection, tables), _unlogged(connection, server, tables)
     return [
@@ -47,7 +48,7 @@ def _unlogged(connection: Connection, server: Server, tables: Sequence[Table]) -
     found: dict[str, tuple[str, ...]] = {}
     for database in dict.fromkeys(table.database for table in tables):
         for row in query(connection, _REFERRING, (database,)):
-            (shown,) = query(connection, f"SHOW CREATE TABLE {quote(database, row['t'])}")
-            if names := tuple(_CASCADE.findall(shown["Create Table"])):
+            (definition,) = query(connection, f"SHOW CREATE TABLE {quote(database, row['t'])}")
+            if names := tuple(_CASCADE.findall(definition["Create Table"])):
                 found[f"{database}.{row['t']}"] = names
     return found

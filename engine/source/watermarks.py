@@ -1,26 +1,26 @@
-"""Watermarks: the positions that bracket the read of a chunk, and why they can be believed.
+"""Watermarks: the positions that bracket the read of a chunk, and why they can be trusted.
 
     low watermark    everything at or before it is visible to a read that starts afterwards
     high watermark   everything visible to the read is at or before it
 
-The published algorithm takes both from `SHOW MASTER STATUS`. That is wrong for the low one on a busy server: the binlog's end moves
-when a group of transactions is flushed to it, *before* the engine commits them and makes them visible. A transaction in that
-gap lies at or before the low watermark, so the backfill leaves it out, and is not visible to the SELECT either: its row is lost for
-good (FACTS: in most checks on MySQL with sync_binlog=1). For the high one it is right: what is visible was flushed before.
+The published algorithm takes both from `SHOW MASTER STATUS`. On a busy server that is wrong for the low watermark: the binlog's end
+moves when a group of transactions is flushed to it, *before* the engine commits them and makes them visible. A transaction in that
+gap is at or before the low watermark, so the backfill omits it; and it is not visible to the SELECT either. Its row is lost
+permanently (in most checks on MySQL with sync_binlog=1). The high watermark is right: whatever is visible was flushed before.
 
-A low watermark may be too early without harm, since replaying full row images is idempotent. It must never be too late. The four
+A low watermark may be too early without harm, because replaying full row images is idempotent. It must never be too late. The four
 classes, best first:
 
-    snapshot     MariaDB, Percona: `START TRANSACTION WITH CONSISTENT SNAPSHOT` and then `binlog_snapshot_file/position` in that
-                 transaction. The server takes both under the commit lock, so low = high: no backfill at all. (For tables of
-                 engines without transactions the snapshot holds nothing: their high watermark is taken after the read.)
-    gtid         MySQL with GTIDs: a *settled* position, one whose GTID set is contained in `@@gtid_executed`, which MySQL updates
-                 after the engine commit. Candidates are positions whose set the engine knows because it decoded the binlog up
-                 to them: the end of the last epoch, and this reader's own last high watermark after its backfill.
-                 `gtid_mode` is read with each check. While it is not ON, transactions without a GTID are in no set, and a
-                 set that is contained says nothing of them. While it is ON none of them is in a commit: the server
+    snapshot     MariaDB, Percona: `START TRANSACTION WITH CONSISTENT SNAPSHOT`, then `binlog_snapshot_file/position` in that
+                 transaction. The server takes both under the commit lock, so low = high and there is no backfill. (The snapshot
+                 does not cover engines without transactions: the high watermark of their tables is taken after the read.)
+    gtid         MySQL with GTIDs: a *settled* position, whose GTID set is contained in `@@gtid_executed`, which MySQL updates
+                 after the engine commit. Candidates are positions whose set is known because the binlog was decoded up to
+                 them: the end of the last epoch, and this reader's last high watermark after its backfill.
+                 `gtid_mode` is read with each check. While it is not ON, transactions without a GTID are in no set, so a
+                 contained set says nothing about them. While it is ON, no such transaction is being committed: the server
                  refuses to set it ON before the last one is visible (ER_CANT_SET_GTID_MODE, MySQL manual, "Changing the
-                 GTID mode online"). So what is contained, with the mode ON afterwards, is visible in whole.
+                 GTID mode online"). So if the set is contained, and the mode is ON afterwards, all of it is visible.
     log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`, read under the same locks.
     aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so.
 """
@@ -38,7 +38,7 @@ from engine.source.positions import Position, current
 
 WatermarkClass = Literal["snapshot", "gtid", "log_status", "aged"]
 Step = Callable[[str], None]
-"""A hook: called with before_low, after_low, before_high and after_high; tests write to the source in it."""
+"""A hook, called with before_low, after_low, before_high and after_high. Tests write to the source in it."""
 
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 _LOG_STATUS = "SELECT LOCAL AS log FROM performance_schema.log_status"
@@ -50,18 +50,19 @@ _POLL_S = 0.002
 
 @dataclass(frozen=True)
 class Candidate:
-    """A position that may serve as a low watermark; seen_s: when it was the end of the binlog, by the server's clock."""
+    """A position that may serve as a low watermark."""
 
     position: Position
     seen_s: float
+    """When it was the end of the binlog, in Unix seconds of the server's clock."""
 
 
 def no_step(_: str) -> None:
-    """The hook of production: nothing."""
+    """The hook in production: does nothing."""
 
 
 def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
-    """The best class that this server and this user's grants allow."""
+    """The best class possible with this server and this user's grants."""
     if query(connection, _SNAPSHOT_STATUS):
         return "snapshot"
     if server.flavor == "mysql" and query(connection, "SELECT @@gtid_mode AS mode")[0]["mode"] == "ON":
@@ -74,32 +75,32 @@ def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
 
 
 def server_time_s(connection: Connection) -> float:
-    """The server's clock, seconds since 1970."""
+    """The server's clock, in seconds since 1970."""
     return float(query(connection, _SERVER_TIME)[0]["now_s"])
 
 
 def gtid_mode_lowered(mode: str) -> SourceLostError:
-    """The verdict on a server that is followed by GTID and may write transactions without one."""
+    """The error for a server used by GTID that may write transactions without one."""
     return SourceLostError(
-        f"The source's gtid_mode was lowered to {mode} while the run followed it by GTID.",
-        detail="It may write transactions without a GTID, which are in no GTID set: that a set was executed no longer shows what a "
-        "read sees, so nothing more was read or published. What is published is right up to the committed position. The ledger "
-        "keeps no GTIDs of positions behind such transactions, so the run cannot move to another server from there.",
-        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it goes on from the committed position "
-        "by another class of watermarks (BACKUP_ADMIN makes that one exact). Set it ON, or OFF, when the run has caught up: "
+        f"The source's gtid_mode was lowered to {mode} while the run used its GTIDs.",
+        detail="It may write transactions without a GTID, which are in no GTID set. So an executed set no longer shows what a read "
+        "sees, and nothing more was read or published. Published data is correct up to the committed position. The ledger keeps no "
+        "GTIDs of positions after such transactions, so the run cannot move to another server from there.",
+        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it continues from the committed position "
+        "with another class of watermarks (BACKUP_ADMIN makes that one exact). When it has caught up, set gtid_mode ON or OFF: "
         "with ON the server sends no transaction without a GTID, with OFF none with one.",
     )
 
 
 def candidate_now(connection: Connection, server: Server) -> Candidate:
-    """The end of the binlog now, to be a low watermark of the class "aged" later."""
+    """The current end of the binlog, for later use as a low watermark of class "aged"."""
     return Candidate(current(connection, server), server_time_s(connection))
 
 
 class Watermarks:
-    """Takes the watermarks of the chunks that one reader reads, one after the other, on one connection.
+    """Takes the watermarks of one reader's chunks, one after the other, on one connection.
 
-    `offer` gives it candidates (classes gtid and aged). Between `low` and `release` a transaction is open in class snapshot.
+    `offer` adds candidates (classes gtid and aged). In class snapshot, a transaction is open between `low` and `release`.
     """
 
     def __init__(self, connection: Connection, server: Server, kind: WatermarkClass, settle_s: float) -> None:
@@ -108,13 +109,13 @@ class Watermarks:
         query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
     def offer(self, candidate: Candidate) -> None:
-        """Another candidate; those that can no longer be the best are forgotten."""
+        """Add a candidate. Only the 64 latest are kept."""
         self._candidates = sorted([*self._candidates, candidate], key=lambda c: c.position.order)[-64:]
 
     def low(self, step: Step = no_step) -> Position:
-        """A low watermark; a SELECT on this connection may start now. Raises TransientError when none settles in a minute.
+        """A low watermark; a SELECT on this connection may start now. Raises TransientError if none settles within a minute.
 
-        Raises SourceLostError when the class is gtid and the server may write transactions without a GTID.
+        Raises SourceLostError if the class is gtid and the server may write transactions without a GTID.
         """
         step("before_low")
         take = {"snapshot": self._snapshot, "gtid": self._settled, "log_status": self._log_status, "aged": self._aged}
@@ -123,11 +124,11 @@ class Watermarks:
         return position
 
     def exact(self, table: Table) -> bool:
-        """Whether a read of the table shows it exactly at the low watermark."""
+        """Whether a read of the table shows its rows exactly at the low watermark."""
         return self.kind == "snapshot" and table.transactional
 
     def high(self, low: Position, table: Table, step: Step = no_step) -> Position:
-        """The high watermark of the read of `table` that has just ended."""
+        """The high watermark of a read of `table` that has just ended."""
         step("before_high")
         position = low if self.exact(table) else current(self._connection, self._server)
         if self.kind == "aged":
@@ -151,7 +152,7 @@ class Watermarks:
 
     def _settled(self) -> Position:
         def settled(candidate: Candidate) -> bool:
-            # An unknown set proves nothing; the empty one, of a server without transactions, is settled.
+            # An unknown set proves nothing. The empty set of a server without transactions is settled.
             gtids = candidate.position.gtids
             if gtids is None:
                 return False
@@ -169,7 +170,7 @@ class Watermarks:
         return self._newest(old_enough)
 
     def _newest(self, fit: Callable[[Candidate], bool]) -> Position:
-        """The newest candidate that fits, waiting for one; older ones are forgotten."""
+        """Wait for a candidate that fits, and return the newest one; older candidates are dropped."""
         deadline = clock.monotonic_s() + _PATIENCE_S
         while clock.monotonic_s() < deadline:
             for n in reversed(range(len(self._candidates))):
@@ -179,6 +180,6 @@ class Watermarks:
             clock.sleep(_POLL_S)
         raise TransientError(
             f"No low watermark settled within {_PATIENCE_S:.0f} s.",
-            detail="The chunk was not read: without a proved low watermark rows could be lost.",
+            detail="The chunk was not read: without a proved low watermark, rows could be lost.",
             hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
         )

@@ -1,8 +1,8 @@
-"""The process from which Spark forks the readers of a local session, in the place of `pyspark.daemon`.
+"""Replaces `pyspark.daemon`: the process from which Spark forks the readers of a local session.
 
-It has loaded all that a reader runs. Loading takes a second of processor time, which each reader would take for itself: with a
-slot for each core of a large machine, that would be the longest part of a session's start. And `pyspark.daemon` collects garbage
-after each task: 60 ms for what is loaded here, nothing once it is frozen.
+It has imported everything that a reader needs. Importing takes a second of CPU time, which each reader would spend itself; with a
+slot per core of a large machine, that would be the longest part of a session's start. `pyspark.daemon` also collects garbage after
+each task: 60 ms for these modules, nothing once they are frozen.
 """
 
 import gc
@@ -10,7 +10,7 @@ import gc
 import pandas as pd  # noqa: F401 - PySpark imports it for the first task of each reader
 from pyspark.daemon import manager
 
-import engine.capture.tasks  # noqa: F401 - what it loads is what it is for
+import engine.capture.tasks  # noqa: F401 - imported for the modules that it loads
 
 if __name__ == "__main__":
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What a failure of Spark means: from its text, which is the same in both kinds of session, to an error of ours. Pure."""
+"""Converts failures of Spark to errors of ours, by their text, which is the same in both kinds of session. Pure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -10,8 +10,8 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
     (
         r"(?P<sign>No space left on device|Disk quota exceeded)",
         DiskFullError,
-        "A task {where} found a disk full ({sign}).",
-        "Nothing of it is published; it is tried again when there is room.",
+        "A task {where} ran out of disk space ({sign}).",
+        "Nothing of it was published. Tidemark retries when there is room.",
         "Free space in the destination and in the workers' own folders (spark.local.dir).",
     ),
     (
@@ -25,8 +25,8 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         r"ModuleNotFoundError: No module named '(?P<package>\w+)|\[PACKAGE_NOT_INSTALLED\] (?P<named>\S+) ",
         PreflightError,
         "A worker {where} lacks the Python package {package}{named}.",
-        "Workers that were there at the start had it. What was committed is whole.",
-        "Install there what requirements.txt names, or {remedy}; then run again: it goes on from the last commit.",
+        "Workers that were present at the start had it. Committed data is complete.",
+        "Install the packages of requirements.txt there, or {remedy}; then run again: it continues from the last commit.",
     ),
     (
         r'Cannot run program "(?P<python>[^"]+)"',
@@ -44,8 +44,8 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         ),
         SparkLostError,
         "Spark at {master} cannot be reached, or has ended the session ({sign}).",
-        "What is committed is whole; what was being read is read again.",
-        "See to it that Spark runs there, then run again: it goes on from the last commit.",
+        "Committed data is complete; the rest is read again.",
+        "Make sure that Spark is running there, then run again: it continues from the last commit.",
     ),
     (
         (
@@ -53,28 +53,28 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
             r"|executor \S+ exited)"
         ),
         TransientError,
-        "A task lost its worker {where} ({sign}), as often as Spark tries one.",
-        "Nothing of it is published; it is tried again.",
-        "When it stays, the workers may lack memory: smaller chunks (snapshot.target_bytes) need less.",
+        "A task lost its worker {where} ({sign}) on each of Spark's attempts.",
+        "Nothing of it was published. Tidemark retries.",
+        "If it keeps failing, the workers may lack memory: smaller chunks (snapshot.target_bytes) need less.",
     ),
 )
-"""Pattern, error, message, detail, hint. The first that is found says it: a session that ends loses its workers too.
+"""Pattern, error, message, detail, hint. The first match wins: a session that ends loses its workers too.
 
-A connection that breaks in this process, which is what the text begins with then, is the one to the driver.
+A text that begins with a broken connection is about this process's connection to the driver.
 """
 
 
 def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[str]]) -> TidemarkError | None:
-    """The error of ours for a failure of Spark; None for one that is not known: it may be a fault of our own.
+    """The error of ours for a failure of Spark; None if it is unknown, and so may be a bug of ours.
 
-    remedy: where to name another interpreter for the workers. hosts: asked for where a worker lacks something and Spark does not
-    say which one (it drops that from errors of Python).
+    remedy: how to set another interpreter for the workers. hosts: called if a worker lacks something and Spark does not say which
+    worker (it omits that from errors of Python).
     """
     for pattern, kind, *parts in _MEANINGS:
         if found := re.search(pattern, text):
             named = {name: value or "" for name, value in found.groupdict().items()}
-            told = set(_HOST.findall(text)) or set(hosts() if kind is PreflightError else ())
-            facts = {"where": _where(sorted(told), master), "master": master, "remedy": remedy}
+            nodes = set(_HOST.findall(text)) or set(hosts() if kind is PreflightError else ())
+            facts = {"where": _where(sorted(nodes), master), "master": master, "remedy": remedy}
             message, detail, hint = (part.format(**facts, **named) for part in parts)
             return kind(message, detail=detail, hint=hint)
     return None

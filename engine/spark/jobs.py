@@ -1,21 +1,22 @@
-"""One Spark job: some tasks of ours, one a partition, their reports collected."""
+"""Runs tasks as one Spark job, one task per partition, and collects their reports."""
 
-import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from engine.capture.tasks import Report, Task, encode
+from engine.capture.reports import ReaderReport, from_bytes, to_bytes
+from engine.capture.tasks import Task
 
-_SCHEMA = "report string"
+_SCHEMA = "report binary"
 
 
-def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> list[Report]:
-    """Run the tasks, one a Spark task, and return all their reports; blocks. Works in classic and Connect sessions.
+def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> list[ReaderReport]:
+    """Run the tasks, one per Spark task, and return all their reports; blocks. Works in classic and Connect sessions.
 
-    Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises when a task fails for good.
+    Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises if a task fails on all attempts.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -25,8 +26,8 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> list[Report]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 for report in tasks[number].run():
-                    text = encode({**report, "attempt": context.attemptNumber()})
-                    yield pa.record_batch([pa.array([text], pa.string())], names=["report"])
+                    data = to_bytes(replace(report, attempt=context.attemptNumber()))
+                    yield pa.record_batch([pa.array([data], pa.binary())], names=["report"])
 
     frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, _SCHEMA)
-    return [json.loads(row.report) for row in frame.collect()]
+    return [from_bytes(bytes(row.report)) for row in frame.collect()]

@@ -1,7 +1,7 @@
-"""The two kinds of session, and all that differs between them: a driver of our own, or a Connect server's.
+"""The two kinds of session and all their differences: a driver of our own, or a Connect server's.
 
 Classic: the driver is a JVM of this process, whatever the master (`local[…]`, `spark://`, `yarn`, `k8s://`). Connect (`sc://`): the
-driver is elsewhere; there is no SparkContext, and a job has no description but tags.
+driver is elsewhere; there is no SparkContext, and jobs have tags instead of descriptions.
 """
 
 import os
@@ -19,62 +19,61 @@ from engine import redaction
 from engine.errors import SpecError
 from engine.settings import Spark
 
-# Each with its reason; sources in FACTS.
+# Each with its reason.
 _CONF = {
-    "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less a task
+    "spark.python.unix.domain.socket.enabled": "true",  # saves 40 ms per task
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",  # Python stacks of crashed workers
     "spark.python.task.killTimeout": "2s",
     "spark.python.worker.reuse": "true",  # readers keep their connections
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # The JVM only carries tasks and reports to and fro: without its optimising compiler and parallel collector it is up in about
-    # half the processor time (measured on two busy cores: 53 and 35 s to warm readers, 74 and 85 s with them).
+    # The JVM only moves tasks and reports. Without its optimising compiler and parallel collector it starts in about half the
+    # CPU time (measured on two busy cores: 53 and 35 s until readers were warm, 74 and 85 s with them).
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 _LOCAL_CONF = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _CLUSTER_CONF = {
-    "spark.task.maxFailures": "8",  # executors that are lost one after the other are not the task's fault
+    "spark.task.maxFailures": "8",  # executors lost one after the other are not the task's fault
 }
-# Where this process's own Python reads, the code is run where it lies, compiled, by readers that are forked from a process that has
-# loaded it.
+# Workers that run this process's own Python use its compiled code in place, and are forked from a process that has imported it.
 _CODE = str(Path(__file__).resolve().parents[2])
 _PATH = "spark.executorEnv.PYTHONPATH"
 _OWN_PYTHON_CONF = {"spark.python.daemon.module": "engine.spark.daemon"}
 _REDACTION = "spark.redaction.regex"
 PYTHON = "spark.pyspark.python"
-"""Spark's own name for the workers' interpreter; spark-submit alone reads it, so we do."""
+"""Spark's setting for the workers' interpreter. Only spark-submit reads it, so we read it ourselves."""
 
 
 class Kind(Protocol):
-    """What a session of either kind does in its own way."""
+    """The operations that differ between the two kinds of session."""
 
     spark: SparkSession
     ui: str | None
-    """The address of Spark's own pages, where it is known."""
+    """The address of Spark's web UI, if known."""
     own_python: bool
-    """Whether the workers surely run this process's interpreter and code, which lack nothing."""
+    """Whether the workers certainly run this process's interpreter and code, so that they lack nothing."""
 
     def ship(self, archive: Path) -> None:
-        """Send an archive of Python code to all workers, also to those that come later."""
+        """Send an archive of Python code to all workers, including those that join later."""
 
     def slots(self) -> int:
-        """How many tasks Spark would run at once now, by its own account; 0: none yet."""
+        """How many tasks Spark says it would run at once now; 0: none yet."""
 
     def described(self, description: str) -> AbstractContextManager[None]:
-        """A context in which this thread's jobs are described so."""
+        """A context in which this thread's jobs have this description."""
 
     def stop(self, *, lost: bool) -> None:
-        """End the session; lost: nobody answers there any more."""
+        """End the session. lost: nobody answers there any more."""
 
 
 def open_kind(name: str, settings: Spark) -> Kind:
-    """Start or join the session that the spec asks for. Raises what Spark raises."""
+    """Start or join the session of the spec. Raises what Spark raises."""
     return _Connect(settings) if settings.master.startswith("sc://") else _Classic(name, settings)
 
 
 class _Classic:
-    """A session whose driver this process started."""
+    """A session whose driver was started by this process."""
 
     def __init__(self, name: str, settings: Spark) -> None:
         local = is_local(settings.master)
@@ -83,7 +82,7 @@ class _Classic:
         )
         os.environ["PYSPARK_PYTHON"] = python
         if local:
-            # Workers are forked from a daemon that takes the driver's environment.
+            # Workers are forked from a daemon that inherits the driver's environment.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.own_python = local and python == sys.executable
         conf = redacting(configuration(settings, own_python=self.own_python))
@@ -99,8 +98,8 @@ class _Classic:
         self.spark.sparkContext.addPyFile(str(archive))
 
     def slots(self) -> int:
-        # What barrier stages ask: cores of the registered executors by cores a task. `defaultParallelism` would be 2 at the
-        # least, and what `spark.default.parallelism` says.
+        # As barrier stages count: cores of the registered executors divided by cores per task. `defaultParallelism` would be at
+        # least 2, and whatever `spark.default.parallelism` says.
         context: Any = self.spark.sparkContext
         scala = context._jsc.sc()  # noqa: SLF001 - Python has no other way to ask
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
@@ -122,7 +121,7 @@ class _Classic:
 
 
 def configuration(settings: Spark, *, own_python: bool) -> dict[str, str]:
-    """What a session of a driver of our own is configured with: what we need, and over it the spec's own settings. Pure."""
+    """The settings of a session with our own driver: our settings, overridden by the spec's. Pure."""
     conf = {**_CONF, **(_LOCAL_CONF if is_local(settings.master) else _CLUSTER_CONF)}
     if not own_python:
         return {**conf, **settings.conf}
@@ -131,7 +130,7 @@ def configuration(settings: Spark, *, own_python: bool) -> dict[str, str]:
 
 
 def _forget_driver() -> None:
-    """Let the next session start a driver of its own: PySpark keeps the connection to one for as long as the process lives."""
+    """Let the next session start a new driver: PySpark keeps the connection to one while the process lives."""
     context: Any = SparkContext
     if context._gateway is not None:  # noqa: SLF001 - PySpark has no call for a driver that died
         with suppress(Exception):
@@ -142,28 +141,29 @@ def _forget_driver() -> None:
     context._gateway = context._jvm = context._active_spark_context = None  # noqa: SLF001
     session: Any = SparkSession
     session._instantiatedSession = session._activeSession = None  # noqa: SLF001
-    os.environ.pop("PYSPARK_GATEWAY_PORT", None)  # it was given one that is gone
+    os.environ.pop("PYSPARK_GATEWAY_PORT", None)  # it refers to the dead driver
     os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
 
 
 def redacting(conf: Mapping[str, str]) -> dict[str, str]:
-    """Settings with which Spark's own pages and logs hide what we hide, beside what the settings themselves name."""
+    """Add settings with which Spark's web UI and logs hide what we hide, in addition to what the settings hide already."""
     ours = f"{redaction.HIDDEN}|{redaction.USERINFO}"
     own = conf.get(_REDACTION)
     return {**conf, _REDACTION: f"(?:{own})|(?i:{ours.removeprefix('(?i)')})" if own else ours}
 
 
 def _start_driver(conf: Mapping[str, str]) -> None:
-    """Start the JVM, whose command line, for every user of this machine to read, holds all that pyspark knows at that moment.
+    """Start the JVM without secrets.
 
-    So secrets are no part of it: they go to the running JVM through its socket, with the session.
+    Its command line, which every user of this machine can read, contains all settings that pyspark knows at that moment. Secrets
+    are sent to the running JVM through its socket, with the session.
     """
     from pyspark import SparkConf, SparkContext
 
     plain = SparkConf(loadDefaults=False)
     for key, value in conf.items():
         plain.set(key, value)
-    SparkContext._ensure_initialized(conf=plain)  # noqa: SLF001 - pyspark starts it so, and has no public way
+    SparkContext._ensure_initialized(conf=plain)  # noqa: SLF001 - pyspark does the same, and has no public way
 
 
 class _Connect:
@@ -177,7 +177,7 @@ class _Connect:
 
         self.spark = SparkSession.builder.remote(settings.master).create()
         client: Any = self.spark.client
-        # About half a minute: a server that is gone for longer has forgotten the session. By default it would be ten minutes.
+        # About half a minute: a server that is away for longer has forgotten the session. The default is ten minutes.
         patience = DefaultPolicy(max_retries=7, initial_backoff=500, backoff_multiplier=2.0, max_backoff=10_000)
         client.set_retry_policies([patience])
         for key, value in settings.conf.items():
@@ -193,7 +193,7 @@ class _Connect:
                 raise
             raise SpecError(
                 f"spark.conf.{key!r} cannot be set through a Connect server.",
-                detail="It is a setting of the server's own session, which runs already; nothing was started.",
+                detail="It is a setting of the server's own session, which is already running. Nothing was started.",
                 hint="Set it where the server is started (--conf), and remove it from the spec.",
             ) from None
 
@@ -201,8 +201,8 @@ class _Connect:
         self.spark.addArtifacts(str(archive), pyfile=True)
 
     def slots(self) -> int:
-        # The only account that a client can get, and no job: into how many parts Spark would cut a range, which is the cores of
-        # all executors, or 2 where those are fewer.
+        # The only number that a client can get without a job: the number of splits of a range, which is the cores of all executors,
+        # but at least 2.
         plan = self.spark.sql("EXPLAIN SELECT * FROM range(1)").collect()[0][0]
         found = re.search(r"splits=(\d+)", plan)
         cores = int(found[1]) if found else 1
@@ -210,7 +210,7 @@ class _Connect:
 
     @contextmanager
     def described(self, description: str) -> Iterator[None]:
-        tag = description.replace(",", ";")  # which separates tags
+        tag = description.replace(",", ";")  # commas separate tags
         self.spark.addTag(tag)
         try:
             yield
@@ -224,19 +224,19 @@ class _Connect:
 
 
 def retrying(master: str) -> str:
-    """`local[N]` never runs a failed task again, `local[N,3]` does; other masters retry anyway."""
+    """The master with retries. `local[N]` never retries a failed task, `local[N,3]` does; other masters retry anyway."""
     if master.startswith("local[") and "," not in master:
         return f"{master[:-1]},3]"
     return "local[1,3]" if master == "local" else master
 
 
 def is_local(master: str) -> bool:
-    """Whether driver and workers are processes of this machine alone."""
+    """Whether driver and workers run only on this machine."""
     return master.startswith("local")
 
 
 def remedy(master: str) -> str:
-    """Where another interpreter for the workers is named."""
+    """How to set another interpreter for the workers, for a hint."""
     if master.startswith("sc://"):
         return "start the Connect server with PYSPARK_PYTHON set to an interpreter that has them"
     return f'name an interpreter that has them in the spec: [spark.conf] "{PYTHON}" = "/path/to/python"'

@@ -1,4 +1,4 @@
-"""The Spark session: opened from the spec, our code shipped, its workers asked for what they need, its slots counted."""
+"""The Spark session: opens it from the spec, ships our code, checks its workers and counts its slots."""
 
 import secrets
 import tempfile
@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import __version__
-from engine.capture.tasks import Report, Task, Warming
+from engine.capture.reports import ReaderReport
+from engine.capture.tasks import Task, Warming
 from engine.errors import SparkLostError, TidemarkError, TransientError
+from engine.events import SparkFacts
 from engine.settings import Spec
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
@@ -20,21 +22,21 @@ from engine.spark.kinds import Kind, is_local, open_kind, remedy
 from engine.spark.workers import ask, hosts, require, versions
 
 _FIRST_TASK_S = 180.0
-"""A cluster that has run no task of ours so long after the start has no room for us."""
+"""Seconds after which a cluster that has run no task of ours counts as having no room for us."""
 _LOOK_S = 5.0
-"""How often slots are counted; it also keeps a Connect session alive, which its server ends after an idle hour."""
+"""Seconds between counts of the slots. Counting also keeps a Connect session alive, which its server ends after an idle hour."""
 _TRIES = 4
 
 T = TypeVar("T")
 
 
 class Session:
-    """A running session; made by `open_session`. master, ui (address of Spark's own pages, if known), version."""
+    """A running session, created by `open_session`. master, ui (address of Spark's web UI, if known), version."""
 
     def __init__(self, kind: Kind, master: str) -> None:
         self._kind, self.master, self.ui = kind, master, kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
-        self._told = self._overstated = 0
+        self._claimed = self._overstated = 0
         self._lost = self._interrupted = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
@@ -42,14 +44,14 @@ class Session:
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once: what Spark says now, less what it said too much at the start."""
-        return max(1, self._told - self._overstated)
+        """How many tasks run at once: Spark's current number, minus its excess at the start."""
+        return max(1, self._claimed - self._overstated)
 
-    def run(self, tasks: Sequence[Task], description: str) -> list[Report]:
-        """Run the tasks as one job and return all their reports; blocks. Any thread may.
+    def run(self, tasks: Sequence[Task], description: str) -> list[ReaderReport]:
+        """Run the tasks as one job and return all their reports; blocks. Thread-safe.
 
-        Raises TransientError when a task's workers were lost as often as Spark tries it, or `interrupt` ended it, PreflightError
-        for a worker that lacks something, SparkLostError when the session is gone, and whatever Spark raises otherwise.
+        Raises TransientError if Spark lost a task's worker on all attempts, or `interrupt` ended it; PreflightError if a worker
+        lacks something; SparkLostError if the session has ended; and otherwise whatever Spark raises.
         """
         try:
             if not self._interrupted:
@@ -61,25 +63,25 @@ class Session:
         except Exception:
             if not self._interrupted:
                 raise
-        raise TransientError("The run ends: what was being read was broken off.", detail="Nothing of it was published.")
+        raise TransientError("The run is ending, so this read was interrupted.", detail="Nothing of it was published.")
 
     def interrupt(self) -> None:
-        """End all jobs, and let none begin any more. Any thread may."""
+        """End all jobs, and let no new ones begin. Thread-safe."""
         self._interrupted = True
-        with suppress(Exception):  # a session that is lost has no jobs
+        with suppress(Exception):  # a lost session has no jobs
             self._kind.spark.interruptAll()
 
-    def describe(self) -> dict[str, Any]:
-        """For the journal."""
+    def facts(self) -> SparkFacts:
+        """The session, for the journal."""
         return {"master": self.master, "ui": self.ui, "version": self.version, "slots": self.slots}
 
     def prepare(self, folder: Path) -> None:
-        """Ship our code, ask the workers for what they need, start a reader in each slot and count them.
+        """Ship our code, check the workers, start a reader in each slot and count them.
 
         folder: the destination's. Raises PreflightError with what the workers lack.
         """
         if self._kind.own_python:
-            self._told = self._kind.slots()
+            self._claimed = self._kind.slots()
             self.run([Warming()] * self.slots, "starting the readers")
         else:
             self._kind.ship(_archive(Path(self._code.name)))
@@ -101,30 +103,30 @@ class Session:
 
     @property
     def _enough(self) -> int:
-        """Tasks that reach every worker: Spark fills all slots before it gives one a second task."""
+        """Enough tasks to reach every worker: Spark fills all slots before it gives one a second task."""
         return 2 * max(2, self._kind.slots())
 
     def _hosts(self) -> list[str]:
-        with suppress(Exception):  # what is being explained is worse
+        with suppress(Exception):  # the error being explained matters more
             return hosts(self._kind.spark, self._enough)
         return []
 
     def _count(self) -> None:
-        """Fill all slots and see how many readers there are; again while executors register."""
+        """Fill all slots and count the readers; repeat while executors register."""
         for _ in range(_TRIES):
-            told = max(1, self._kind.slots())
-            reports = self.run([Warming()] * (2 * told), "starting the readers")
-            self._told = self._kind.slots()
-            readers = {(report["host"], report["pid"]) for report in reports}
+            claimed = max(1, self._kind.slots())
+            reports = self.run([Warming()] * (2 * claimed), "starting the readers")
+            self._claimed = self._kind.slots()
+            readers = {report.reader for report in reports}
             # There may be more readers than slots: a slot may begin its next task before Spark has its last worker back.
-            self._overstated = max(0, told - len(readers))
-            if self._told <= told:
+            self._overstated = max(0, claimed - len(readers))
+            if self._claimed <= claimed:
                 return
 
     def _watch(self) -> None:
         while not self._closing.wait(_LOOK_S):
-            with suppress(Exception):  # a job will tell
-                self._told = self._kind.slots()
+            with suppress(Exception):  # the next job will report it
+                self._claimed = self._kind.slots()
 
     def stop(self) -> None:
         """End the session and its workers."""
@@ -136,9 +138,9 @@ class Session:
 
 
 def open_session(spec: Spec) -> Session:
-    """Start or join the session that the spec asks for, ready to run tasks.
+    """Start or join the session of the spec, ready to run tasks.
 
-    Raises PreflightError when its workers lack what readers need, SparkLostError when nobody answers there.
+    Raises PreflightError if its workers lack what readers need, SparkLostError if nobody answers there.
     """
     master = spec.spark.master
     with _explained(master):
@@ -153,16 +155,16 @@ def open_session(spec: Spec) -> Session:
 
 @contextmanager
 def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Iterator[None]:
-    """Raise errors of ours for the failures of Spark that are known."""
+    """Convert known failures of Spark to errors of ours."""
     try:
         yield
     except TidemarkError:
         raise
-    except ImportError as error:  # a client's own, such as those that Connect needs
+    except ImportError as error:  # of the client, such as a package that Connect needs
         raise TidemarkError(
             f"The runner lacks a Python package that spark.master = {master!r} needs: {error}",
             detail="Nothing was started.",
-            hint="Install what requirements.txt names for the runner.",
+            hint="Install the packages of requirements.txt for the runner.",
         ) from error
     except Exception as error:
         ours = explained(f"{type(error).__name__}: {error}", master, remedy(master), hosts)
@@ -172,15 +174,15 @@ def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Itera
 
 
 def _in_time(first: Callable[[], T], master: str) -> T:
-    """What the first job returns. Raises SparkLostError when it does not run; stopping the session then ends it."""
+    """The result of the first job. Raises SparkLostError if it does not run; stopping the session then ends it."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="first")
     try:
         return pool.submit(first).result(_FIRST_TASK_S)
     except TimeoutError:
         raise SparkLostError(
             f"Spark at {master} has run no task within {_FIRST_TASK_S:.0f} s.",
-            detail="No executor came, or none has a free core or enough memory. Nothing was read.",
-            hint="Look at its own pages: are workers registered, have they free cores, and spark.executor.memory free "
+            detail="No executor registered, or none has a free core or enough memory. Nothing was read.",
+            hint="Look at Spark's web UI: are workers registered, with free cores and enough memory for spark.executor.memory "
             "(spark.cores.max limits what other applications take)? Can they reach this host (spark.driver.host)?",
         ) from None
     finally:
@@ -188,7 +190,7 @@ def _in_time(first: Callable[[], T], master: str) -> T:
 
 
 def _archive(folder: Path) -> Path:
-    """The engine's own code as an archive for the workers."""
+    """Pack the engine's own code into an archive for the workers."""
     root = Path(__file__).resolve().parent.parent
     target = folder / f"tidemark-engine-{__version__}.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,32 +1,32 @@
-"""`python -m engine.spark.trial SPEC`: start or join the Spark that a spec asks for, as a run would, and say what was found.
+"""`python -m engine.spark.trial SPEC`: start or join the Spark session of a spec, as a run would, and print the result.
 
-One line of JSON: what the journal would hear of the session, or an error in its three parts. The console's button, and anyone
-who wants to know before the copy. Nothing of the source is read; the destination's folder is made if the workers must see it.
+Prints one line of JSON: the session as in the journal, or an error's fields. For the console's button, and for anyone who wants to
+know before the snapshot. Nothing is read from the source. The destination's folder is created if the workers must see it.
 """
 
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from engine.errors import TidemarkError
+from engine.events import SparkFacts
 from engine.settings import Spec, load
 from engine.spark.session import open_session
 
 
-def tried(spec: Spec) -> dict[str, Any]:
+def try_session(spec: Spec) -> SparkFacts:
     """The session's description. Raises as `open_session`."""
     session = open_session(spec)
     try:
-        return session.describe()
+        return session.facts()
     finally:
         session.stop()
 
 
 def main() -> int:
-    """Try, print, and return the exit code of the command line."""
+    """Try, print, and return the command line's exit code."""
     try:
-        print(json.dumps(tried(load(Path(sys.argv[1])))))  # noqa: T201
+        print(json.dumps(try_session(load(Path(sys.argv[1])))))  # noqa: T201
     except TidemarkError as error:
         print(json.dumps({**error.as_dict(), "exit_code": error.exit_code}))  # noqa: T201
         return error.exit_code

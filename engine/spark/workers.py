@@ -1,7 +1,7 @@
-"""What Spark's workers must have, asked of each before the first task: Python, packages, the destination's folder.
+"""Checks each of Spark's workers before the first task: Python, packages, the destination's folder.
 
-The question is a plain Python function of the standard library alone, in a job without Arrow: it is answered where nothing of
-what it asks for is there. Another minor version of Python is Spark's own to notice (`failures`): no function of ours runs there.
+The check is a plain Python function that uses only the standard library, in a job without Arrow, so it runs even where everything
+is missing. Spark itself detects another minor version of Python (`failures`): no function of ours runs there.
 """
 
 import importlib
@@ -19,31 +19,31 @@ from typing import Any
 from engine.errors import PreflightError
 
 PACKAGES = ("numpy", "pyarrow", "pandas", "pymysql", "cryptography", "pydantic", "deltalake", "sqlglot")
-"""What a task imports, ours and Spark's (pandas)."""
+"""The packages that a task imports, ours and Spark's (pandas)."""
 _LONG_ENOUGH_S = 0.1
-"""So that each slot gets a task."""
+"""Long enough that each slot gets a task."""
 
 Versions = dict[str, str | None]
 
 
 def versions() -> Versions:
-    """The packages and their versions in this process; None: it cannot be imported; empty: nobody knows."""
+    """The packages and their versions in this process. None: cannot be imported; empty: unknown version."""
     found: Versions = {}
     for package in PACKAGES:
         try:
             importlib.import_module(package)
-        except Exception:  # noqa: BLE001 - a package for another machine fails in its own way
+        except Exception:  # noqa: BLE001 - a package for another machine can fail in any way
             found[package] = None
             continue
         try:
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:  # it came as an archive
+        except metadata.PackageNotFoundError:  # it was shipped as an archive
             found[package] = ""
     return found
 
 
 def answer(marker: str) -> str:
-    """What a worker says of itself, as JSON. marker: a file in the destination's folder."""
+    """A worker's description of itself, as JSON. marker: a file in the destination's folder."""
     time.sleep(_LONG_ENOUGH_S)
     sees = os.path.exists(marker) and os.access(os.path.dirname(marker), os.W_OK)  # noqa: PTH110, PTH120 - as sent
     return json.dumps(
@@ -52,7 +52,7 @@ def answer(marker: str) -> str:
 
 
 def ask(spark: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
-    """Let so many tasks answer; works in classic and Connect sessions. Raises what Spark raises."""
+    """Run this many tasks that each answer; works in classic and Connect sessions. Raises what Spark raises."""
     from pyspark.sql.functions import col, udf
 
     path = str(marker)
@@ -62,44 +62,44 @@ def ask(spark: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
 
 
 def hosts(spark: Any, tasks: int) -> list[str]:
-    """The hosts that run tasks, by their JVMs alone: also where no Python of ours runs. Raises what Spark raises."""
+    """The hosts that run tasks, found by their JVMs: works even where our Python does not run. Raises what Spark raises."""
     frame = spark.range(0, tasks, 1, tasks).selectExpr("reflect('java.net.InetAddress', 'getLocalHost') AS host")
     return sorted({row.host.split("/")[0] for row in frame.collect()})
 
 
 def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path, remedy: str) -> None:
-    """Raises PreflightError that names each package that a host lacks, and each host without the folder. Pure.
+    """Raises PreflightError with each package that a host lacks, and each host without the folder. Pure.
 
-    wanted: the versions here; those of the workers must be of the same major version. remedy: where to name another interpreter.
+    wanted: this process's versions; the workers' must have the same major version. remedy: how to set another interpreter.
     """
-    lacking: dict[str, set[str]] = defaultdict(set)
+    faulty_hosts: dict[str, set[str]] = defaultdict(set)
     pythons, blind = set(), set()
     for worker in answers:
         faults = missing(worker["found"], wanted)
         for fault in faults:
-            lacking[fault].add(worker["host"])
+            faulty_hosts[fault].add(worker["host"])
         if faults:
             pythons.add(worker["python"])
         if not worker["sees"]:
             blind.add(worker["host"])
-    if lacking:
-        named = "; ".join(f"{fault} on {', '.join(sorted(hosts))}" for fault, hosts in sorted(lacking.items()))
+    if faulty_hosts:
+        named = "; ".join(f"{fault} on {', '.join(sorted(hosts))}" for fault, hosts in sorted(faulty_hosts.items()))
         raise PreflightError(
             f"Spark's workers lack packages that readers need: {named}.",
             detail=f"Their Python is {', '.join(sorted(pythons))}. Nothing was read.",
-            hint=f"Install them there, as requirements.txt has them: pip install {pins(wanted, lacking)}. Or {remedy}.",
+            hint=f"Install them there, in the versions of requirements.txt: pip install {pins(wanted, faulty_hosts)}. Or {remedy}.",
         )
     if blind:
         raise PreflightError(
             f"Spark's workers on {', '.join(sorted(blind))} cannot write to the destination, {folder}.",
-            detail="Readers write their files where the runner publishes them: it must be one folder under one path. "
+            detail="Readers write their files where the runner publishes them, so it must be the same folder under the same path. "
             "Nothing was read.",
-            hint="Mount it there under the same path, writable for the workers' user, or give sink.path a shared folder.",
+            hint="Mount it there under the same path, writable for the workers' user, or set sink.path to a shared folder.",
         )
 
 
 def missing(found: Versions, wanted: Versions) -> list[str]:
-    """What of the wanted packages is not there, or of another major version. Pure."""
+    """The wanted packages that are missing, or have another major version. Pure."""
     faults = []
     for package, version in wanted.items():
         there = found.get(package)
@@ -111,6 +111,6 @@ def missing(found: Versions, wanted: Versions) -> list[str]:
 
 
 def pins(wanted: Versions, faults: Iterable[str]) -> str:
-    """The faults as pip takes them. Pure."""
+    """The faults as requirements for pip. Pure."""
     names: Sequence[str] = sorted({fault.split()[0] for fault in faults})
     return " ".join(f"{name}=={wanted[name]}" if wanted[name] else name for name in names)

@@ -1,4 +1,4 @@
-"""A real chromium, the console on simulated pipelines, and the evidence of what went wrong."""
+"""A real Chromium, the console on simulated pipelines, and the record of a failure."""
 
 import os
 from collections.abc import Callable, Generator, Iterator
@@ -11,10 +11,10 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests.browser.evidence import Witness, log_tails
-from tests.browser.journals import SPEC, SimulatedTable, Simulation, real_now
-from tests.demo import console
+from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
+from tests.tools.demo import console
 
-# The browser's own services would otherwise look for hosts that a closed network does not have.
+# The browser's own services would otherwise contact hosts that a closed network does not have.
 FLAGS = (
     "--headless",
     "--no-sandbox",
@@ -27,7 +27,7 @@ FLAGS = (
 )
 CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM", "/usr/bin/chromium")
 
-# A refresh comes every two seconds, and the machine may be busy with servers.
+# An autorefresh comes every two seconds, and the machine may be busy with servers.
 expect.set_options(timeout=20_000)
 
 OpenPage = Callable[..., Page]
@@ -36,7 +36,7 @@ _WITNESSES = pytest.StashKey[list[Witness]]()
 
 @dataclass(frozen=True)
 class Console:
-    """A console that runs, and the pipelines it shows."""
+    """A running console, and its pipelines."""
 
     url: str
     home: Path
@@ -55,10 +55,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put what the pages went through, and the ends of the logs, below a failure."""
+    """Add the records of the pages, and the ends of the logs, to a failure."""
     report = yield
     if report.when == "call" and report.failed:
-        for number, witness in enumerate(item.stash.get(_WITNESSES, []), 1):
+        witnesses: list[Witness] = item.stash.get(_WITNESSES, [])
+        for number, witness in enumerate(witnesses, 1):
             report.sections.append((f"page {number}", witness.report()))
         report.sections.extend(log_tails(getattr(item, "funcargs", {})).items())
     return report
@@ -102,7 +103,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
 
 @contextmanager
 def every_state(home: Path) -> Iterator[Simulation]:
-    """A pipeline in every state, of which those that live go on; the one that copies."""
+    """A pipeline in every state, with simulated runners where alive. Yields the one that copies."""
     now = real_now()
     shop = [
         SimulatedTable("shop.orders", 40_000_000, 1200),
@@ -123,7 +124,7 @@ def every_state(home: Path) -> Iterator[Simulation]:
 
 
 def _ended(home: Path) -> None:
-    """Pipelines whose runner failed, was lost, and ended as it should; the lost one has a torn line in its journal."""
+    """Pipelines whose runner failed, was lost, and ended normally. The lost one has a torn line in its journal."""
     then = real_now() - timedelta(hours=2)
     failed = Simulation(home / "legacy", [SimulatedTable("erp.stock", 3_000_000, 180)], start=then).advance(20)
     error = {

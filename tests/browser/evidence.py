@@ -1,4 +1,4 @@
-"""What a page went through, kept so that a failure on a machine that is gone can be understood from its output."""
+"""A record of what happened on a page, so that a failure in CI can be understood from the output."""
 
 import time
 from collections import deque
@@ -8,16 +8,16 @@ from typing import Any
 from playwright.sync_api import Error, Page, WebSocket
 
 LAST = 40
-"""How many messages of a page are kept."""
+"""The most messages to keep per page."""
 LOG_TAIL = 3000
-# A click whose element was replaced between the press and the release never happens: both are told.
-_TELL_CLICKS = """for (const kind of ["pointerdown", "click"])
+# If an element is replaced between press and release, there is no click. So both are logged.
+_LOG_CLICKS = """for (const kind of ["pointerdown", "click"])
     addEventListener(kind, event => console.debug(`${kind} on ${event.target.innerText?.slice(0, 40)}`), true)
 """
 
 
 class Witness:
-    """Sees everything of one page from its first request on."""
+    """Records the events of one page from its first request on."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -26,7 +26,7 @@ class Witness:
         self._sockets: list[WebSocket] = []
         self._frames = {"sent": (0, 0.0), "received": (0, 0.0)}
         self._messages: deque[str] = deque(maxlen=LAST)
-        page.add_init_script(_TELL_CLICKS)
+        page.add_init_script(_LOG_CLICKS)
         page.on("pageerror", self._failed)
         page.on("crash", lambda _: self._note("the page's process crashed"))
         page.on("console", lambda message: self._note(f"console {message.type}: {message.text}"))
@@ -35,7 +35,7 @@ class Witness:
         page.on("websocket", self._connected)
 
     def report(self) -> str:
-        """The connection, the errors, the last messages, and the page as a screen reader has it."""
+        """The connection, the errors, the last messages, and the accessibility tree of the page."""
         states = ["closed" if socket.is_closed() else "open" for socket in self._sockets]
         lines = [f"websockets: {', '.join(states) or 'none'}; now it is {self._now_s():.2f} s"]
         lines += [f"frames {way}: {number}, the last at {at_s:.2f} s" for way, (number, at_s) in self._frames.items()]

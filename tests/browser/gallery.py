@@ -1,6 +1,6 @@
 """`python -m tests.browser.gallery FOLDER`: every page of the console, light and dark, at 1280 and 1920, busy, broken and empty.
 
-On simulated pipelines, without a server; it is for the eye. Addresses may be named instead of all: `live?pipeline=shop`.
+On simulated pipelines, without a server, for visual inspection. Addresses can be given instead of all: `live?pipeline=shop`.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tests.browser.conftest import CHROMIUM, FLAGS, every_state
-from tests.demo import console
+from tests.tools.demo import console
 
 BUSY = [
     "",
@@ -38,8 +38,8 @@ BROKEN = [
     "diagnostics?pipeline=legacy",
 ]
 EMPTY = ["", "live", "redump", "explore", "history", "diagnostics", "new"]
-LOOKS = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")]
-# How high a page is, and whether a part of it is still to come. Numbers may go on moving.
+VARIANTS = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")]
+# The height of a page, or a random text while part of it is loading. Numbers may keep changing.
 _SHAPE = """() => {
     const main = document.querySelector("[data-testid=stMain]")
     const busy = main.querySelector("[data-testid=stSkeleton], [data-testid=stSpinner], [data-testid=stStatusWidget]")
@@ -48,7 +48,7 @@ _SHAPE = """() => {
 
 
 def drawn(page: Page) -> None:
-    """Wait until the page has all that it will have: nothing is being computed, and what it holds has been the same for a while."""
+    """Wait until the page is complete: nothing is loading, and its height has been stable for a while."""
     before, same = None, 0
     for _ in range(50):
         page.wait_for_timeout(300)
@@ -59,9 +59,9 @@ def drawn(page: Page) -> None:
         before = now
 
 
-def photograph(browser: Browser, url: str, address: str, target: Path, looks: list[tuple[int, str]]) -> None:
-    """The whole page, as long as it is."""
-    for width, theme in looks:
+def photograph(browser: Browser, url: str, address: str, target: Path, variants: list[tuple[int, str]]) -> None:
+    """Save a screenshot of the whole page."""
+    for width, theme in variants:
         context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
         page = context.new_page()
         page.goto(f"{url}/{address}")
@@ -76,7 +76,7 @@ def photograph(browser: Browser, url: str, address: str, target: Path, looks: li
 
 
 def main(folder: Path, wanted: list[str]) -> None:
-    """Draw what is wanted, or everything."""
+    """Save screenshots of the given addresses, or of all."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         home, empty = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
@@ -85,7 +85,7 @@ def main(folder: Path, wanted: list[str]) -> None:
         full, bare = (stack.enter_context(console(place)) for place in (home, empty))
         for kind, url, addresses in (("busy", full, wanted or BUSY + BROKEN), ("empty", bare, [] if wanted else EMPTY)):
             for address in addresses:
-                photograph(browser, url, address, folder / kind, LOOKS)
+                photograph(browser, url, address, folder / kind, VARIANTS)
                 print(kind, address, flush=True)
 
 

@@ -1,7 +1,7 @@
-"""Two ways to operate a page: by mouse, and by keyboard alone. A story is told in what hands can do, and runs by each.
+"""Two ways to operate a page: by mouse, and by keyboard alone. The story test runs with each.
 
-The keyboard hand uses nothing but keys: it walks to an element by Tab as somebody without a mouse does, into a group that is
-one stop (tabs, tiles, a list) and on within it by arrows. What it cannot reach is a fault of the console.
+The keyboard hand only presses keys, like a person without a mouse: Tab moves to an element or to a group with one tab stop (tabs,
+tiles, a list), and arrow keys move within the group. An element that it cannot focus is a bug of the console.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Protocol
 from playwright.sync_api import Locator, Page, expect
 
 MOST_KEYS = 250
-"""So many are pressed for one element before it counts as out of reach."""
+"""The most keys to press for one element."""
 
 _FOCUSED = """
 const focused = () => {
@@ -20,7 +20,7 @@ const focused = () => {
 }
 const group = of => of.closest("[role=tablist], [role=radiogroup], [role=group]")
 """
-# Where the keyboard is, as seen from an element: on it, on another of its group that has but one stop, before or behind it.
+# Where the focus is, relative to an element: on it, on another element of its group with one tab stop, before or behind it.
 _SEEN_FROM = f"""wanted => {{ {_FOCUSED}
     const at = focused()
     if (at === wanted) return "there"
@@ -33,7 +33,7 @@ _SEEN_FROM = f"""wanted => {{ {_FOCUSED}
     const [from, to] = top(at) === top(wanted) ? [at, wanted] : [top(at), top(wanted)]
     return from.compareDocumentPosition(to) & Node.DOCUMENT_POSITION_PRECEDING ? "behind" : "before"
 }}"""
-_TOLD = f"() => {{ {_FOCUSED} const at = focused(); return at ? at.outerHTML.slice(0, 200) : 'nothing' }}"
+_FOCUSED_HTML = f"() => {{ {_FOCUSED} const at = focused(); return at ? at.outerHTML.slice(0, 200) : 'nothing' }}"
 _IN_WHAT_OPENED = f"() => {{ {_FOCUSED} return focused()?.closest('[data-testid=stPopoverBody]') }}"
 _ACTIVE_OPTION = f"""() => {{ {_FOCUSED}
     return document.getElementById(focused()?.getAttribute("aria-activedescendant"))?.innerText ?? ""
@@ -42,7 +42,7 @@ _KEYS = {"before": "Tab", "behind": "Shift+Tab"}
 
 
 class Hand(Protocol):
-    """What a story asks of somebody who sits before the console."""
+    """The actions of an operator in the story test."""
 
     page: Page
 
@@ -50,26 +50,26 @@ class Hand(Protocol):
         """A button, a link, a tile, a tab."""
 
     def tick(self, box: Locator) -> None:
-        """Turn a checkbox of a list."""
+        """Toggle a checkbox of a list."""
 
     def enter(self, box: Locator, name: Locator) -> None:
-        """Open what a row of a list stands for: by its name, or by Enter on its checkbox."""
+        """Open the details of a row: by its name, or by Enter on its checkbox."""
 
     def write(self, field: Locator, text: str) -> None:
         """Replace a field's text and leave it."""
 
     def search(self, field: Locator, text: str) -> None:
-        """Replace the text of a field that answers to each letter."""
+        """Replace the text of a field that reacts to each character."""
 
     def append(self, field: Locator, text: str) -> None:
-        """Add to a long text and have it taken over."""
+        """Append to a long text and submit it."""
 
     def choose(self, field: Locator, option: str) -> None:
-        """One of a list that opens, or one more where several may be chosen."""
+        """Select an option of a list, or one more if several can be selected."""
 
 
 class Mouse:
-    """Points and clicks; types where text is wanted."""
+    """Points and clicks; types text."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -99,31 +99,31 @@ class Mouse:
 
     def choose(self, field: Locator, option: str) -> None:
         field.click()
-        field.press_sequentially(option)  # of a long list only what is in sight is there
+        field.press_sequentially(option)  # a long list has only its visible part in the DOM
         self.page.get_by_role("option", name=re.compile(re.escape(option))).first.click()
         self.page.keyboard.press("Escape")
 
 
 class Keyboard:
-    """Presses keys, and never anything else."""
+    """Only presses keys."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
 
     def press(self, what: Locator) -> None:
-        """What opens has the keyboard: somebody waits until it is open."""
-        self.reach(what)
+        """A popover takes the focus, so wait until it is open."""
+        self.move_to(what)
         opens = what.get_attribute("data-testid") == "stPopoverButton"
         self._key("Enter")
         if opens:
             self.page.wait_for_function(_IN_WHAT_OPENED)
 
     def tick(self, box: Locator) -> None:
-        self.reach(box, "ArrowDown", "ArrowUp")
+        self.move_to(box, "ArrowDown", "ArrowUp")
         self._key("Space")
 
     def enter(self, box: Locator, name: Locator) -> None:
-        self.reach(box, "ArrowDown", "ArrowUp")
+        self.move_to(box, "ArrowDown", "ArrowUp")
         self._key("Enter")
 
     def write(self, field: Locator, text: str) -> None:
@@ -131,31 +131,31 @@ class Keyboard:
         self._key("Tab")
 
     def search(self, field: Locator, text: str) -> None:
-        self.reach(field)
+        self.move_to(field)
         self._key("Control+A")
         self._key("Delete")
         self.page.keyboard.type(text)
 
     def append(self, field: Locator, text: str) -> None:
-        self.reach(field)
+        self.move_to(field)
         self._key("Control+End")
         self.page.keyboard.type(text)
         self._key("Control+Enter")
 
     def choose(self, field: Locator, option: str) -> None:
-        self.reach(field)
+        self.move_to(field)
         self.page.keyboard.type(option)
         wanted = re.compile(re.escape(option))
         expect(self.page.get_by_role("option", name=wanted).first).to_be_visible()
-        for _ in range(MOST_KEYS):  # the first one may be to choose all that match
+        for _ in range(MOST_KEYS):  # the first option may select all matches
             if wanted.search(self.page.evaluate(_ACTIVE_OPTION)):
                 break
             self._key("ArrowDown")
         self._key("Enter")
         self._key("Escape")
 
-    def reach(self, what: Locator, forth: str = "ArrowRight", back: str = "ArrowLeft") -> None:
-        """Walk to an element; `forth` and `back` go on within its group."""
+    def move_to(self, what: Locator, forth: str = "ArrowRight", back: str = "ArrowLeft") -> None:
+        """Move the focus to an element; `forth` and `back` move within its group."""
         expect(what).to_be_visible()
         keys = _KEYS | {"forth": forth, "back": back}
         for _ in range(MOST_KEYS):
@@ -163,7 +163,9 @@ class Keyboard:
             if where == "there":
                 return
             self._key(keys[where])
-        raise AssertionError(f"{MOST_KEYS} keys do not lead to {what}; they end at {self.page.evaluate(_TOLD)}")
+        raise AssertionError(
+            f"{MOST_KEYS} keys do not move the focus to {what}; it is on {self.page.evaluate(_FOCUSED_HTML)}"
+        )
 
     def _key(self, key: str) -> None:
         self.page.keyboard.press(key)

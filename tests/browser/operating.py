@@ -1,4 +1,4 @@
-"""The steps of an operator: a pipeline is watched, loses its console and its runner, is damaged and mended, paused and stopped."""
+"""The steps of an operator: watch a pipeline, lose the console and the runner, damage and redump a chunk, pause and stop."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from engine.directory import read_runner
 from tests.browser import wizard
 from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
 from tests.browser.test_console import healthy
-from tests.live.compare import assert_equal, lake_table, source_table
+from tests.live.support.compare import assert_equal, lake_table, source_table
 
 TABLE, CHUNK = "shop.orders", 3
 EQUAL_S = 120.0
@@ -26,7 +26,7 @@ DAMAGE_TRIES = 20
 
 
 def press(story: Story, name: str) -> None:
-    """A button of the page; Streamlit has a Stop of its own in the header while a slow drawing lasts."""
+    """A button of the page. During a slow run, Streamlit has its own Stop button in the header."""
     story.hand.press(story.page.get_by_test_id("stMain").get_by_role("button", name=name, exact=True))
 
 
@@ -38,7 +38,7 @@ def section(story: Story, name: str) -> None:
 
 
 def headed(story: Story, words: str) -> None:
-    """The strip says so."""
+    """A headline of the health strip."""
     expect(story.page.get_by_role("heading", name=words).first).to_be_visible(timeout=START_MS)
 
 
@@ -58,14 +58,14 @@ def runner(story: Story) -> int:
 
 
 def chunks_read(story: Story) -> int:
-    """As the status line has it."""
+    """The chunks read, from the status line."""
     found = re.search(r"([\d,]+)/~?[\d,]+ chunks", story.line.inner_text())
     assert found, story.line.inner_text()
     return int(found[1].replace(",", ""))
 
 
 def watch_the_copy(story: Story) -> None:
-    """Every section has something to show while the copy lasts; the list leads there too."""
+    """Every section has content during the copy; the list of pipelines links to the page."""
     page, hand = story.page, story.hand
     headed(story, "Running")
     expect(story.line).to_contain_text(re.compile(r"(\d\d+|[5-9])/~?\d+ chunks"), timeout=COPY_MS)
@@ -79,17 +79,22 @@ def watch_the_copy(story: Story) -> None:
     hand.press(link)
     try:
         page.wait_for_url(re.compile("/live"))
-    except TimeoutError:  # the first click met a card that was being drawn anew
+    except TimeoutError:  # the first click hit a card that was being redrawn
         hand.press(link)
         page.wait_for_url(re.compile("/live"))
 
 
 def restart_the_console(story: Story) -> None:
-    """The runner does not notice; the same address shows the same chunk of the same table, and the copy goes on."""
+    """The runner is not affected; the same URL shows the same chunk of the same table, and the copy continues."""
     section(story, "Chunks")
     story.hand.press(story.page.get_by_role("button", name=f"Chunk {CHUNK}: ", exact=False))
     expect(story.page).to_have_url(re.compile(f"chunk={CHUNK}"))
-    known, told, pid, address = chunks_read(story), len(events(story, "chunk.finished")), runner(story), story.page.url
+    known, finished, pid, address = (
+        chunks_read(story),
+        len(events(story, "chunk.finished")),
+        runner(story),
+        story.page.url,
+    )
     story.consoles.end()
     assert psutil.pid_exists(pid)
     story.consoles.open()
@@ -105,20 +110,20 @@ def restart_the_console(story: Story) -> None:
     read = re.compile(r"([\d,]+) journal lines read")
     found = read.search(story.page.get_by_text(read).inner_text())
     assert found
-    assert int(found[1].replace(",", "")) > told
+    assert int(found[1].replace(",", "")) > finished
     section(story, "Overview")
     assert runner(story) == pid
 
 
 def lose_the_runner(story: Story) -> None:
-    """Nobody has to guess why the numbers stand still, and a start goes on from there."""
+    """The page explains why the numbers do not change, and a restart continues the copy."""
     expect(story.line).to_contain_text("State: snapshotting")
     os.kill(runner(story), 9)
     committed = sum(event["chunks"] for event in events(story, "epoch.committed"))
     assert committed
     headed(story, "Runner lost")
-    expect(story.page.get_by_text("The runner has not been heard of since")).to_be_visible()
-    press(story, "Start again")
+    expect(story.page.get_by_text("The runner has sent no heartbeat since")).to_be_visible()
+    press(story, "Restart")
     headed(story, "Running")
     expect(story.line).to_contain_text("State: snapshotting", timeout=START_MS)
     assert chunks_read(story) >= committed, "chunks that no epoch has committed yet are read again, others are not"
@@ -126,7 +131,7 @@ def lose_the_runner(story: Story) -> None:
 
 
 def watch_it_finish(story: Story) -> None:
-    """The limit is lifted; then the copy is soon done, and the stream keeps up."""
+    """Without the limit, the copy finishes soon, and the stream keeps up."""
     page = story.page
     section(story, "Pace")
     story.hand.write(page.get_by_role("spinbutton", name="Rows a second"), "0")
@@ -137,11 +142,11 @@ def watch_it_finish(story: Story) -> None:
     expect(story.line).to_contain_text("ETA: copy done")
     headed(story, "Keeping up")
     assert "card" not in [field.name for field in DeltaTable(str(story.lake("skus"))).schema().fields]
-    story.photograph("live-following", whole=True)
+    story.photograph("live-streaming", whole=True)
 
 
-def read_a_damaged_chunk_again(story: Story) -> None:
-    """Rows are deleted from the mirror by hand; the chunk is chosen by its tile, read again, and equals its source."""
+def redump_a_damaged_chunk(story: Story) -> None:
+    """Rows are deleted from the mirror by hand; the chunk is selected by its tile and redumped, and equals its source."""
     page = story.page
     chunk = next(e for e in events(story, "chunk.finished") if (e["table"], e["chunk"]) == (TABLE, CHUNK))
     low, high = int(chunk["lower"]), int(chunk["upper"])
@@ -149,11 +154,11 @@ def read_a_damaged_chunk_again(story: Story) -> None:
     section(story, "Chunks")
     story.hand.press(page.get_by_role("button", name=f"Chunk {CHUNK}: published", exact=True))
     expect(page.get_by_text(f"Chunk {CHUNK}", exact=True)).to_be_visible()
-    story.hand.press(page.get_by_role("button", name="Read this chunk again"))
+    story.hand.press(page.get_by_role("button", name="Redump this chunk"))
     expect(page.get_by_text(re.compile("1 table, .* rows of the mirror"))).to_be_visible(timeout=START_MS)
     story.hand.write(page.get_by_role("textbox", name="Reason"), "rows were deleted by hand")
-    press(story, "Read again")
-    expect(page.get_by_text(re.compile("read again in"))).to_be_visible(timeout=START_MS)
+    press(story, "Redump")
+    expect(page.get_by_text(re.compile("redumped in"))).to_be_visible(timeout=START_MS)
     assert "rows were deleted by hand" in [e["reason"] for e in events(story, "command.accepted")]
     story.photograph("redump", whole=True)
     story.load.stop()
@@ -163,13 +168,13 @@ def read_a_damaged_chunk_again(story: Story) -> None:
     expect(story.line).to_be_visible()
 
 
-def ask_the_lake(story: Story) -> None:
-    """What was read again is in the change log, with the command that asked for it; the page of the pipeline is found again."""
+def query_the_lake(story: Story) -> None:
+    """The redumped rows are in the change log, with the id of the command."""
     page, hand = story.page, story.hand
     hand.press(page.get_by_role("link", name="Explore"))
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value(PIPELINE)
     hand.choose(page.get_by_role("combobox", name="Table"), TABLE)
-    sql = "SELECT _tm_kind, count(*) AS rows FROM shop.orders__changes WHERE _tm_refresh IS NOT NULL GROUP BY ALL"
+    sql = "SELECT _tm_kind, count(*) AS rows FROM shop.orders__changes WHERE _tm_redump IS NOT NULL GROUP BY ALL"
     hand.write(page.get_by_role("textbox", name="SQL"), sql)
     hand.press(
         page.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Run"))
@@ -183,7 +188,7 @@ def ask_the_lake(story: Story) -> None:
 
 
 def damage(story: Story, low: int, high: int) -> None:
-    """Delete rows from the mirror behind the engine's back, between two of its merges."""
+    """Delete rows from the mirror, between two merges of the runner."""
     for _ in range(DAMAGE_TRIES):
         with suppress(CommitFailedError):
             DeltaTable(str(story.lake("orders"))).delete(f"id >= {low} AND id < {high}")
@@ -192,7 +197,7 @@ def damage(story: Story, low: int, high: int) -> None:
 
 
 def await_equal(story: Story, low: int, high: int) -> None:
-    """Wait until the mirror has what the source has, which nobody writes to: of all rows from `low` to `high`."""
+    """Wait until the mirror equals the idle source, for all rows from `low` to `high`."""
 
     def part(table: pa.Table) -> pa.Table:
         return table.filter((pc.field("id") >= low) & (pc.field("id") < high))
@@ -209,10 +214,10 @@ def await_equal(story: Story, low: int, high: int) -> None:
 
 
 def pause_and_resume(story: Story) -> None:
-    """While the source is written to."""
+    """While there are writes to the source."""
     press(story, "Pause")
     story.hand.write(story.page.get_by_role("textbox", name="Reason"), "index rebuild")
-    wizard.press(story, "Pause pipeline")  # a question is drawn beside the page
+    wizard.press(story, "Pause pipeline")  # the popover is outside of the page
     headed(story, "Paused")
     expect(story.page.get_by_text(re.compile("Pause done in"))).to_be_visible(timeout=START_MS)
     press(story, "Resume")
@@ -220,7 +225,7 @@ def pause_and_resume(story: Story) -> None:
 
 
 def change_the_tables(story: Story) -> None:
-    """One more is copied while the others stream; then it is removed, with all that was published of it."""
+    """A table is added and copied while the others stream; then it is removed, with its mirror and change log."""
     page, hand, name = story.page, story.hand, "logs.day_20"
     section(story, "Tables")
     hand.choose(page.get_by_role("combobox", name="Tables of the source"), name)
@@ -242,7 +247,7 @@ def change_the_tables(story: Story) -> None:
 
 
 def stop(story: Story) -> None:
-    """The mirror is the source when the runner ends, and both runs are in the history."""
+    """The mirror equals the source when the runner ends, and both runs are in the history."""
     page = story.page
     headed(story, "Keeping up")
     story.load.stop()
@@ -250,7 +255,7 @@ def stop(story: Story) -> None:
     press(story, "Stop")
     wizard.press(story, "Stop pipeline")
     headed(story, "Stopped")
-    expect(page.get_by_role("button", name="Start again")).to_be_visible()
+    expect(page.get_by_role("button", name="Restart")).to_be_visible()
     record = read_runner(story.where)
     assert record is not None
     assert (record["state"], record["error"]) == ("ended", None)

@@ -1,7 +1,7 @@
-"""`python -m tests.browser.starved run …`: Streamlit on a machine without time, by its event loop's account.
+"""`python -m tests.browser.starved run …`: Streamlit as on an overloaded machine.
 
-What the script draws waits a second before it is sent, as it does when the processor is taken by others; the order of
-all things is Streamlit's own. So a test meets in a minute what a busy machine meets once a day.
+Messages wait a second before they are sent, as if the event loop got no CPU time; their order is Streamlit's own. So a test sees in
+a minute what a busy machine sees once a day.
 """
 
 import sys
@@ -13,8 +13,8 @@ FLUSH_S = 1.0
 
 
 def main() -> None:
-    """Streamlit's own command line, with the pause between two sendings made long."""
-    runtime.MESSAGE_FLUSH_INTERVAL_SECS = FLUSH_S  # type: ignore[misc]
+    """Streamlit's command line, with a longer interval between two flushes."""
+    runtime.MESSAGE_FLUSH_INTERVAL_SECS = FLUSH_S  # type: ignore[attr-defined]
     sys.argv[0] = "streamlit"
     cli.main()
 

@@ -1,4 +1,4 @@
-"""What a story happens in: a busy shop on a server, a home of pipelines, the console on it, and a hand before it."""
+"""The setting of the story test: a busy shop on a server, a home of pipelines, the console, and a hand that operates it."""
 
 import os
 from contextlib import ExitStack
@@ -10,22 +10,22 @@ from playwright.sync_api import Locator, Page
 from engine.directory import Directory
 from tests.browser.conftest import OpenPage
 from tests.browser.hands import HANDS, Hand
-from tests.demo import console, free_port
-from tests.live.seed import seed_table
-from tests.live.workload import Workload
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.drivers import Drivers
 from tests.servers.users import create_user
+from tests.tools.demo import console, free_port
 
 START_MS = 120_000
-"""Spark alone took 56 s on two cores that six others wanted."""
+"""Spark alone took 56 s on two overloaded cores."""
 COPY_MS = 180_000
 PIPELINE, USER = "web", "newcomer"
 ROWS, LOGS = 150_000, 30
 
 
 def fill_shop(server: Server) -> None:
-    """A shop, many logs, and a user who may read tables, but not the binlog."""
+    """A shop, many log tables, and a user with SELECT but without the privileges for the binlog."""
     for database in ("shop", "logs"):
         server.execute(f"CREATE DATABASE {database}")
     seed_table(server, "shop", "orders", ROWS)
@@ -46,17 +46,17 @@ class Consoles:
         self._lent = ExitStack()
 
     def open(self) -> str:
-        """Start one; its address."""
+        """Start a console, and return its URL."""
         driver = self._drivers.lend()
         self._lent.callback(self._drivers.back, driver)
         return self._now.enter_context(console(self._home, self._port, environment=driver.environment))
 
     def end(self) -> None:
-        """End it; what it started goes on."""
+        """End the console; its runners continue."""
         self._now.close()
 
     def give_back(self) -> None:
-        """No runner is left that uses a JVM."""
+        """Return the JVMs, when no runner uses them."""
         self._lent.close()
 
 
@@ -74,7 +74,7 @@ class Story:
 
     @property
     def page(self) -> Page:
-        """What is looked at."""
+        """The current page."""
         return self.hand.page
 
     @property
@@ -92,12 +92,12 @@ class Story:
         return self.page.get_by_test_id("stCode").filter(has_text="Copy:")
 
     def sit_down(self, address: str) -> None:
-        """Before another browser; the one before is closed."""
+        """Open another browser; the previous one is closed."""
         self.page.context.close()
         self.hand = HANDS[self.way](self.open_page(address))
 
     def photograph(self, name: str, *, whole: bool = False) -> None:
-        """Keep the page as it is, when somebody asked for pictures; `whole` with what is below its edge."""
+        """Save a screenshot if TIDEMARK_SCREENSHOTS is set. whole: including the part below the viewport."""
         if folder := os.environ.get("TIDEMARK_SCREENSHOTS"):
             self.page.wait_for_timeout(2500)
             if whole:

@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.hands import HANDS, Keyboard
-from tests.demo import console
+from tests.tools.demo import console
 
-# Streamlit sends a click one turn of the event loop after it was made: here that turn comes late, as in a busy browser.
+# Streamlit sends a click in the next turn of the browser's event loop. Here that turn is late, as in a busy browser.
 LATE_CLICK = """button => {
     const { setTimeout } = window
     window.setTimeout = (act, ms, ...rest) => setTimeout(act, ms || 2500, ...rest)
@@ -23,19 +23,19 @@ SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Sp
 
 
 def status_line(page: Page) -> str:
-    """The gh-ost line of a live page."""
+    """The status line of a live page."""
     return page.get_by_test_id("stCode").filter(has_text="Copy:").inner_text()
 
 
 def healthy(page: Page) -> None:
-    """Nothing on the page is an exception, and nothing sticks out of it."""
+    """The page shows no exception, and does not scroll horizontally."""
     assert page.get_by_test_id("stException").count() == 0, page.get_by_test_id("stException").all_inner_texts()
     wider = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth - window.innerWidth")
     assert wider <= 0
 
 
-def test_the_list_shows_every_pipeline_and_those_in_trouble_first(simulated: Console, open_page: OpenPage) -> None:
-    """At three in the morning the eye falls on what needs somebody."""
+def test_the_list_shows_pipelines_with_problems_first(simulated: Console, open_page: OpenPage) -> None:
+    """So that an operator sees at once what needs attention."""
     page = open_page(simulated.url)
     cards = page.locator("[class*='st-key-card-']").filter(has=page.get_by_test_id("stPageLink"))
     expect(cards).to_have_count(6)
@@ -51,8 +51,8 @@ def test_the_list_shows_every_pipeline_and_those_in_trouble_first(simulated: Con
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 1920])
-def test_every_section_is_drawn(simulated: Console, open_page: OpenPage, width: int, theme: str) -> None:
-    """Each section has its content, at both widths and in both themes, by a click on its tab."""
+def test_every_section_has_content(simulated: Console, open_page: OpenPage, width: int, theme: str) -> None:
+    """At both widths and in both themes, after a click on its tab."""
     page = open_page(f"{simulated.url}/live?pipeline=shop", width, theme)
     for section in SECTIONS:
         page.get_by_role("tab", name=section).click()
@@ -65,8 +65,8 @@ def test_every_section_is_drawn(simulated: Console, open_page: OpenPage, width: 
     assert "section=Spec" in page.url
 
 
-def test_the_numbers_move_by_themselves(simulated: Console, open_page: OpenPage) -> None:
-    """Nobody has to reload, and the time of the numbers is there."""
+def test_the_numbers_refresh_automatically(simulated: Console, open_page: OpenPage) -> None:
+    """Without a reload, and with the time of the numbers."""
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     expect(page.get_by_text(re.compile(r"^updated \d\d:\d\d:\d\d UTC · run "))).to_be_visible()
     first = status_line(page)
@@ -75,8 +75,8 @@ def test_the_numbers_move_by_themselves(simulated: Console, open_page: OpenPage)
     expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).not_to_have_text(first, timeout=8000)
 
 
-def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, open_page: OpenPage) -> None:
-    """Parts that refresh, headings and other pages follow, and all that a page does is done as before."""
+def test_times_are_in_utc_until_local_time_is_chosen(simulated: Console, open_page: OpenPage) -> None:
+    """Autorefreshed parts, headings and other pages follow the choice; downloads stay in UTC."""
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     expect(page.get_by_text(re.compile(r"^updated \d\d:\d\d:\d\d UTC · run "))).to_be_visible()
     page.get_by_role("radio", name="Local").click()
@@ -89,7 +89,7 @@ def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, ope
     ).to_be_visible()
     page.get_by_role("link", name="History").click()
     expect(page.get_by_text(re.compile(r"^updated .* IST · 5 runs"))).to_be_visible()
-    page.evaluate("window.showSaveFilePicker = undefined")  # nobody is there to answer a dialog of the system
+    page.evaluate("window.showSaveFilePicker = undefined")  # no one can answer a system dialog
     page.get_by_test_id("stDataFrame").hover()
     with page.expect_download() as taken:
         page.get_by_test_id("stElementToolbar").get_by_role("button", name="Download as CSV").click()
@@ -104,13 +104,15 @@ def test_times_are_in_utc_until_ones_own_clock_is_chosen(simulated: Console, ope
     page.get_by_role("radio", name="Local").click()
     page.get_by_role("link", name="Pipelines").click()
     expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
+    page.reload()
+    expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
     page.get_by_role("button", name="New pipeline").click()
     expect(page.get_by_role("button", name="Test connection")).to_be_visible()
     healthy(page)
 
 
-def test_a_card_opens_its_pipeline_whatever_was_looked_at_before(simulated: Console, open_page: OpenPage) -> None:
-    """Also the first by name; and the other pages are about the pipeline that was chosen last."""
+def test_a_card_opens_its_pipeline_whatever_was_open_before(simulated: Console, open_page: OpenPage) -> None:
+    """Also the first by name. The other pages show the pipeline that was selected last."""
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     chosen = page.get_by_role("combobox", name="Pipeline")
     expect(chosen).to_have_value("shop")
@@ -127,7 +129,7 @@ def test_a_card_opens_its_pipeline_whatever_was_looked_at_before(simulated: Cons
 
 
 def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open_page: OpenPage) -> None:
-    """A tile opens, its chunk is chosen, the arrow keys go on, and the address keeps it all."""
+    """A tile opens, a chunk is selected, the arrow keys move on, and the URL has the selection."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks")
     tiles = page.get_by_role("group", name="Chunk map").get_by_role("button")
     expect(tiles).to_have_count(400)
@@ -151,11 +153,11 @@ def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open
 
 
 @pytest.mark.parametrize("way", ["mouse", "keyboard"])
-def test_the_chunk_that_is_shown_is_the_one_to_read_again(simulated: Console, open_page: OpenPage, way: str) -> None:
-    """As soon as it is shown, while the rest of its page is still being drawn."""
+def test_the_shown_chunk_is_the_one_to_redump(simulated: Console, open_page: OpenPage, way: str) -> None:
+    """As soon as it is shown, while the rest of the page is still running."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks&table=shop.customers&chunk=4")
     hand = HANDS[way](page)
-    again = page.get_by_role("button", name="Read this chunk again")
+    again = page.get_by_role("button", name="Redump this chunk")
     expect(again).to_be_visible()
     hand.press(page.get_by_role("button", name="Chunk 7:"))
     expect(page.get_by_text("Chunk 7", exact=True)).to_be_visible()
@@ -167,13 +169,13 @@ def test_the_chunk_that_is_shown_is_the_one_to_read_again(simulated: Console, op
 
 
 def accepted(simulated: Console) -> list[tuple[str, str]]:
-    """Verb and reason of every command that reached the runner."""
+    """Verb and reason of every accepted command."""
     lines = [json.loads(line) for line in simulated.shop.journal.path.read_text().splitlines()]
     return [(line["verb"], line["reason"]) for line in lines if line["event"] == "command.accepted"]
 
 
-def test_pause_and_resume_reach_the_runner_with_their_reason(simulated: Console, open_page: OpenPage) -> None:
-    """The buttons follow the state; the reason is in the events."""
+def test_pause_and_resume_are_sent_with_their_reason(simulated: Console, open_page: OpenPage) -> None:
+    """The buttons follow the state; the reason is in the journal."""
     before = len(accepted(simulated))
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     page.get_by_role("button", name="Pause", exact=True).click()
@@ -187,8 +189,8 @@ def test_pause_and_resume_reach_the_runner_with_their_reason(simulated: Console,
     healthy(page)
 
 
-def test_a_question_is_answered_where_the_keyboard_is(simulated: Console, open_page: OpenPage) -> None:
-    """Enter opens it, the reason is typed, Tab leads to the answer; Escape leads back to the button."""
+def test_a_confirmation_has_the_keyboard_focus(simulated: Console, open_page: OpenPage) -> None:
+    """Enter opens it, the reason is typed, Tab moves to the button that confirms, Escape back to the one that opened it."""
     before = len(accepted(simulated))
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     reason = page.get_by_role("textbox", name="Reason")
@@ -209,7 +211,7 @@ def test_a_question_is_answered_where_the_keyboard_is(simulated: Console, open_p
 
 @pytest.mark.parametrize("address", ["live?pipeline=shop", ""])
 def test_one_click_is_one_command(simulated: Console, open_page: OpenPage, address: str) -> None:
-    """A click that waits in a busy browser while every part of the page refreshes is carried out once."""
+    """Also if it waits in a busy browser during autorefreshes."""
     before = len(accepted(simulated))
     page = open_page(f"{simulated.url}/{address}")
     shop = page.locator(".st-key-card-shop") if not address else page.get_by_test_id("stMain")
@@ -230,22 +232,22 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
         expect(alert).to_contain_text(part)
     expect(page.get_by_text("preflight done")).to_be_visible()
     expect(page.get_by_text("exit code 4: the source can no longer be followed")).to_be_visible()
-    expect(page.get_by_role("button", name="Start again")).to_be_enabled()
+    expect(page.get_by_role("button", name="Restart")).to_be_enabled()
     healthy(page)
 
 
-def test_a_lost_runner_is_said_and_its_numbers_are_stale(simulated: Console, open_page: OpenPage) -> None:
-    """Numbers of two hours ago are not shown as the present; a torn journal line is counted."""
+def test_a_lost_runner_is_shown_with_stale_numbers(simulated: Console, open_page: OpenPage) -> None:
+    """Numbers of two hours ago are marked as stale; a torn journal line is counted."""
     page = open_page(f"{simulated.url}/live?pipeline=crm&section=Events")
     expect(page.get_by_text("Runner lost")).to_be_visible()
     expect(page.get_by_text(re.compile("stale since"))).to_be_visible()
     expect(page.get_by_text("Killed")).to_be_visible()
-    expect(page.get_by_text(re.compile("1 line could not be understood"))).to_be_visible()
+    expect(page.get_by_text(re.compile("1 line could not be parsed"))).to_be_visible()
     healthy(page)
 
 
-def test_start_without_the_password_says_what_is_missing(simulated: Console, open_page: OpenPage) -> None:
-    """What can be known before a runner is started is said at once."""
+def test_start_without_the_password_shows_what_is_missing(simulated: Console, open_page: OpenPage) -> None:
+    """An error that is known before the launch is shown at once."""
     spec = simulated.home / "fresh" / "pipeline.toml"
     spec.write_text(spec.read_text().replace("TIDEMARK_DEMO_PASSWORD", "NO_SUCH_VARIABLE"))
     page = open_page(f"{simulated.url}/live?pipeline=fresh")
@@ -256,7 +258,7 @@ def test_start_without_the_password_says_what_is_missing(simulated: Console, ope
 
 
 def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> None:
-    """Six folders, five of which have run; two that are chosen are compared."""
+    """Five of six pipelines have a run; two selected runs are compared."""
     page = open_page(f"{simulated.url}/history")
     expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
     runs = page.get_by_test_id("stDataFrame")
@@ -264,26 +266,26 @@ def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> Non
     for row in (1, 2):
         runs.first.click(position={"x": 18, "y": 33 * row + 18})
         page.wait_for_timeout(1500)
-    expect(page.get_by_text("Configured otherwise")).to_be_visible()
+    expect(page.get_by_text("Differences in configuration")).to_be_visible()
     expect(runs.nth(1)).to_be_visible()
     healthy(page)
 
 
 def fill(page: Page, label: str, text: str) -> None:
-    """Type into a field and leave it; the draft has it then."""
+    """Fill a field and leave it, which saves the draft."""
     field = page.get_by_label(label, exact=True)
     field.fill(text)
     field.press("Enter")
-    page.wait_for_timeout(500)  # the drawing that it causes has begun
+    page.wait_for_timeout(500)  # the rerun has started
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
 
-def test_a_draft_is_resumed_by_another_browser_and_holds_no_secret(simulated: Console, open_page: OpenPage) -> None:
-    """What was typed is there again, by its address and from the list; a password that was pasted is nowhere."""
+def test_a_draft_is_resumed_in_another_browser_and_holds_no_secret(simulated: Console, open_page: OpenPage) -> None:
+    """By its URL and from the list. A pasted password is not saved anywhere."""
     address = f"{simulated.url}/new?draft=0000abcd&step=Connect"
     page = open_page(address)
     fill(page, "Pipeline name", "shop")
-    expect(page.get_by_text("There is a pipeline called shop already")).to_be_visible()
+    expect(page.get_by_text("A pipeline called shop already exists")).to_be_visible()
     expect(page.get_by_role("button", name="Continue to preflight")).to_be_disabled()
     fill(page, "Pipeline name", "crm-copy")
     fill(page, "Host", "db.example.com")
@@ -292,23 +294,23 @@ def test_a_draft_is_resumed_by_another_browser_and_holds_no_secret(simulated: Co
     expect(page.get_by_label("Name of the environment variable", exact=True)).to_have_value("")
     page.get_by_role("button", name="Destination", exact=True).click()
     expect(page).to_have_url(re.compile("step=Destination"))
-    fill(page, "Folder of the lake", "elsewhere")
+    fill(page, "Destination folder", "elsewhere")
     healthy(page)
     kept = [path.read_text() for path in simulated.home.rglob("*.json")]
     assert any("db.example.com" in text for text in kept)
     assert not any("hunter-2" in text for text in kept)
     other = open_page(f"{simulated.url}/new")
     card = other.locator("[class*='st-key-draft-0000abcd']")
-    expect(card).to_contain_text("left at 5. Destination")
+    expect(card).to_contain_text("at step 5. Destination")
     card.get_by_role("button", name="Resume").click()
-    expect(other.get_by_label("Folder of the lake", exact=True)).to_have_value("elsewhere")
+    expect(other.get_by_label("Destination folder", exact=True)).to_have_value("elsewhere")
     other.get_by_role("button", name="Connect", exact=True).click()
     expect(other.get_by_label("Host", exact=True)).to_have_value("db.example.com")
     healthy(other)
 
 
-def test_a_source_that_is_not_there_is_said_at_every_step(simulated: Console, open_page: OpenPage) -> None:
-    """In three parts, and nothing hangs; the spec can be saved, but not launched."""
+def test_an_unreachable_source_is_shown_at_every_step(simulated: Console, open_page: OpenPage) -> None:
+    """In three parts, and nothing hangs. The spec can be saved, but not launched."""
     page = open_page(f"{simulated.url}/new?draft=0000abce&step=Connect")
     fill(page, "Pipeline name", "web")
     fill(page, "Port", "1")
@@ -337,8 +339,8 @@ def test_a_source_that_is_not_there_is_said_at_every_step(simulated: Console, op
     healthy(page)
 
 
-def test_toml_with_an_unknown_key_names_the_nearest(simulated: Console, open_page: OpenPage) -> None:
-    """The editor takes everything that the command line takes, and nothing else; a password in it is refused and not kept."""
+def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page: OpenPage) -> None:
+    """The editor accepts what the command line accepts. A password is refused and not saved."""
     page = open_page(f"{simulated.url}/new?draft=0000abcf&step=TOML")
     text = page.get_by_label("pipeline.toml")
     spec = 'name = "t"\n[source]\nhost = "h"\nuser = "u"\ntables = ["a.*"]\n[snapshot]\nchunk_row = 5\n[sink]\npath = "lake"\n'
@@ -347,7 +349,7 @@ def test_toml_with_an_unknown_key_names_the_nearest(simulated: Console, open_pag
     expect(page.get_by_test_id("stAlert")).to_contain_text("the nearest known key is 'chunk_rows'")
     text.fill(spec.replace("chunk_row", "chunk_rows").replace('user = "u"', 'user = "u"\npassword = "hunter-3"'))
     text.press("Control+Enter")
-    expect(page.get_by_test_id("stAlert")).to_contain_text("The spec holds a password")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("The spec contains a password")
     text.fill(spec.replace("chunk_row", "chunk_rows"))
     text.press("Control+Enter")
     expect(page.get_by_text("The spec is valid.")).to_be_visible()
@@ -359,7 +361,7 @@ def test_toml_with_an_unknown_key_names_the_nearest(simulated: Console, open_pag
 def test_an_empty_home_has_four_steps_and_one_button(
     open_page: OpenPage, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """The first thing that a newcomer sees leads on."""
+    """A new user is led to the wizard."""
     with console(tmp_path_factory.mktemp("empty")) as url:
         page = open_page(url)
         expect(page.get_by_text("No pipelines yet")).to_be_visible()

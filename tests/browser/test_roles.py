@@ -1,4 +1,4 @@
-"""The door: who has not logged in sees nothing, viewers look, operators act, and their names are in the journal."""
+"""Access control: nothing without a login, viewers see, operators act, and the journal has their names."""
 
 import json
 from collections.abc import Iterator
@@ -10,9 +10,9 @@ from playwright.sync_api import Page, expect
 
 from engine.directory import Directory
 from tests.browser.conftest import OpenPage
-from tests.browser.journals import SimulatedTable, Simulation, real_now
-from tests.demo import console, free_port
 from tests.servers.oidc import CLIENT, SECRET, provider
+from tests.support.simulation import SimulatedTable, Simulation, real_now
+from tests.tools.demo import console, free_port
 
 ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.com"
 SECRETS = """
@@ -31,7 +31,7 @@ viewers = ["*@example.com"]
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Directory]]:
-    """A console that asks who one is, on one pipeline."""
+    """A console with a login, and one pipeline."""
     folder = tmp_path_factory.mktemp("guarded")
     shop = Simulation(
         folder / "home" / "shop",
@@ -48,16 +48,16 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dir
 
 
 def log_in(page: Page, who: str) -> None:
-    """Through the provider's page."""
+    """Log in on the provider's page."""
     page.get_by_role("button", name="Log in").click()
     page.get_by_role("link", name=who).click()
     page.get_by_test_id("stMain").wait_for()
 
 
-def test_without_a_login_nobody_else_is_let_in(
+def test_a_console_without_a_login_shows_nothing(
     tmp_path: Path, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A console that listens everywhere and knows no login shows nothing."""
+    """If it listens on every interface."""
     monkeypatch.setenv("TIDEMARK_CONSOLE_ADDRESS", "0.0.0.0")  # noqa: S104 - that is what is refused
     with console(tmp_path) as url:
         page = open_page(url)
@@ -65,8 +65,8 @@ def test_without_a_login_nobody_else_is_let_in(
         expect(page.get_by_role("link", name="Pipelines")).to_have_count(0)
 
 
-def test_a_viewer_looks_and_an_operator_acts(guarded: tuple[str, Directory], open_page: OpenPage) -> None:
-    """Pages that change something or show rows are not there for a viewer, by no address; commands carry names."""
+def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open_page: OpenPage) -> None:
+    """A viewer has no pages that change something or show rows, not even by URL. Commands carry names."""
     url, where = guarded
     page = open_page(f"{url}/live?pipeline=shop")
     expect(page.get_by_role("button", name="Log in")).to_be_visible()

@@ -1,4 +1,4 @@
-"""The console on a machine without time: what is sent too late must not take the page down."""
+"""The console on an overloaded machine: late messages must not break the page."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from playwright.sync_api import expect
 
 from engine.directory import Directory, send_command
 from tests.browser.conftest import OpenPage
-from tests.browser.journals import SimulatedTable, Simulation, real_now
-from tests.demo import console
+from tests.support.simulation import SimulatedTable, Simulation, real_now
+from tests.tools.demo import console
 
 PAGES, COMMANDS = 3, 6
 
 
 @dataclass(frozen=True)
 class Starved:
-    """A console whose server sends once a second, and the pipeline that it shows."""
+    """A console whose server flushes once per second, and its pipeline."""
 
     url: str
     home: Path
@@ -27,7 +27,7 @@ class Starved:
 
 @pytest.fixture
 def starved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starved]:
-    """A console without time on a pipeline that is being copied and answers commands."""
+    """Such a console, on a pipeline that copies and answers commands."""
     home = tmp_path_factory.mktemp("starved")
     tables = [SimulatedTable("shop.orders", 40_000_000, 1200), SimulatedTable("shop.customers", 400_000, 48, 3.2)]
     running = Simulation(home / "shop", tables, start=real_now() - timedelta(seconds=90)).advance(90)
@@ -35,8 +35,8 @@ def starved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Starved]:
         yield Starved(url, home, running.directory)
 
 
-def test_a_refresh_that_is_due_while_the_page_is_drawn_leaves_it_whole(starved: Starved, open_page: OpenPage) -> None:
-    """A refresh finds the state changed and has the whole page drawn, while the refreshes of its other parts wait."""
+def test_an_autorefresh_during_a_rerun_leaves_the_page_intact(starved: Starved, open_page: OpenPage) -> None:
+    """One autorefresh finds a changed state and reruns the whole page, while those of other parts are due."""
     pages = [open_page(f"{starved.url}/live?pipeline=shop") for _ in range(PAGES)]
     for n in range(COMMANDS):
         verb, button = (("pause", "Resume"), ("resume", "Pause"))[n % 2]

@@ -1,6 +1,6 @@
-"""The whole story on a real server, with real Spark and real writers: by mouse, and again without one.
+"""The whole story on a real server, with Spark and writers: by mouse, and by keyboard.
 
-With TIDEMARK_SCREENSHOTS set to a folder, the pages are photographed on the way (`assets/` has the ones that were kept).
+If TIDEMARK_SCREENSHOTS is a folder, screenshots are saved there (`assets/` has some of them).
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from tests.browser import operating, wizard
 from tests.browser.conftest import OpenPage
 from tests.browser.hands import HANDS
 from tests.browser.story import Consoles, Story, fill_shop
-from tests.demo import stop_runners
-from tests.live.workload import Workload
+from tests.live.support.workload import Workload
 from tests.servers import start
 from tests.servers.drivers import Drivers
+from tests.tools.demo import stop_runners
 
 
 @pytest.fixture(params=[("mouse", "mysql"), ("keyboard", "mariadb")], ids="-".join)
 def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, drivers: Drivers) -> Iterator[Story]:
-    """A shop whose reader lacks a right, and an empty console before which somebody sits."""
+    """A shop with a user who lacks privileges, an empty console, and a hand that operates it."""
     way, flavor = request.param
     with ExitStack() as stack:
         server = stack.enter_context(start(flavor))
@@ -39,21 +39,21 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, d
 
 @pytest.mark.timeout(1500)
 def test_the_whole_story(story: Story) -> None:
-    """From the first look at an empty console to a stopped pipeline whose mirror is the source, through all that goes wrong."""
+    """From an empty console, through several failures, to a stopped pipeline whose mirror equals the source."""
     wizard.connect(story)
-    wizard.mend_what_the_preflight_finds(story)
+    wizard.fix_preflight_failures(story)
     wizard.pick_tables(story)
-    wizard.go_on_in_another_browser(story)
+    wizard.continue_in_another_browser(story)
     wizard.change_a_chunk_size(story)
-    wizard.say_where_to_and_by_what(story)
-    wizard.limit_the_pace(story)
+    wizard.choose_destination_and_spark(story)
+    wizard.limit_the_rate(story)
     wizard.launch(story)
     operating.watch_the_copy(story)
     operating.restart_the_console(story)
     operating.lose_the_runner(story)
     operating.watch_it_finish(story)
-    operating.read_a_damaged_chunk_again(story)
-    operating.ask_the_lake(story)
+    operating.redump_a_damaged_chunk(story)
+    operating.query_the_lake(story)
     operating.pause_and_resume(story)
     operating.change_the_tables(story)
     operating.stop(story)

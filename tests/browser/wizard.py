@@ -1,4 +1,4 @@
-"""The steps of a new pipeline, from the first look at an empty console to the launch."""
+"""The steps of a new pipeline, from an empty console to the launch."""
 
 import re
 import tomllib
@@ -7,22 +7,22 @@ from playwright.sync_api import expect
 
 from tests.browser.story import PIPELINE, START_MS, USER, Story
 from tests.browser.test_console import healthy
-from tests.demo import PASSWORD_VARIABLE
 from tests.servers import Server
+from tests.tools.demo import PASSWORD_VARIABLE
 
 ROWS_PER_S = 750
-"""The pace at which the copy begins: it lasts for as long as somebody looks, however quick the machine is."""
+"""The rate limit at first, so that the copy lasts long enough on any machine."""
 CHUNK_ROWS = 1000
 
 
 def write(story: Story, label: str, text: str) -> None:
-    """Fill a field of the form; the draft has it then."""
+    """Fill a field of the form, which saves the draft."""
     story.hand.write(story.page.get_by_label(label, exact=True), text)
     settle(story)
 
 
 def settle(story: Story) -> None:
-    """Let the drawing that something caused begin and end."""
+    """Wait until a rerun has started and ended."""
     story.page.wait_for_timeout(500)
     expect(story.page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
@@ -39,7 +39,7 @@ def proceed(story: Story, step: str) -> None:
 
 
 def connect(story: Story) -> None:
-    """The first step, from the empty list on; the connection is saved for later pipelines."""
+    """The first step, from the empty list; the connection is saved for later pipelines."""
     page = story.page
     press(story, "Create the first pipeline")
     expect(page).to_have_url(re.compile("step=Connect"))
@@ -62,14 +62,14 @@ def connect(story: Story) -> None:
 
 
 def _identity(server: Server) -> str:
-    """What the server says of itself."""
+    """The server's identity."""
     if server.flavor == "mariadb":
         return f"mariadb-server-id-{server.server_id}"
     return str(server.execute("SELECT @@server_uuid")[0][0])
 
 
-def mend_what_the_preflight_finds(story: Story) -> None:
-    """What is missing is shown with its statement; granted by an administrator, it passes at the press of a button."""
+def fix_preflight_failures(story: Story) -> None:
+    """A missing privilege is shown with its statement. Once granted, the check passes."""
     page = story.page
     proceed(story, "Preflight")
     expect(page.get_by_text(re.compile(r"\d of \d+ checks failed")).first).to_be_visible()
@@ -81,11 +81,11 @@ def mend_what_the_preflight_finds(story: Story) -> None:
         if "GRANT" in statement:
             story.server.execute(statement.strip())
     press(story, "Check again")
-    expect(page.get_by_text(re.compile("All \\d+ checks passed|nothing in the way")).first).to_be_visible()
+    expect(page.get_by_text(re.compile("All \\d+ checks passed|none failed")).first).to_be_visible()
 
 
 def pick_tables(story: Story) -> None:
-    """A whole database without one table, some of another by search and in bulk, then by a glob; a column is left out."""
+    """A database without one table, tables of another one by search and in bulk, then a glob; a column is left out."""
     page, hand = story.page, story.hand
     proceed(story, "Tables")
     search, boxes = page.get_by_label("Search tables"), page.get_by_role("checkbox")
@@ -120,32 +120,32 @@ def _chosen(story: Story, number: int) -> None:
     expect(story.page.get_by_text(re.compile(f"^{number} of 33 tables"))).to_be_visible()
 
 
-def go_on_in_another_browser(story: Story) -> None:
-    """A draft belongs to nobody's browser."""
+def continue_in_another_browser(story: Story) -> None:
+    """A draft does not belong to one browser."""
     story.sit_down(story.page.url)
     _chosen(story, 5)
 
 
 def change_a_chunk_size(story: Story) -> None:
-    """The distribution factor is drawn; an edit of one table plans it anew."""
+    """The distribution factor is drawn; an edit of a table plans that table again."""
     page = story.page
     proceed(story, "Plan")
     expect(page.get_by_test_id("stPlotlyChart")).to_be_visible(timeout=START_MS)
     expect(page.get_by_role("combobox", name="Table")).to_have_value("shop.orders")
     story.hand.write(page.get_by_role("spinbutton", name="Rows a chunk").last, str(CHUNK_ROWS))
-    # The last: the reason stands in the table too, as text for who cannot see its picture.
+    # The last: the reason is also in the table's text for screen readers.
     expect(page.get_by_text(re.compile(f"about {CHUNK_ROWS} rows a chunk")).last).to_be_visible(timeout=START_MS)
     settle(story)
     story.photograph("new-plan")
     healthy(page)
 
 
-def say_where_to_and_by_what(story: Story) -> None:
-    """The lake's folder; and Spark, which is tried."""
+def choose_destination_and_spark(story: Story) -> None:
+    """The destination folder, and Spark, which is tested."""
     page = story.page
     proceed(story, "Destination")
-    write(story, "Folder of the lake", "delta")
-    expect(page.get_by_text("can be written")).to_be_visible()
+    write(story, "Destination folder", "delta")
+    expect(page.get_by_text("writable · ")).to_be_visible()
     write(story, "Seconds between merges into the mirror", "5")
     proceed(story, "Spark")
     write(story, "Chunks read at once", "2")
@@ -154,8 +154,8 @@ def say_where_to_and_by_what(story: Story) -> None:
     expect(page.get_by_text("Reads 2 chunks at once")).to_be_visible()
 
 
-def limit_the_pace(story: Story) -> None:
-    """What no step asks for is written into the same draft as a file."""
+def limit_the_rate(story: Story) -> None:
+    """A setting that no step has is written as TOML, into the same draft."""
     page = story.page
     press(story, "Edit as TOML")
     text = page.get_by_label("pipeline.toml")
@@ -168,7 +168,7 @@ def limit_the_pace(story: Story) -> None:
 
 
 def launch(story: Story) -> None:
-    """What will run is shown, and runs, and the shop is busy from now on; the connection is there for the next pipeline."""
+    """The spec is shown and launched, and the writers start. The saved connection is there for the next pipeline."""
     page = story.page
     expect(page.get_by_test_id("stCode").filter(has_text="[source]")).to_contain_text('"shop.*"')
     button = page.get_by_test_id("stMain").get_by_role("button", name="Launch", exact=True).last
@@ -189,6 +189,6 @@ def launch(story: Story) -> None:
     second = story.open_page(page.url.replace("/live", "/new"))
     second.get_by_role("combobox", name="Saved connection").click()
     second.get_by_role("option", name=re.compile("production")).click()
-    # While the page is drawn anew the field that is replaced stands there too.
+    # During a rerun, the field that is being replaced is there too.
     expect(second.get_by_label("Port", exact=True).first).to_have_value(str(story.server.port))
     second.context.close()

@@ -1,1 +1,1 @@
-"""Tests on real servers and a real Spark, with what they share: a busy table and ways to compare it with its copy."""
+"""Tests on real servers and a real Spark."""

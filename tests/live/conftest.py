@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.live.pipeline import Pipeline
-from tests.live.written import ServerFactory, Written
+from tests.live.support.known_positions import ServerFactory, Written
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
@@ -31,5 +31,5 @@ def new_pipeline(tmp_path: Path, drivers: Drivers, hosts: Hosts) -> Iterator[Pip
 
 @pytest.fixture
 def written(flavor: str, private_server: ServerFactory) -> Written:
-    """A server of the test's own whose places are known, of each flavor in turn."""
+    """A private server whose binlog positions are known; once per flavor."""
     return Written(private_server(flavor, **({"log_slave_updates": 1} if flavor == "mariadb" else {})))

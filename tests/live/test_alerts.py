@@ -1,4 +1,4 @@
-"""Alerts and metrics of a real run: quiet while all is well, told once when it is not, taken back when it is again."""
+"""Alerts and metrics of a real run: a healthy run is silent, a fault raises one alert, and its end clears it."""
 
 import json
 import socket
@@ -8,11 +8,12 @@ from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from engine.run.machine import CHUNK, START, TABLE
-from tests.live.compare import assert_equal, source_table
+from engine.run.state_machines import CHUNK, START, TABLE
 from tests.live.conftest import PipelineFactory
-from tests.receiver import Receiver
+from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
+from tests.support.depth import on
+from tests.support.receiver import Receiver
 
 ROWS = 3000
 SETTINGS = """
@@ -30,10 +31,11 @@ def _counts(**tables: int) -> dict[tuple[str, ...], int]:
     return {(state,): tables.get(state, 0) for state in ("copying", "streaming", "stopped", "removed")}
 
 
-def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
+@on("mariadb")
+def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
     server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
 ) -> None:
-    """Nothing is sent by a healthy run; what the metrics say agrees with what was done."""
+    """A healthy run sends nothing, and its metrics agree with what it did."""
     _fill(server, database)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -76,7 +78,7 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
     pipeline.wait_for(lambda: len(receiver.got) == 2, runner)
     assert _scrape(port)["tidemark_alerts"] == {}
     pipeline.finish(runner)
-    assert _told(receiver.got) == [("alert.raised", "table_stopped", a), ("alert.cleared", "table_stopped", a)]
+    assert _notices(receiver.got) == [("alert.raised", "table_stopped", a), ("alert.cleared", "table_stopped", a)]
     lines = [json.loads(line) for line in pipeline.output.splitlines() if line.startswith("{")]
     assert lines == receiver.got
     for name in ("a", "b"):
@@ -87,17 +89,18 @@ def test_a_stopped_table_and_a_failed_run_are_told_and_taken_back(
         failed = pipeline.command("run", "--until", "caught-up")
     assert failed.returncode == 2
     assert f"127.0.0.1:{port}" in failed.stderr
-    assert _told(receiver.got[2:]) == [("alert.raised", "run_failed", None)]
+    assert _notices(receiver.got[2:]) == [("alert.raised", "run_failed", None)]
     assert receiver.got[2]["value"] == 2
     pipeline.run("caught-up")
-    assert _told(receiver.got[3:]) == [("alert.cleared", "run_failed", None)]
+    assert _notices(receiver.got[3:]) == [("alert.cleared", "run_failed", None)]
     assert pipeline.status()["alerts"] == []
 
 
+@on("mysql")
 def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Said once in the journal; the run goes on and ends as it would."""
+    """The journal reports the webhook once, and the run ends as usual."""
     _fill(server, database)
     server.execute(f"CREATE TABLE `{database}`.c (id INT PRIMARY KEY, d VARCHAR(10))")
     pipeline = new_pipeline(
@@ -108,7 +111,7 @@ def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
         more="[alerts]\nfor_s = 1\nrunway_s = 1e12\nwebhook_env = 'TIDEMARK_TEST_WEBHOOK'\n",
         environment={"TIDEMARK_TEST_WEBHOOK": "http://127.0.0.1:9/s3cret"},
     )
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     for name in ("a", "b"):
         server.execute(f"ALTER TABLE `{database}`.{name} ADD COLUMN w INT NOT NULL DEFAULT 7")
     pipeline.wait_for(lambda: len(pipeline.status()["alerts"]) >= 2, runner)
@@ -134,7 +137,7 @@ def _fill(server: Server, database: str) -> None:
 
 
 def _scrape(port: int) -> Found:
-    """Every sample by its name, then by the values of its labels but the pipeline's: the table, then the others by their names."""
+    """Every sample by name, then by label values without the pipeline's: first the table, then the other labels by name."""
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: Found = {}
@@ -169,7 +172,7 @@ def _check_healthy(now: Found, a: str, b: str) -> None:
 
 
 def _check_states(events: Iterable[dict[str, Any]]) -> None:
-    """What the journal of a real run says of tables and chunks is what the tables of states allow."""
+    """The tables and chunks in the journal of a real run make legal transitions only."""
     tables: dict[str, str] = {}
     chunks: dict[tuple[str, int], str] = {}
     for event in events:
@@ -182,7 +185,7 @@ def _check_states(events: Iterable[dict[str, Any]]) -> None:
             chunks = {at: state for at, state in chunks.items() if at[0] != name}
         elif event["event"] == "chunk.assigned":
             for number in event["chunks"]:
-                state = chunks.get((name, number), CHUNK.after(START, "cut"))
+                state = chunks.get((name, number), CHUNK.after(START, "split"))
                 chunks[name, number] = CHUNK.after(state, "assigned")
         elif event["event"] == "chunk.finished":
             chunks[name, event["chunk"]] = CHUNK.after(chunks[name, event["chunk"]], "finished")
@@ -190,5 +193,5 @@ def _check_states(events: Iterable[dict[str, Any]]) -> None:
     assert set(chunks.values()) == {"finished"}
 
 
-def _told(messages: Iterable[dict[str, Any]]) -> list[tuple[str, str, str | None]]:
+def _notices(messages: Iterable[dict[str, Any]]) -> list[tuple[str, str, str | None]]:
     return [(message["event"], message["kind"], message["table"]) for message in messages]

@@ -1,20 +1,20 @@
-"""Reading stretches of the binlog: over file ends, from file ends, and before the server lets a dump have all of it."""
+"""Reading binlog ranges: across file ends, from a file's end, and when a write is logged as a statement."""
 
 from collections.abc import Callable
 from contextlib import closing
 from itertools import pairwise
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import gtids_at, read_stretch
-from engine.run.epoch import cut
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import gtids_at, read_range
+from engine.run.epoch import split_range
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current
 from tests.servers import PASSWORD, USER, Server
 
 
-def test_stretches_over_many_files_add_up(server: Server, database: str) -> None:
-    """Cut at any file's end, the parts together give every change once and in order; so does the whole."""
+def test_ranges_over_many_files_add_up(server: Server, database: str) -> None:
+    """Ranges that are split at file ends give every change once and in order, like one range over all files."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     with closing(open_connection(endpoint)) as connection:
@@ -28,10 +28,10 @@ def test_stretches_over_many_files_add_up(server: Server, database: str) -> None
         table, files = read_table(connection, database, "t"), binlog_files(connection)
 
     def read(start: Position, stop: Position) -> list[int]:
-        stretch = BinlogStretch({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
-        found = [key for _, _, c in read_stretch(endpoint, stretch, 6000) for key in c.rows["id"].to_pylist()]
-        assert stretch.done
-        assert not stretch.stopped
+        binlog_range = BinlogRange({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
+        found = [key for _, _, c in read_range(endpoint, binlog_range, 6000) for key in c.rows["id"].to_pylist()]
+        assert binlog_range.done
+        assert not binlog_range.stopped
         return found
 
     wanted = [key for number in range(9) for key in (number, number + 100)]
@@ -40,14 +40,14 @@ def test_stretches_over_many_files_add_up(server: Server, database: str) -> None
     assert len(ends) == 3
     places = [begin, *ends, end]
     assert [key for a, b in pairwise(places) for key in read(a, b)] == wanted
-    parts = cut(files, begin, end, slots=2)
+    parts = split_range(files, begin, end, slots=2)
     assert [key for a, b in parts for key in read(a, b)] == wanted
 
 
 def test_the_gtid_set_at_a_position_is_what_the_server_executed(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """On an idle MySQL the set that is decoded from the binlog is the server's own; in a later file too."""
+    """On an idle MySQL, the GTID set decoded from the binlog equals the server's own, in later files too."""
     server = server_with("mysql")
     database = new_database(server)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
@@ -62,7 +62,7 @@ def test_the_gtid_set_at_a_position_is_what_the_server_executed(
 
 
 def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, database: str) -> None:
-    """Through a view the captured table's name is not in the statement; the stretch ends behind it all the same."""
+    """Through a view, the statement does not name the captured table. The binlog range ends behind it anyway."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"CREATE VIEW `{database}`.seen AS SELECT * FROM `{database}`.t")
@@ -73,8 +73,8 @@ def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, data
             cursor.execute("SET SESSION binlog_format = 'STATEMENT'")
             cursor.execute(f"INSERT INTO `{database}`.seen VALUES (1)")
         end = current(connection, described)
-    stretch = BinlogStretch({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
-    assert list(read_stretch(endpoint, stretch, 6000)) == []
-    assert stretch.altered is not None
-    assert stretch.altered.written is not None
-    assert stretch.altered.written.tables == ((database, "seen"),)
+    binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
+    assert list(read_range(endpoint, binlog_range, 6000)) == []
+    assert binlog_range.altered is not None
+    assert binlog_range.altered.written is not None
+    assert binlog_range.altered.written.tables == ((database, "seen"),)

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.decode.charsets import CHARSETS, east_asian, single, tables, to_utf8
+from engine.decode.charsets import CHARSETS, east_asian, single, to_utf8
+from engine.decode.charsets import code_tables as tables
 from tests.servers import Server
 
 BATCH = 2048
@@ -24,14 +25,14 @@ NAMES = sorted(CHARSETS - {"utf8"})
 
 
 def test_all_sets_of_the_server_are_known(server: Server) -> None:
-    """`SHOW CHARACTER SET` has no set for texts that is missing here; MariaDB has all but gb18030."""
+    """Every text character set in `SHOW CHARACTER SET` is supported; MariaDB has all but gb18030."""
     names = {str(row[0]) for row in server.execute("SHOW CHARACTER SET")} - {"binary"}
     assert names == set(NAMES) - ({"gb18030"} if server.flavor == "mariadb" else set())
 
 
 @pytest.mark.parametrize("charset", NAMES)
 def test_every_code_alone_and_beside_others(server: Server, charset: str) -> None:
-    """Codes alone and in random order in long texts become what `SELECT` sends; what no column can hold is refused."""
+    """Codes, alone and shuffled in long texts, decode as `SELECT` returns them; codes that no column can hold are refused."""
     _skip_where_missing(server, charset)
     asked, held = _asked(charset), _held(server, charset)
     stored = _stored(server, charset, asked)
@@ -85,7 +86,7 @@ def _asked(charset: str) -> list[bytes]:
 
 
 def _held(server: Server, charset: str) -> set[bytes]:
-    """The codes of up to three bytes that a column holds: what we take for text, and what the servers are known to differ in."""
+    """The codes of up to three bytes that a column can hold: those we decode, and the known differences of the servers."""
     mariadb = server.flavor == "mariadb"
     if charset in single.CHARSETS:
         return {bytes([a]) for a in range(128 if charset == "ascii" and not mariadb else 256)}
@@ -99,14 +100,14 @@ def _held(server: Server, charset: str) -> set[bytes]:
 
 
 def _surrogates(charset: str) -> set[bytes]:
-    """Which the server sends as three bytes that are not UTF-8, where it stores them."""
+    """Surrogates, which servers that store them send as three bytes that are not UTF-8."""
     if charset in single.CHARSETS or charset in east_asian.CHARSETS:
         return set()
     return {_encoded(charset, n) for n in range(0xD800, 0xE000)}
 
 
 def _east_asian_text(charset: str) -> set[bytes]:
-    """Codes of one to three bytes that we take for a character."""
+    """Codes of one to three bytes that we decode as one character."""
     this, pairs = tables.SETS[charset], tables.pairs(charset)
     ones = {bytes([a]) for a in (*range(128), *(KANA if this.kana else ()))}
     first = np.arange(0x10000) >> 8
@@ -137,7 +138,7 @@ def _all_stored(server: Server, charset: str, texts: Sequence[bytes]) -> dict[by
 
 
 def _stored(server: Server, charset: str, texts: Sequence[bytes]) -> dict[bytes, bytes]:
-    """What a client that asked for utf8mb4 gets for each of the texts that a column of this set keeps unchanged."""
+    """What a utf8mb4 client reads for each text that a column of this set stores unchanged."""
     settings = {"use_unicode": False, "ssl_disabled": True, "init_command": "SET max_error_count = 0, sql_log_bin = 0"}
     type_ = f"{'VARCHAR(8)' if len(texts[0]) <= 8 else 'LONGTEXT'} CHARACTER SET {charset}"
     with closing(server.connect(**settings)) as connection, connection.cursor() as cursor:
@@ -154,7 +155,7 @@ def _stored(server: Server, charset: str, texts: Sequence[bytes]) -> dict[bytes,
 
 
 def _assert_decoded(charset: str, stored: dict[bytes, bytes]) -> None:
-    """The stored texts, decoded as one column, are what the server sent."""
+    """The stored texts, decoded as one column, equal what the server sent."""
     decoded = to_utf8(pa.array(stored.keys(), pa.binary()), charset)
     decoded.validate(full=True)
     ours = decoded.cast(pa.binary()).to_pylist()
@@ -163,7 +164,7 @@ def _assert_decoded(charset: str, stored: dict[bytes, bytes]) -> None:
 
 
 def _entries(different: dict[bytes, bytes]) -> str:
-    """Entries for our tables."""
+    """Corrections as entries of our tables."""
     entries: dict[int, str] = {}
     first, before = 0, b""
     for code in sorted(different, key=lambda code: (len(code), code)):

@@ -1,19 +1,19 @@
-"""A damaged binlog: what is damaged on its way is read again and comes right; what is damaged in the file ends the run."""
+"""A damaged binlog: damage in transit is read again and corrected; damage in the file ends the run."""
 
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.errors import BinlogDamagedError
 from engine.source.heads import read_head
 from engine.source.positions import Position
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.damaging import Damaging
-from tests.live.source import COMPRESSED, Source, prepared
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.damaging_proxy import DamagingProxy
+from tests.live.support.source import COMPRESSED, Source, prepared
 from tests.servers import Server
 
 MARKER = b"the marked row"
@@ -22,14 +22,14 @@ ServerFactory = Callable[..., Server]
 
 @pytest.fixture
 def source(flavor: str, private_server: ServerFactory) -> Source:
-    """A server of the test's own."""
+    """A private server."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     return prepared(server, "d")
 
 
 def written(source: Source) -> tuple[Position, Position]:
-    """Many small transactions, and the marked row far behind the table map of its own, which is larger than a block."""
+    """Many small transactions, then the marked row, in a table whose table map is larger than a block."""
     begin = source.at()
     for n in range(20):
         source.run(f"INSERT INTO i VALUES ({n}, 'small')")
@@ -41,46 +41,46 @@ def written(source: Source) -> tuple[Position, Position]:
     return begin, source.at()
 
 
-def keys(source: Source, begin: Position, end: Position, port: int) -> tuple[BinlogStretch, list[int]]:
-    """The keys of all images between two places, read through another port."""
+def keys(source: Source, begin: Position, end: Position, port: int) -> tuple[BinlogRange, list[int]]:
+    """The keys of all images between two positions, read through another port."""
     mariadb = source.server.flavor == "mariadb"
-    stretch = BinlogStretch({("d", "i"): source.table("i")}, begin, end, mariadb=mariadb)
-    found = read_stretch(replace(source.endpoint, port=port), stretch, 6000)
-    return stretch, [key for _, _, changes in found for key in changes.rows["id"].to_pylist()]
+    binlog_range = BinlogRange({("d", "i"): source.table("i")}, begin, end, mariadb=mariadb)
+    found = read_range(replace(source.endpoint, port=port), binlog_range, 6000)
+    return binlog_range, [key for _, _, changes in found for key in changes.rows["id"].to_pylist()]
 
 
 def test_damage_on_the_way_is_read_again(source: Source) -> None:
-    """Once damaged, once asked for again: the same changes, none missing and none twice, in the middle of a transaction."""
+    """Damaged once in the middle of a transaction and requested again: no change is missing or doubled."""
     begin, end = written(source)
     _, expected = keys(source, begin, end, source.server.port)
-    with Damaging(source.server, MARKER, times=1) as network:
-        stretch, found = keys(source, begin, end, network.port)
+    with DamagingProxy(source.server, MARKER, times=1) as network:
+        binlog_range, found = keys(source, begin, end, network.port)
         assert network.damaged == 1
     assert found == expected
-    assert stretch.census.damaged == 1
+    assert binlog_range.statistics.damaged == 1
 
 
 def test_damage_that_stays_is_named(source: Source) -> None:
-    """Twice damaged at the same place: the file and the offset of the event."""
+    """Damaged twice at the same place: the error names file and offset of the event."""
     begin, end = written(source)
-    with Damaging(source.server, MARKER, times=9) as network:
+    with DamagingProxy(source.server, MARKER, times=9) as network:
         with pytest.raises(BinlogDamagedError, match=rf"{begin.file}:\d+ is damaged: its checksum"):
             keys(source, begin, end, network.port)
         assert network.damaged == 2
 
 
 def test_a_damaged_head_is_read_again(source: Source) -> None:
-    """The events that open a file, which other readers look at."""
+    """The events at the start of a file, which are read to find positions."""
     place = source.at()
     version = source.server.execute("SELECT VERSION()")[0][0].encode()
     expected = read_head(source.endpoint, place.file, 6000)
-    with Damaging(source.server, version.ljust(50, b"\0"), times=1) as network:
+    with DamagingProxy(source.server, version.ljust(50, b"\0"), times=1) as network:
         assert read_head(replace(source.endpoint, port=network.port), place.file, 6000) == expected
         assert network.damaged == 1
 
 
 def test_compressed_content_is_read_again(flavor: str, private_server: ServerFactory) -> None:
-    """Without checksums, the compressed content's own form is all there is: unpacked again from another reading."""
+    """Without checksums, damage shows when compressed content cannot be decompressed; it is then read again."""
     server = private_server(flavor, binlog_checksum="NONE", **COMPRESSED[flavor])
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -88,15 +88,18 @@ def test_compressed_content_is_read_again(flavor: str, private_server: ServerFac
     source.run(f"INSERT INTO i VALUES (1, REPEAT('{MARKER.decode()}', 200))")
     end = source.at()
     frame = b"\x28\xb5\x2f\xfd" if flavor == "mysql" else b"\x78\x9c"
-    with Damaging(server, frame, times=1) as network:
-        stretch, found = keys(source, begin, end, network.port)
-        assert (found, network.damaged, stretch.census.damaged) == ([1], 1, 1)
-    with Damaging(server, frame, times=9) as network, pytest.raises(BinlogDamagedError, match="cannot be unpacked"):
+    with DamagingProxy(server, frame, times=1) as network:
+        binlog_range, found = keys(source, begin, end, network.port)
+        assert (found, network.damaged, binlog_range.statistics.damaged) == ([1], 1, 1)
+    with (
+        DamagingProxy(server, frame, times=9) as network,
+        pytest.raises(BinlogDamagedError, match="cannot be unpacked"),
+    ):
         keys(source, begin, end, network.port)
 
 
 def test_files_with_and_without_checksums_follow_one_another(source: Source) -> None:
-    """The server's setting may change between files, and need not be that of the file that is read."""
+    """The server's setting may change between files and differ from that of the file being read."""
     begin = source.at()
     for n, setting in enumerate(["NONE", "CRC32", "NONE", "CRC32"]):
         source.server.execute(f"SET GLOBAL binlog_checksum = '{setting}'")
@@ -105,7 +108,7 @@ def test_files_with_and_without_checksums_follow_one_another(source: Source) -> 
 
 
 def test_a_damaged_file_ends_the_run(source: Source, new_pipeline: PipelineFactory) -> None:
-    """One flipped byte on the source's disk: exit code 4 with file and offset; what was published before it stays right."""
+    """One flipped byte on the source's disk: exit code 4 with file and offset. What was published before stays correct."""
     server = source.server
     source.run("INSERT INTO i VALUES (1, 'before')")
     pipeline = new_pipeline(server, "d", tables=["d.i"])
@@ -118,9 +121,9 @@ def test_a_damaged_file_ends_the_run(source: Source, new_pipeline: PipelineFacto
     file.write_bytes(data[:at] + b"T" + data[at + 1 :])
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 4, result.stdout + result.stderr
-    told = " ".join(result.stderr.split())
-    assert f"event at {file.name}:" in told
-    assert "read again from the server and came damaged again" in told
+    message = " ".join(result.stderr.split())
+    assert f"event at {file.name}:" in message
+    assert "read again from the server and came damaged again" in message
     file.write_bytes(data)
     pipeline.run("caught-up")
     assert_equal(source_table(server, "d", "i"), pipeline.mirror("i"), ["id"])

@@ -1,4 +1,4 @@
-"""One chunk, with writes injected at every instant around its watermarks: it is exact at its high watermark, always."""
+"""One chunk, with writes injected at every step around its watermarks, is always exact at its high watermark."""
 
 import random
 from collections.abc import Callable
@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.capture.chunk import ChunkRequest, read_chunk
-from engine.capture.segment import gtids_at
-from engine.capture.session import ReaderSession
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.chunk.chunk_reader import ChunkRequest, read_chunk
+from engine.capture.reader_session import ReaderSession
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import own_key
 from engine.source.catalog import read_table
@@ -42,7 +42,7 @@ LOWER, UPPER, KEYS = 40, 80, 120
 
 
 class Writer:
-    """Random inserts, updates, deletes and key changes in a small key space, and what the chunk's range holds."""
+    """Random inserts, updates, deletes and key changes in a small key space; knows the rows of the chunk's range."""
 
     def __init__(self, server: Server, database: str, seed: int) -> None:
         self._server, self._table, self._chance = server, f"`{database}`.t", random.Random(seed)
@@ -50,7 +50,7 @@ class Writer:
         server.execute(f"INSERT INTO {self._table} VALUES " + ", ".join(f"({n}, 0)" for n in range(0, KEYS, 2)))
 
     def write(self) -> None:
-        """A few transactions."""
+        """Run a few transactions."""
         for _ in range(6):
             one, other = self._chance.sample(range(KEYS), 2)
             self._server.execute(
@@ -65,7 +65,7 @@ class Writer:
             )
 
     def in_range(self) -> list[tuple[int, int]]:
-        """The rows of the chunk's range, as the source has them now."""
+        """The current rows of the chunk's range in the source."""
         rows = self._server.execute(f"SELECT id, v FROM {self._table} WHERE id >= {LOWER} AND id < {UPPER} ORDER BY id")
         return [(int(a), int(b)) for a, b in rows]
 
@@ -80,7 +80,7 @@ def test_a_chunk_is_exact_at_its_high_watermark(
     grants: list[str],
     kind: str,
 ) -> None:
-    """Whatever is written at whichever step, alone or at all of them, the file holds the range as of the high watermark."""
+    """Whatever is written at one step or at all steps, the file holds the range as of the high watermark."""
     server = server_with(flavor, **options)
     create_user(server, "reader", [*GRANTS, *grants])
     endpoint, database = Endpoint(server.host, server.port, "reader", PASSWORD), new_database(server)
@@ -112,14 +112,14 @@ def test_a_chunk_is_exact_at_its_high_watermark(
 
 
 def _candidate(endpoint: Endpoint, session: ReaderSession, kind: str) -> Candidate:
-    """What the coordinator would offer: the end of the binlog, with its GTID set where the class asks for it."""
+    """The position that the coordinator would offer: the end of the binlog, with its GTID set if the class needs it."""
     end = current(session.connection, session.server)
     gtids = gtids_at(endpoint, end, 6100) if kind == "gtid" else None
     return Candidate(Position(end.file, end.offset, gtids), server_time_s(session.connection))
 
 
 def test_rows_that_outgrow_memory_are_spilled(server: Server, database: str, tmp_path: Path) -> None:
-    """A chunk far larger than its share of memory comes out whole, with its backfill."""
+    """A chunk far larger than its share of memory is complete, including its backfill."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT NOT NULL)")
     for base in range(0, 40_000, 10_000):
         rows = ", ".join(f"({n}, 0)" for n in range(base, base + 10_000))

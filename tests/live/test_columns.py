@@ -1,4 +1,4 @@
-"""Columns that a `SELECT *` does not show, tables of thousands of columns, and what a server or a session can do to values."""
+"""Columns that `SELECT *` does not show, tables with thousands of columns, and server and session settings that change values."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -6,15 +6,15 @@ from contextlib import closing
 import pyarrow.compute as pc
 import pytest
 
-from engine.capture.binlog import SchemaMismatch
+from engine.capture.binlog.binlog_range import SchemaMismatch
 from engine.decode.images import AFTER, DELETE
 from engine.errors import DecodeError
-from engine.source.catalog import captured_tables, passed_over
+from engine.source.catalog import captured_tables, uncaptured
 from engine.source.connect import open_connection
 from engine.source.preflight import refused
-from tests.live.both_ways import assert_both_ways, endpoint_of, logged, position_of, selected, table_of
-from tests.live.compare import source_table
-from tests.live.every_type import session, statements
+from tests.live.support.both_decoders import assert_both_decoders, endpoint_of, logged, position_of, selected, table_of
+from tests.live.support.compare import source_table
+from tests.live.support.every_type import session, statements
 from tests.servers import Server
 
 ServerFactory = Callable[..., Server]
@@ -22,7 +22,7 @@ DatabaseFactory = Callable[[Server], str]
 
 
 def test_generated_and_invisible_columns_arrive(server: Server, database: str) -> None:
-    """Stored and virtual generated columns and invisible ones are in rows and images; all are captured."""
+    """Stored and virtual generated columns and invisible columns are in rows and images, and are captured."""
     hidden = "INVISIBLE" if server.flavor == "mysql" else "DEFAULT 7 INVISIBLE"
     server.execute(
         f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a INT, s INT GENERATED ALWAYS AS (a * 2) STORED,"
@@ -30,7 +30,7 @@ def test_generated_and_invisible_columns_arrive(server: Server, database: str) -
     )
     fill = [f"INSERT INTO `{database}`.t (id, a, h, z) VALUES ({n}, {n}, {n}, 'z')" for n in range(5)]
     fill.append(f"INSERT INTO `{database}`.t (id, a) VALUES (9, NULL)")
-    table = assert_both_ways(server, database, "t", statements(server, *fill))
+    table = assert_both_decoders(server, database, "t", statements(server, *fill))
     assert [column.name for column in table.columns] == ["id", "a", "s", "v", "h", "z"]
 
 
@@ -38,7 +38,7 @@ def test_generated_and_invisible_columns_arrive(server: Server, database: str) -
 def test_the_generated_invisible_primary_key_is_the_key(
     private_server: ServerFactory, new_database: DatabaseFactory, shown: str
 ) -> None:
-    """MySQL adds `my_row_id` to a table without key; it is in every image, also where the server hides it from the catalogue."""
+    """MySQL adds `my_row_id` to a table without a key; every image has it, even if the catalog hides it."""
     server = private_server(
         "mysql",
         sql_generate_invisible_primary_key="ON",
@@ -57,7 +57,7 @@ def test_the_generated_invisible_primary_key_is_the_key(
 
 
 def test_4096_columns(server: Server, database: str) -> None:
-    """As many columns as a table can have, NULLs among them. (MariaDB's definition files end at some 3 000.)"""
+    """The maximum number of columns, NULLs among them. MariaDB's limit of definition files is about 3 000."""
     count = 4096 if server.flavor == "mysql" else 3000
     names = [chr(0x4E00 + n) for n in range(count - 1)]  # short, as the definition's size is limited
     columns = ", ".join(f"`{name}` TINYINT" for name in names)
@@ -68,13 +68,13 @@ def test_4096_columns(server: Server, database: str) -> None:
         + ")"
         for row in range(4)
     ]
-    table = assert_both_ways(server, database, "t", statements(server, *fill))
+    table = assert_both_decoders(server, database, "t", statements(server, *fill))
     assert len(table.columns) == count
     assert not table.transactional
 
 
 def test_padding_and_blanks(flavor: str, private_server: ServerFactory, new_database: DatabaseFactory) -> None:
-    """A server whose default is to pad CHAR to its length changes nothing: both ways give CHAR without trailing blanks."""
+    """A server that pads CHAR to its length by default changes nothing: both decoders return CHAR without trailing blanks."""
     server = private_server(flavor, sql_mode="PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES,ANSI_QUOTES")
     database = new_database(server)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, c CHAR(6), v VARCHAR(6), b BINARY(6))")
@@ -92,7 +92,7 @@ def test_padding_and_blanks(flavor: str, private_server: ServerFactory, new_data
 
 
 def test_labels_of_rows_in_flight_are_those_they_were_written_with(server: Server, database: str) -> None:
-    """Rows logged before an ALTER gave a number another label keep their label: the table map carries it (metadata FULL)."""
+    """Rows logged before an ALTER that renumbers labels keep their label, from the table map (metadata FULL)."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, e ENUM('a','b'), s SET('x','y'))")
     begin = position_of(server)
     server.execute(f"INSERT INTO `{database}`.t VALUES (1, 'b', 'x,y')")
@@ -110,7 +110,7 @@ def test_labels_of_rows_in_flight_are_those_they_were_written_with(server: Serve
 def test_a_definition_that_the_images_do_not_have_is_noticed(
     flavor: str, server_with: ServerFactory, new_database: DatabaseFactory
 ) -> None:
-    """Images from before an ALTER of signs, digits or character set are never read by the new definition, even with MINIMAL."""
+    """Images from before an ALTER of sign, digits or charset are never decoded by the new definition, even with MINIMAL."""
     server = server_with(flavor, row_metadata="MINIMAL")
     database = new_database(server)
     for name, old, new in (
@@ -142,7 +142,7 @@ def test_a_session_that_logs_less_than_whole_rows_stops_the_table(server: Server
 
 
 def test_partial_updates_of_documents_are_applied(server_with: ServerFactory, new_database: DatabaseFactory) -> None:
-    """With binlog_row_value_options=PARTIAL_JSON an update logs what it changes; the after-images hold the whole documents."""
+    """With binlog_row_value_options=PARTIAL_JSON an update logs differences; the after-images still hold whole documents."""
     server = server_with("mysql")
     database = new_database(server)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a JSON, n INT, b JSON, v VARCHAR(20))")
@@ -177,12 +177,12 @@ DATES = (
 
 
 def test_dates_that_do_not_exist(server: Server, database: str) -> None:
-    """They stop the table with the value's text, or become NULL and are counted, by both ways alike."""
+    """Both decoders stop the table and quote the value, or publish NULL and count it."""
     server.execute(f"""
         CREATE TABLE `{database}`.t (id INT PRIMARY KEY, d DATE, t0 DATETIME, t6 DATETIME(6), ts TIMESTAMP(3) NULL)""")
     zero = "'0000-00-00 00:00:00'"
     fill = [f"INSERT INTO `{database}`.t VALUES ({n}, {d}, {d}, {d}, {zero})" for n, d in enumerate(DATES)]
-    table = assert_both_ways(server, database, "t", statements(server, *fill), null_dates=True)
+    table = assert_both_decoders(server, database, "t", statements(server, *fill), null_dates=True)
     assert all(column.null_dates and column.nullable for column in table.columns[1:])
     begin = position_of(server)
     statements(server, *fill)()
@@ -196,7 +196,7 @@ def test_dates_that_do_not_exist(server: Server, database: str) -> None:
 
 
 def test_a_date_of_the_key_is_never_null(server: Server, database: str) -> None:
-    """Rows must stay told apart: a zero date in the key stops the table whatever the setting."""
+    """A zero date in the key stops the table whatever the setting: two rows would get the same key."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT, d DATE, PRIMARY KEY (id, d))")
     begin = position_of(server)
     statements(server, f"INSERT INTO `{database}`.t VALUES (1, '0000-00-00')")()
@@ -206,7 +206,7 @@ def test_a_date_of_the_key_is_never_null(server: Server, database: str) -> None:
 
 
 def test_values_beyond_the_packet_limit(flavor: str, private_server: ServerFactory) -> None:
-    """64 MiB arrive by both ways, also where the server's `max_allowed_packet` was lowered after they were written."""
+    """Both decoders read 64 MiB values, even if the server's `max_allowed_packet` was lowered after they were written."""
     server = private_server(flavor, max_allowed_packet=128 << 20)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, b LONGBLOB)")
@@ -219,7 +219,7 @@ def test_values_beyond_the_packet_limit(flavor: str, private_server: ServerFacto
 
 
 def test_views_and_their_like_are_named(server: Server, database: str) -> None:
-    """What a glob matches and Tidemark does not capture is a warning of the preflight, never passed over in silence."""
+    """The preflight warns about everything that a glob matches and Tidemark does not capture."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"CREATE VIEW `{database}`.v AS SELECT id FROM `{database}`.t")
     kinds = {f"{database}.v": "VIEW"}
@@ -228,14 +228,14 @@ def test_views_and_their_like_are_named(server: Server, database: str) -> None:
         server.execute(f"CREATE SEQUENCE `{database}`.s")
         kinds |= {f"{database}.history": "SYSTEM VERSIONED", f"{database}.s": "SEQUENCE"}
     with closing(open_connection(endpoint_of(server))) as connection:
-        assert passed_over(connection, [f"{database}.*"]) == kinds
+        assert uncaptured(connection, [f"{database}.*"]) == kinds
         assert [table.name for table in captured_tables(connection, [f"{database}.*"])] == ["t"]
 
 
 def test_mariadb_tables_whose_images_cannot_be_read_are_refused_at_once(
     private_server: ServerFactory, new_database: DatabaseFactory
 ) -> None:
-    """Hidden hash columns of long unique indexes and dates of the format before 5.6: refused before a row is copied."""
+    """Long unique indexes (hidden hash columns) and dates in the format before 5.6 are refused before a row is copied."""
     server = private_server("mariadb", mysql56_temporal_format="OFF")
     database = new_database(server)
     server.execute(f"CREATE TABLE `{database}`.hashed (id INT PRIMARY KEY, v TEXT, UNIQUE (v))")
@@ -249,7 +249,7 @@ def test_mariadb_tables_whose_images_cannot_be_read_are_refused_at_once(
 
 
 def test_an_image_that_lacks_columns_leaves_no_half_transaction(server: Server, database: str) -> None:
-    """It is an error of decoding, for which a segment discards what it wrote of the table: whole transactions or nothing."""
+    """The decoding error discards what the binlog range wrote of the table: whole transactions or nothing."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT, b LONGBLOB)")
     server.execute(f"INSERT INTO `{database}`.t VALUES (1, 1, NULL)")
     begin = position_of(server)

@@ -1,14 +1,13 @@
-"""Commands to a runner that is killed in the middle of them: each is answered by the next one, and none is half done."""
+"""Commands to a runner that is killed while it executes them: the next runner answers each, and none is half done."""
 
 from collections.abc import Callable
 from contextlib import closing
-from subprocess import Popen
 from typing import Any
 
 from engine.directory import Directory, send_command
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 
 ROWS = 500
@@ -17,9 +16,9 @@ ROWS = 500
 def test_a_killed_runner_leaves_no_command_unanswered(
     server_with: Callable[..., Server], new_database: Callable[..., str], new_pipeline: PipelineFactory
 ) -> None:
-    """What held for that runner alone is refused with the reason; what holds until it is changed is done.
+    """Commands for the killed runner alone are refused with a reason; commands that change the pipeline are done.
 
-    Commands know nothing of the flavor: one server is enough.
+    Commands do not depend on the flavor, so one server is enough.
     """
     server = server_with("mariadb")
     database = new_database(server)
@@ -57,26 +56,26 @@ def test_a_killed_runner_leaves_no_command_unanswered(
     assert answers[paused] == answers[stopped] == ["accepted", "refused"]
     assert [answers[identity] for identity in lost] == [["refused"]]
     assert all(answers[identity][-1] == "done" for identity in (first, *kept)), answers
-    told = {e["id"]: e["message"] for e in pipeline.events("command.refused")}
-    assert all("before this run began" in message for message in told.values())
+    refusals = {e["id"]: e["message"] for e in pipeline.events("command.refused")}
+    assert all("before this run began" in message for message in refusals.values())
     assert not list(home.inbox.glob("*.json"))
     assert pipeline.status()["controls"] == {"throttle": {}, "snapshot": False, "tables": []}
 
 
-def _running(pipeline: Pipeline, nth: int) -> "Popen[bytes]":
-    runner = pipeline.start()
+def _running(pipeline: Pipeline, nth: int) -> Runner:
+    runner = pipeline.start(killed=True)
     pipeline.wait_for(lambda: [e["state"] for e in pipeline.events("run.state")].count("running") == nth, runner)
     return runner
 
 
-def _begin_to_read(pipeline: Pipeline, runner: "Popen[bytes]", command: str) -> None:
+def _begin_to_read(pipeline: Pipeline, runner: Runner, command: str) -> None:
     """Wait until the command is done and a chunk is being read."""
     assigned = len(pipeline.events("chunk.assigned"))
     pipeline.wait_for(lambda: "done" in _answers(pipeline).get(command, []), runner)
     pipeline.wait_for(lambda: len(pipeline.events("chunk.assigned")) > assigned, runner)
 
 
-def _kill(runner: "Popen[bytes]") -> None:
+def _kill(runner: Runner) -> None:
     runner.kill()
     runner.wait()
 
@@ -91,7 +90,7 @@ def _answered(pipeline: Pipeline, *commands: str) -> bool:
 
 
 def _answers(pipeline: Pipeline) -> dict[str, list[str]]:
-    """What was answered to each command, in turn."""
+    """The answers to each command, in order."""
     answers: dict[str, list[str]] = {}
     for event in pipeline.events("command.accepted", "command.done", "command.refused"):
         answers.setdefault(event["id"], []).append(event["event"].removeprefix("command."))

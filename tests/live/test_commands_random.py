@@ -1,40 +1,39 @@
-"""Commands at random against a pipeline that lives, while its tables are written: each is answered, and all ends equal."""
+"""Random commands to a running pipeline whose tables are written: each command is answered, and the mirrors end equal."""
 
 import json
 import os
 import random
 import time
 from collections.abc import Callable
-from subprocess import Popen
 from typing import Any
 
 import pytest
 
 from engine.directory import Directory, send_command
-from engine.run.status import status
-from tests.depth import depth
-from tests.live.compare import assert_equal, source_table
+from engine.run.observe.status import status
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
+from tests.support.depth import depth
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
-SEQUENCES = depth(15, 200)
-"""On each server; each costs about three seconds. `TIDEMARK_SEED` makes them others."""
+SEQUENCES = depth(6, 200)
+"""On each server, about three seconds each. `TIDEMARK_SEED` changes them."""
 A_ROUND = max(SEQUENCES // 4, 15)
 Command = tuple[str, dict[str, Any]]
 
 
 class Chance:
-    """Commands at random, by a seed: what an operator may send, sensible or not."""
+    """Random commands from a seed: anything that an operator may send, sensible or not."""
 
     def __init__(self, seed: int, database: str) -> None:
         self._random, self._database = random.Random(seed), database
 
     def sequence(self) -> list[Command]:
-        """Two to five commands, and what lifts every pause again, so that all can be carried out."""
+        """Two to five commands, then those that lift every pause, so that all can be executed."""
         commands = [self._command() for _ in range(self._random.randint(2, 5))]
         lifted: list[Command] = [("resume", {}), ("resume", {"snapshot": True})]
         return [*commands, *lifted, ("resume", {"tables": [self._name(name) for name in NAMES]})]
@@ -87,13 +86,14 @@ class Chance:
         return "remove-table", {"tables": [self._name(GUEST)], "drop": self._random.random() < 0.5}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_commands_at_random_end_equal_and_answered(
     flavor: str, server_with: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Sequences in rounds; at the end of each everything that is captured equals the source, to the row."""
+    """After each round of sequences, every captured table equals the source."""
     seed = int(os.environ.get("TIDEMARK_SEED", "20261122"))
-    print(f"TIDEMARK_SEED={seed}")  # for who wants to see it again
+    print(f"TIDEMARK_SEED={seed}")  # to repeat a failure
     server = server_with(flavor, sync_binlog=0, innodb_flush_log_at_trx_commit=0)
     database = "at_random"
     server.execute(f"CREATE DATABASE {database}")
@@ -101,7 +101,7 @@ def test_commands_at_random_end_equal_and_answered(
         create(server, database, name, ROWS)
     tables = [f"{database}.{name}" for name in NAMES]
     pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, tables=tables, poll=0.2, merge=0.5)
-    runner, chance = pipeline.follow(), Chance(seed, database)
+    runner, chance = pipeline.start_streaming(), Chance(seed, database)
     sent: dict[str, Command] = {}
     for _ in range(-(-SEQUENCES // A_ROUND)):
         with KeyedWriter(server, database, [*NAMES, GUEST], WRITTEN, 200.0) as writer:
@@ -113,16 +113,16 @@ def test_commands_at_random_end_equal_and_answered(
     _check_answers(pipeline, sent)
 
 
-def _send(pipeline: Pipeline, runner: "Popen[bytes]", commands: list[Command], sent: dict[str, Command]) -> None:
-    """One after the other, without waiting in between; then wait until all are answered."""
+def _send(pipeline: Pipeline, runner: Runner, commands: list[Command], sent: dict[str, Command]) -> None:
+    """Send the commands without waiting in between, then wait until all are answered."""
     directory = Directory(pipeline.home)
     new = {send_command(directory, verb, arguments=arguments): (verb, arguments) for verb, arguments in commands}
     sent |= new
     pipeline.wait_for(lambda: not any((directory.inbox / f"{one}.json").exists() for one in new), runner)
 
 
-def _check_equal(pipeline: Pipeline, runner: "Popen[bytes]", server: Server) -> None:
-    """Nobody writes now: wait until the mirror has all, and compare."""
+def _check_equal(pipeline: Pipeline, runner: Runner, server: Server) -> None:
+    """Without writers: wait until the mirror has everything, and compare."""
     since = time.time()
 
     def caught_up() -> bool:
@@ -152,7 +152,7 @@ def _streams(pipeline: Pipeline, name: str) -> bool:
 
 
 def _check_answers(pipeline: Pipeline, sent: dict[str, Command]) -> None:
-    """Each command once: done, or refused with a reason. Nothing was damaged, so nothing that was read again had a ghost."""
+    """Each command has one answer, done or refused with a reason. A redump finds no ghosts, as nothing was damaged."""
     answers: dict[str, list[dict[str, Any]]] = {}
     for event in pipeline.events("command.done", "command.refused"):
         answers.setdefault(event["id"], []).append(event)
@@ -160,11 +160,11 @@ def _check_answers(pipeline: Pipeline, sent: dict[str, Command]) -> None:
     twice = {one: found for one, found in answers.items() if len(found) != 1}
     assert not twice, twice
     for identity, (answer,) in answers.items():
-        told = f"{sent[identity]} was answered {json.dumps(answer)}"
+        context = f"{sent[identity]} was answered {json.dumps(answer)}"
         if answer["event"] == "command.refused":
-            assert answer["message"], told
+            assert answer["message"], context
         elif sent[identity][0] == "redump" and (result := answer["result"]):
-            assert result["ghosts"] == 0, told
+            assert result["ghosts"] == 0, context
     done = {verb for identity, (verb, _) in sent.items() if answers[identity][0]["event"] == "command.done"}
     assert done == {"pause", "resume", "throttle", "redump", "add-table", "remove-table"}
     assert not pipeline.events("error", "chunk.failed")

@@ -1,11 +1,11 @@
-"""The comparison sees every difference that the live tests rely on it to see."""
+"""The comparison finds every difference that the live tests rely on."""
 
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
 
-from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
+from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.servers import Server
 
 SNAPSHOT = pa.table({"id": [1, 2, 3], "v": ["a", "b", None]}).replace_schema_metadata({"key": '["id"]'})
@@ -26,7 +26,7 @@ def changes(*rows: tuple[str, int, str | None]) -> pa.Table:
 
 
 def test_equal_tables_are_equal_whatever_their_order_and_extra_columns() -> None:
-    """Row order, columns of ours and a wider integer type make no difference."""
+    """Row order, `_tm_` columns and a wider integer type make no difference."""
     mirror = pa.table({"id": pa.array([3, 1, 2], pa.int32()), "v": [None, "a", "b"], "_tm_seq": [1, 2, 3]})
     assert_equal(SNAPSHOT, mirror)
 
@@ -42,19 +42,19 @@ def test_equal_tables_are_equal_whatever_their_order_and_extra_columns() -> None
     ],
 )
 def test_each_kind_of_difference_is_named(ids: list[int], values: list[str], message: str) -> None:
-    """A row missing, too many, doubled or changed fails with its key."""
+    """A missing, additional, doubled or changed row fails with its key."""
     with pytest.raises(AssertionError, match=message):
         assert_equal(SNAPSHOT, pa.table({"id": ids, "v": values}))
 
 
 def test_missing_columns_are_a_difference() -> None:
-    """The source's columns must all be there, in order."""
+    """All columns of the source must be there, in order."""
     with pytest.raises(AssertionError, match="columns differ"):
         assert_equal(SNAPSHOT, pa.table({"id": [1, 2, 3]}))
 
 
 def test_changes_are_applied_in_order() -> None:
-    """Inserts, deletes, updates, moved keys and a key that comes back end as they must."""
+    """Inserts, deletes, updates, moved keys and reused keys give the right rows."""
     log = changes(
         ("-D", 1, "a"), ("+I", 1, "again"), ("-U", 2, "b"), ("+U", 9, "moved"), ("-D", 3, None), ("+I", 4, None)
     )
@@ -75,18 +75,18 @@ def test_changes_are_applied_in_order() -> None:
     ids=["insert of a present row", "delete of an absent row", "stale image", "gap", "duplicate"],
 )
 def test_an_impossible_log_is_seen(log: pa.Table) -> None:
-    """A change that does not fit the row it finds is told, also where the end result would be right."""
+    """A change that does not match the row it finds is reported, even if the end result is right."""
     assert log_faults(SNAPSHOT, log)
 
 
 def test_numbers_must_be_unique() -> None:
-    """Two changes with the same ``_tm_seq`` are told."""
+    """Two changes with the same ``_tm_seq`` are reported."""
     log = changes(("-D", 1, "a"), ("+I", 5, "e")).set_column(3, "_tm_seq", pa.array([7, 7]))
     assert log_faults(SNAPSHOT, log) == ["_tm_seq 7 occurs more than once"]
 
 
 def test_the_source_is_read_exactly(server: Server, database: str) -> None:
-    """Every type arrives as DESIGN 12 maps it, a FLOAT with all its digits, sorted by the whole key."""
+    """Every type arrives as docs/types.md says, a FLOAT with all its digits, sorted by the whole key."""
     server.execute(TYPES.format(database))
     server.execute(
         f"""INSERT INTO `{database}`.`all types` VALUES

@@ -1,4 +1,4 @@
-"""A table that is written to all the while goes into the lake and stays equal; the central promise."""
+"""The central promise: a table that is written all the time is copied into the lake and stays equal to the source."""
 
 import random
 import signal
@@ -9,19 +9,21 @@ from itertools import product
 
 import pytest
 
-from tests.depth import depth
-from tests.live.compare import apply_changes, assert_equal, log_faults, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.sessions import SESSIONS, Session, session_of
-from tests.live.workload import Workload
+from tests.live.support.compare import apply_changes, assert_equal, log_faults, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.sessions import SESSIONS, Session, session_of
+from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, Server
+from tests.support.depth import depth, on
 
-LEAST_PER_SECOND = 500
+LEAST_PER_SECOND = depth(200, 500)
+"""Of 700 that are asked for: a machine with other work does not reach them all."""
 
 
-USUAL = [("mysql", "local"), ("mariadb", "local"), ("mysql", "standalone"), ("mariadb", "connect")]
+USUAL = [("mysql", "standalone"), ("mariadb", "connect")]
+"""A local session is under load below, where the runner is killed too."""
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 
 def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
-    """Mirror equal to the source; snapshot and change log together too, each change finding exactly what it says."""
+    """The mirror equals the source; so does snapshot plus change log, in which each change matches the row it finds."""
     source = source_table(server, database, "orders")
     assert_equal(source, pipeline.mirror("orders"))
     snapshot, key = pipeline.snapshot("orders"), ["id"]
@@ -43,20 +45,18 @@ def _assert_right(pipeline: Pipeline, server: Server, database: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("flavor", "session"), depth(USUAL, list(product(FLAVORS, SESSIONS))), indirect=["session"])
-def test_a_million_rows_under_load_stay_equal(
+def test_a_table_under_load_stays_equal(
     server: Server, database: str, new_pipeline: PipelineFactory, session: Session
 ) -> None:
-    """One million rows copied under more than 500 transactions a second and followed for 30 s are the source's.
+    """Copied under hundreds of transactions per second, then streamed, it equals the source. `make soak`: a million rows.
 
-    In a session of each kind, where 300 000 do; on a cluster an executor is killed on the way, on a Connect server a reader.
+    The test kills an executor of the cluster and a reader of the Connect server.
     """
-    seed_table(
-        server, database, "orders", depth(1_000_000 if session.victim is None else 300_000, 1_000_000), binlog=False
-    )
-    pipeline = new_pipeline(server, database, chunk_rows=20_000, spark=session.settings)
+    seed_table(server, database, "orders", depth(150_000, 1_000_000), binlog=False)
+    pipeline = new_pipeline(server, database, chunk_rows=depth(3_000, 20_000), spark=session.settings)
     with Workload(server, database, "orders", seed=1, rate=700) as load, session.losing_one(pipeline):
-        runner = pipeline.follow()
-        time.sleep(30)
+        runner = pipeline.start_streaming()
+        time.sleep(depth(8, 30))
         counts = load.stop()
     pipeline.finish(runner)
     assert load.per_second >= LEAST_PER_SECOND, counts
@@ -67,15 +67,15 @@ def test_a_million_rows_under_load_stay_equal(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_killed_at_ten_random_instants(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """A runner killed ten times, wherever it is, resumes: equal, nothing twice, nothing lost, nothing read again."""
-    seed_table(server, database, "orders", 600_000, binlog=False)
-    pipeline = new_pipeline(server, database, chunk_rows=10_000, merge=1.0)
+def test_killed_at_random_instants(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A runner that is killed again and again resumes: no row is lost, doubled or read again. `make soak`: ten times."""
+    seed_table(server, database, "orders", depth(200_000, 600_000), binlog=False)
+    pipeline = new_pipeline(server, database, chunk_rows=depth(5_000, 10_000), merge=1.0)
     chance = random.Random(7)
     with Workload(server, database, "orders", seed=2, rate=700) as load:
-        for _ in range(10):
+        for _ in range(depth(3, 10)):
             goal = len(pipeline.events("run.state")) + 1
-            runner = pipeline.start()
+            runner = pipeline.start(killed=True)
             pipeline.wait_for(partial(_has_states, pipeline, goal), runner)
             time.sleep(chance.uniform(0.0, 3.0))
             runner.send_signal(signal.SIGKILL)
@@ -107,10 +107,11 @@ def _read_again(pipeline: Pipeline) -> set[int]:
     return again
 
 
+@on("mysql")
 def test_a_graceful_stop_commits_what_is_under_way(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """SIGTERM in the middle of a copy ends with 0, and no chunk that was read is read again."""
+    """SIGTERM during a copy ends with 0, and no finished chunk is read again."""
     seed_table(server, database, "orders", 300_000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=2_000)
     runner = pipeline.start()
@@ -125,10 +126,11 @@ def test_a_graceful_stop_commits_what_is_under_way(
     assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
 
 
+@on("mariadb")
 def test_a_second_runner_ends_with_5_and_harms_nothing(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Two runners on one pipeline: the second says that it is held and ends with 5; the first goes on."""
+    """The second runner of a pipeline says who holds it and ends with 5; the first continues."""
     seed_table(server, database, "orders", 50_000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=5_000)
     runner = pipeline.start()
@@ -141,11 +143,12 @@ def test_a_second_runner_ends_with_5_and_harms_nothing(
     assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
 
 
+@on("mysql")
 def test_pause_resume_and_stop_by_command(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Commands are answered in the journal; while paused nothing is committed; afterwards everything is there."""
+    """The journal answers the commands; a paused pipeline commits nothing; after resume everything arrives."""
     seed_table(server, database, "orders", 20_000)
     pipeline = new_pipeline(server, database, chunk_rows=5_000)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     assert pipeline.command("pause", "--reason", "test").returncode == 0
     pipeline.wait_for(lambda: len(pipeline.events("command.done")) == 1, runner)
     assert pipeline.status()["state"] == "paused"

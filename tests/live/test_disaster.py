@@ -1,4 +1,4 @@
-"""Disasters at random, while tables are written: all equals the source in the end, or a verdict names what to do, and it helps."""
+"""Random disasters while tables are written: all tables end equal to the source, or an error names a remedy, which works."""
 
 import os
 import random
@@ -9,36 +9,36 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from subprocess import CompletedProcess, Popen
+from subprocess import CompletedProcess
 from typing import Any
 
-import duckdb
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from tests.depth import SOAK, depth
-from tests.live.compare import assert_equal, lake_table, source_table
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import ROOT, Pipeline
-from tests.mounts import Small, mounted
+from tests.live.support.change_log import change_log_faults
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import ROOT, Pipeline, Runner
 from tests.powercut.cut import PowerCut, compiled
 from tests.servers import FLAVORS, PASSWORD, Server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
+from tests.support.depth import SOAK, depth
+from tests.support.mounts import Small, mounted
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
-SEEDS = depth(5, 100)
+SEEDS = depth(2, 100)
 _ROUNDS = 6
 _DISK_BYTES = 1 << 30
 
 
 @dataclass
 class World:
-    """A pipeline, its source, chance, and whether the change logs are whole still."""
+    """A pipeline, its source, a random generator, and whether the change logs are still complete."""
 
     server: Server
     database: str
@@ -56,18 +56,18 @@ class World:
     def lake(self) -> Path:
         return self.pipeline.folder / "lake"
 
-    def start(self, **environment: str) -> "Popen[bytes]":
-        """A runner that follows the log by now."""
+    def start(self, **environment: str) -> Runner:
+        """Start a runner and wait until it streams."""
         known = len(self.pipeline.events("table.state"))
         runner = self.pipeline.start(environment=environment)
 
-        def follows() -> bool:
+        def streams() -> bool:
             return any(e["state"] == "streaming" for e in self.pipeline.events("table.state")[known:])
 
-        self.pipeline.wait_for(follows, runner)
+        self.pipeline.wait_for(streams, runner)
         return runner
 
-    def kill(self, runner: "Popen[bytes]") -> None:
+    def kill(self, runner: Runner) -> None:
         runner.kill()
         runner.wait()
 
@@ -77,7 +77,7 @@ class World:
         return result
 
     def settle(self) -> None:
-        """Run until the source is caught up with, and do what a refusal says; fails when that does not help."""
+        """Run until caught up with the source, and apply the remedy of each error; fails if the remedy does not work."""
         for _ in range(_ROUNDS):
             result = self.run()
             if result.returncode == 0:
@@ -97,7 +97,7 @@ class World:
         raise AssertionError(self.said)
 
     def check(self) -> None:
-        """Mirrors and change logs are right."""
+        """Assert that mirrors and change logs are right."""
         for name in NAMES:
             try:
                 assert_equal(
@@ -106,38 +106,19 @@ class World:
             except AssertionError as error:
                 raise AssertionError(name, self.said) from error
             # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by the copy.
-            faults = log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
+            faults = change_log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
             assert not faults, (name, faults, self.said)
 
 
-def log_faults(pipeline: Pipeline, name: str, *, whole: bool) -> list[Any]:
-    """Numbers that a change log has twice; where it is whole, also keys of which it says otherwise than the mirror."""
-    key = ", ".join(f'"{column}"' for column in KEYED[name].names)
-    with closing(duckdb.connect()) as db:
-        db.execute("SET TimeZone = 'UTC'")
-        db.register("log", lake_table(pipeline.changes(name)))
-        db.register("mirror", lake_table(pipeline.mirror(name)))
-        found = db.sql("SELECT _tm_seq FROM log GROUP BY 1 HAVING count(*) > 1 LIMIT 5").fetchall()
-        if whole:
-            db.execute(
-                f"CREATE VIEW newest AS SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1"
-            )
-            there = f"SELECT {key}, v FROM newest WHERE _tm_kind IN ('+I', '+U')"
-            gone = f"SELECT {key} FROM newest WHERE _tm_kind IN ('-U', '-D')"
-            found += db.sql(f"({there} EXCEPT SELECT {key}, v FROM mirror) LIMIT 5").fetchall()
-            found += db.sql(f"({gone} INTERSECT SELECT {key} FROM mirror) LIMIT 5").fetchall()
-    return list(found)
-
-
 def killed(world: World) -> None:
-    """The runner dies at any instant."""
+    """Kill the runner at a random instant."""
     runner = world.start()
     time.sleep(world.chance.uniform(0.5, 3.0))
     world.kill(runner)
 
 
 def older_ledger(world: World) -> None:
-    """The pipeline's folder is put back to an older copy."""
+    """Replace the pipeline's folder by an older copy."""
     runner = world.start()
     copy = world.pipeline.folder / "older"
     shutil.copytree(world.home, copy, symlinks=True)
@@ -148,7 +129,7 @@ def older_ledger(world: World) -> None:
 
 
 def older_lake(world: World) -> None:
-    """The lake is put back to an older copy."""
+    """Replace the lake by an older copy."""
     runner = world.start()
     world.kill(runner)
     world.run()
@@ -162,7 +143,7 @@ def older_lake(world: World) -> None:
 
 
 def backed_up(world: World) -> None:
-    """A backup is made while it runs, and put back later."""
+    """Make a backup during a run, and restore it later."""
     runner = world.start()
     time.sleep(1.0)
     made = world.pipeline.command("backup", str(world.pipeline.folder / "backup.zip"))
@@ -178,7 +159,7 @@ def backed_up(world: World) -> None:
 
 
 def without_lock(world: World) -> None:
-    """The lock's file is deleted: a second runner is turned away while the first lives, and takes over when it hangs."""
+    """Delete the lock file: a second runner is refused while the first is alive, and takes over when the first hangs."""
     first = world.start()
     (world.home / "runner.lock").unlink()
     assert world.run().returncode == 5
@@ -195,7 +176,7 @@ def without_lock(world: World) -> None:
 
 
 def copied_folder(world: World) -> None:
-    """A copy of the pipeline's folder publishes to the same lake, beside the living runner."""
+    """Let a copy of the pipeline's folder publish to the same lake while the runner is alive."""
     runner = world.start()
     folder = world.pipeline.folder / f"copied-{world.chance.random()}"
     folder.mkdir()
@@ -220,7 +201,7 @@ def copied_folder(world: World) -> None:
 
 
 def cleaned(world: World) -> None:
-    """Somebody's full VACUUM without retention removes what no version names, again and again."""
+    """Run a full VACUUM without retention again and again."""
     runner = world.start()
     for _ in range(4):
         for name in NAMES:
@@ -235,7 +216,7 @@ def cleaned(world: World) -> None:
 
 
 def other_writers(world: World) -> None:
-    """OPTIMIZE by others comes between."""
+    """Run OPTIMIZE from another writer."""
     runner = world.start()
     for _ in range(3):
         for name in NAMES:
@@ -246,14 +227,14 @@ def other_writers(world: World) -> None:
 
 
 def removed_folder(world: World) -> None:
-    """The folder of a table is gone."""
+    """Remove the folder of a table."""
     runner = world.start()
     world.kill(runner)
     _delete(world.pipeline.mirror(world.chance.choice(NAMES)))
 
 
 def source_away(world: World) -> None:
-    """The source is killed, and comes back."""
+    """Kill the source and start it again."""
     runner = world.start()
     world.server.kill()
     time.sleep(world.chance.uniform(1.0, 8.0))
@@ -263,7 +244,7 @@ def source_away(world: World) -> None:
 
 
 def clock_jumps(world: World) -> None:
-    """The runner's clock is a day ahead, then goes back two: commands are taken, and the next run goes on."""
+    """Set the runner's clock a day ahead, then back by two: it still takes commands, and the next run continues."""
     jump = world.pipeline.folder / "jump"
     jump.write_text("86400")
     runner = world.start(LD_PRELOAD=str(compiled("clock.c")), CLOCK_OFFSET_FILE=str(jump))
@@ -277,7 +258,7 @@ def clock_jumps(world: World) -> None:
 
 
 def disk_fills(world: World) -> None:
-    """There is no room for some seconds, and then there is: the runner waits for it."""
+    """Fill the disk for some seconds: the runner waits for room."""
     runner = world.start()
     world.disk.fill()
     time.sleep(world.chance.uniform(2.0, 8.0))
@@ -288,7 +269,7 @@ def disk_fills(world: World) -> None:
 
 
 def power_fails(world: World) -> None:
-    """What was not synced is lost, by a strict disk or by chance."""
+    """Lose what was not synced, on a strict or a random disk."""
     power = PowerCut(world.pipeline.folder)
     runner = world.start(**power.environment)
     time.sleep(world.chance.uniform(0.5, 4.0))
@@ -298,7 +279,7 @@ def power_fails(world: World) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """Spark's workers outlive their runner for a moment, and write."""
+    """Remove a folder, though Spark's workers outlive their runner for a moment and may still write."""
     deadline = time.monotonic() + 30
     while folder.exists():
         shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
@@ -326,9 +307,9 @@ DISASTERS: list[Callable[[World], None]] = [
 
 
 def chosen(seed: int, flavor: str) -> list[Callable[[World], None]]:
-    """The first five seeds of each server have a disaster each; all have what chance gives when there is time.
+    """The first five seeds of each server have one disaster each; more seeds choose at random.
 
-    A full disk and a power cut have tests of their own, which take less.
+    A full disk and a power cut have tests of their own, which take less time.
     """
     first = DISASTERS[seed + 5 * FLAVORS.index(flavor) :][:1] if seed < 5 else []
     return first + (random.Random(f"{flavor} {seed}").choices(DISASTERS, k=2) if SOAK else [])
@@ -336,7 +317,7 @@ def chosen(seed: int, flavor: str) -> list[Callable[[World], None]]:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Small]:
-    """A disk that can be full, with pipeline and lake on it."""
+    """A small disk with the pipeline and the lake on it."""
     with mounted(tmp_path / "disk", _DISK_BYTES) as small:
         yield small
 
@@ -346,7 +327,7 @@ def disk(tmp_path: Path) -> Iterator[Small]:
 def test_disasters_end_equal(
     flavor: str, seed: int, private_server: Callable[..., Server], drivers: Drivers, hosts: Hosts, disk: Small
 ) -> None:
-    """Whatever happens: never a wrong row, or a verdict that names what to do."""
+    """After any sequence of disasters the mirrors equal the source, or the error names a remedy. No row is ever wrong."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     for name in NAMES:

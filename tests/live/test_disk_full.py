@@ -1,36 +1,37 @@
-"""A full disk pauses the pipeline, which says so and goes on by itself when there is room; nothing is lost, nothing is parked."""
+"""A full disk pauses the pipeline, which reports it and continues when there is room. Nothing is lost, no chunk is parked."""
 
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 from engine.directory import Directory, read_runner
 from engine.history import History
 from engine.history.runs import journalled
-from tests.browser.journals import SimulatedTable, Simulation
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.mounts import Small, mounted
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
+from tests.support.depth import on
+from tests.support.mounts import Small, mounted
+from tests.support.simulation import SimulatedTable, Simulation
 
 MB = 1 << 20
 
 
 def _create(server: Server, database: str) -> None:
-    """4 MB in chunks of 200 kB that no compression makes smaller."""
+    """Create 4 MB of incompressible rows, in chunks of 200 kB."""
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT, noise VARBINARY(1000))")
     for first in range(0, 4000, 1000):
         rows = ", ".join(f"({n}, 0, RANDOM_BYTES(1000))" for n in range(first, first + 1000))
         server.execute(f"INSERT INTO {database}.t VALUES {rows}")
 
 
+@on("mariadb")
 def test_a_full_disk_is_waited_for(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
-    """First that of the readers' files while the copy runs, then that of the pipeline's own folder while changes come."""
+    """First the readers' disk is full during the copy, then the disk of the pipeline's folder during streaming."""
     _create(server, database)
     with ExitStack() as disks:
         mirror = disks.enter_context(mounted(tmp_path / "lake" / database / "t", 16 * MB))
@@ -60,18 +61,18 @@ def _streams(pipeline: Pipeline) -> bool:
     return any(event["state"] == "streaming" for event in pipeline.events("table.state"))
 
 
-def _seen_and_over(pipeline: Pipeline, runner: "Popen[bytes]", disk: Small) -> None:
-    """It is a pause with its reason, in status, on the terminal and as an alert; the ballast goes, and it is over."""
+def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
+    """Status, terminal and an alert report the pause and its reason; when the ballast is removed, the pause ends."""
     freed = len(pipeline.events("disk.freed"))
     pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
     status = pipeline.status()
     assert status["state"] == "paused"
     assert status["waiting_for"].startswith("disk full (")
     shown = pipeline.command("status").stdout
-    assert "goes on by itself when there is room" in " ".join(shown.split())
+    assert "continues by itself once there is room" in " ".join(shown.split())
     raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]
     assert raised[-1]["kind"] == "disk_full"
-    assert "paused (disk full (" in pipeline.output
+    pipeline.wait_for(lambda: "paused – disk full (" in pipeline.output, runner)
     disk.free()
     pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)
     pipeline.wait_for(lambda: _shown(pipeline)["state"] == "running", runner)
@@ -83,7 +84,7 @@ def _shown(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def _check_journal(pipeline: Pipeline) -> None:
-    """Whole, though its disk was full; each episode is told once."""
+    """The journal is complete although its disk was full, and reports each episode once."""
     events = pipeline.events()
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     states = [event["state"] for event in pipeline.events("run.state")]

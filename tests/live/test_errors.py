@@ -1,4 +1,4 @@
-"""What goes wrong for a user gets one clear error with its exit code, and harms nothing."""
+"""Every fault that a user can meet gives one clear error with its exit code, and does no harm."""
 
 import json
 import shutil
@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import statements
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.every_type import statements
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server, create_user
 
 _CASES = [
     ('tables = ["{database}.*"]', 'tablse = ["{database}.*"]', 2, "nearest known key is 'tables'"),
     ('tables = ["{database}.*"]', 'tables = ["orders"]', 2, "not of the form database.table"),
     ('tables = ["{database}.*"]', 'tables = ["nowhere.*"]', 2, "No table matches"),
-    ('password_env = "TIDEMARK_TEST_PASSWORD"', 'password = "x"', 2, "The spec holds a password"),
+    ('password_env = "TIDEMARK_TEST_PASSWORD"', 'password = "x"', 2, "The spec contains a password"),
     (
         'password_env = "TIDEMARK_TEST_PASSWORD"',
         'password_env = "NOT_SET"',
@@ -38,7 +38,7 @@ def pipeline(server: Server, database: str, new_pipeline: PipelineFactory) -> Pi
 
 
 def _with_a_table(server: Server) -> Server:
-    """A server of the test's own, with one empty table d.t."""
+    """A private server with one empty table d.t."""
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
     return server
@@ -48,7 +48,7 @@ def _with_a_table(server: Server) -> Server:
 def test_one_clear_error(
     pipeline: Pipeline, server: Server, database: str, good: str, bad: str, code: int, says: str
 ) -> None:
-    """Each fault ends `check` with its code and a sentence that leads to the mistake; as JSON it has three parts."""
+    """Each fault ends `check` with its exit code and a sentence that leads to the mistake; the JSON has three parts."""
     names = {"database": database, "port": server.port}
     text = pipeline.spec.read_text()
     assert good.format(**names) in text
@@ -57,9 +57,9 @@ def test_one_clear_error(
     assert result.returncode == code, result.stderr
     assert says in result.stderr.replace("\n", " ")
     assert "Traceback" not in result.stderr
-    told = json.loads(pipeline.command("check", "--json").stdout)
-    assert told["exit_code"] == code
-    assert set(told) == {"error", "message", "detail", "hint", "exit_code"}
+    report = json.loads(pipeline.command("check", "--json").stdout)
+    assert report["exit_code"] == code
+    assert set(report) == {"error", "message", "detail", "hint", "exit_code"}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_one_clear_error(
     ],
 )
 def test_a_missing_grant_is_named(pipeline: Pipeline, server: Server, grants: list[str], fails: str) -> None:
-    """Preflight names the missing grant and prints the statement that gives it; run ends with 3 as well."""
+    """The preflight names the missing grant and prints the statement that adds it; `run` also ends with 3."""
     create_user(server, "poor", grants)
     pipeline.spec.write_text(pipeline.spec.read_text().replace('user = "tidemark"', 'user = "poor"'))
     result = pipeline.command("check", "--json")
@@ -84,7 +84,7 @@ def test_a_missing_grant_is_named(pipeline: Pipeline, server: Server, grants: li
 def test_settings_that_would_lose_rows_are_refused(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Minimal row images and a type that is not decoded fail the preflight, each with its remedy."""
+    """Minimal row images and unsupported types fail the preflight, each with its remedy."""
     server = private_server(flavor, row_image="MINIMAL")
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.labels (id INT PRIMARY KEY, e ENUM('a') CHARACTER SET binary)")
@@ -97,7 +97,7 @@ def test_settings_that_would_lose_rows_are_refused(
 
 
 def test_plan_and_status_keep_the_contract(pipeline: Pipeline, database: str) -> None:
-    """`plan --json` and `status --json` have the fields that other programs rely on."""
+    """`plan --json` and `status --json` have the documented fields."""
     plan = json.loads(pipeline.command("plan", "--json").stdout)
     (table,) = plan["tables"]
     fields = {"table", "approx_rows", "chunk_key", "min", "max", "distribution_factor", "strategy", "reason", "chunks"}
@@ -110,7 +110,7 @@ def test_plan_and_status_keep_the_contract(pipeline: Pipeline, database: str) ->
 
 
 def test_a_table_that_cannot_be_read_stops_alone(pipeline: Pipeline, server: Server, database: str) -> None:
-    """A table that holds what cannot be read, or is dropped, stops with a named error; the others go on."""
+    """A table with unreadable values, or a dropped one, stops with a named error; the others continue."""
     server.execute(f"CREATE TABLE `{database}`.bad (id INT PRIMARY KEY, d DATE)")
     statements(server, f"INSERT INTO `{database}`.bad VALUES (1, '2024-02-30')")()
     server.execute(f"CREATE TABLE `{database}`.dated (id INT PRIMARY KEY, d DATE)")
@@ -138,7 +138,7 @@ def test_a_table_that_cannot_be_read_stops_alone(pipeline: Pipeline, server: Ser
 def test_a_purged_position_ends_with_4(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """When the server no longer has the committed position, the run ends with 4 and says what that means."""
+    """If the server has purged the committed position, the run ends with 4 and explains the consequences."""
     server = _with_a_table(private_server(flavor))
     pipeline = new_pipeline(server, "d")
     pipeline.run("snapshot")
@@ -155,12 +155,12 @@ def test_a_purged_position_ends_with_4(
 def test_a_reset_while_running_ends_with_4(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """A server whose binlog was reset under a running pipeline is not "nothing new": the run ends with 4."""
+    """If the binlog is reset under a running pipeline, the run ends with 4 instead of waiting for changes."""
     server = _with_a_table(private_server(flavor))
     for number in range(50):
         server.execute("INSERT INTO d.t VALUES (%s)", (number,))
     pipeline = new_pipeline(server, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     server.execute("RESET MASTER" if flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS")
     assert runner.wait(timeout=60) == 4
     assert pipeline.status()["state"] == "failed"
@@ -169,13 +169,13 @@ def test_a_reset_while_running_ends_with_4(
 def test_a_restart_of_the_server_is_waited_for(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """A server that is killed and comes back costs time: the run says that it tries again, goes on and ends equal."""
+    """When the server is killed and comes back, the run reports its retries, continues and ends equal."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
     server.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
     pipeline = new_pipeline(server, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     server.kill()
     pipeline.wait_for(lambda: pipeline.events("source.away"), runner)
     server.restart()
@@ -190,7 +190,7 @@ def test_a_restart_of_the_server_is_waited_for(
 def test_another_server_ends_with_4(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """A spec that suddenly leads to another server is refused with 4, although that one has tables of the same names."""
+    """A spec that suddenly names another server is refused with 4, even if that one has tables of the same names."""
     first, second = (
         private_server(flavor),
         private_server(flavor, **({"server-id": 4711} if flavor == "mariadb" else {})),
@@ -206,7 +206,7 @@ def test_another_server_ends_with_4(
 
 
 def test_a_lost_destination_is_not_filled_with_half(pipeline: Pipeline) -> None:
-    """When the mirror's folder has gone, the run refuses to make one that would lack the copied rows."""
+    """If the mirror's folder is gone, the run refuses to create one without the copied rows."""
     pipeline.run("snapshot")
     pipeline.mirror("t").rename(pipeline.folder / "away")
     result = pipeline.command("run", "--until", "caught-up")
@@ -219,7 +219,7 @@ def test_a_lost_destination_is_not_filled_with_half(pipeline: Pipeline) -> None:
 def test_a_run_is_not_done_while_its_last_changes_are_not_published(
     pipeline: Pipeline, server: Server, database: str
 ) -> None:
-    """The lake is put back, and the files of epochs that it lacks went with the newer one: a run without news heals that."""
+    """The lake is restored and lacks epochs whose files are gone: a run without new changes repairs it before it is done."""
     pipeline.run("caught-up")
     shutil.copytree(pipeline.folder / "lake", pipeline.folder / "older", symlinks=True)
     server.execute(f"UPDATE `{database}`.t SET v = v + 100")
@@ -234,10 +234,10 @@ def test_a_run_is_not_done_while_its_last_changes_are_not_published(
 def test_a_server_that_takes_over_the_address_is_recognised(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """When a server of another history answers at the same address in mid-run, not one change of it is taken for theirs."""
+    """If a server with another history answers at the same address during a run, none of its changes is published."""
     server, other = _with_a_table(private_server(flavor)), _with_a_table(private_server(flavor))
     pipeline = new_pipeline(server, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     server.stop()
     other.stop()
     other.port = server.port

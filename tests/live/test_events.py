@@ -1,4 +1,4 @@
-"""Every event that servers log: what the changes of a stretch give when they are replayed is what SELECT gives."""
+"""Every event that servers log: the replayed changes of a binlog range equal what SELECT returns."""
 
 import resource
 import time
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.changes import Changes
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
+from engine.capture.binlog.row_changes import RowChanges
 from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
 from engine.source.positions import Position, binlog_files
-from tests.live.source import COMPRESSED, Rows, Source, numbers, prepared
+from tests.live.support.source import COMPRESSED, Rows, Source, numbers, prepared
 from tests.servers import Server
 
 
@@ -35,7 +35,7 @@ def compressing(flavor: str, server_with: Callable[..., Server], new_database: C
 
 
 def test_compressed_transactions_give_what_plain_ones_give(compressing: Source) -> None:
-    """Small ones, one of many statements, and large rows; rows of other tables among them."""
+    """Small transactions, one of many statements and large rows, with rows of other tables among them."""
     begin = compressing.at()
     for n in range(40):
         compressing.run(f"INSERT INTO i VALUES ({n}, REPEAT('x', {n * 50}))")
@@ -44,15 +44,15 @@ def test_compressed_transactions_give_what_plain_ones_give(compressing: Source) 
     both = [s for pair in zip(statements, others, strict=True) for s in pair]
     compressing.run("BEGIN", *both, "DELETE FROM i WHERE id > 35", "COMMIT")
     compressing.run("INSERT INTO m VALUES (1, REPEAT('m', 3000))", "UPDATE m SET v = NULL")
-    stretch = compressing.check(begin, "i", "m")
+    binlog_range = compressing.check(begin, "i", "m")
     kind = "TRANSACTION_PAYLOAD" if compressing.server.flavor == "mysql" else "MARIA_WRITE_ROWS_COMPRESSED_V1"
-    assert stretch.census.events[kind] >= 39
-    assert sum(n for name, n in stretch.census.events.items() if "WRITE_ROWS" in name) == 40 + 30 + 1
-    assert not stretch.census.unknown
+    assert binlog_range.statistics.events[kind] >= 39
+    assert sum(n for name, n in binlog_range.statistics.events.items() if "WRITE_ROWS" in name) == 40 + 30 + 1
+    assert not binlog_range.statistics.unknown
 
 
 def test_a_compressed_transaction_of_many_megabytes_passes(compressing: Source) -> None:
-    """It comes in pieces, each with the position of the whole; nothing is lost between them."""
+    """It is decompressed in pieces, each with the position of the whole; nothing is lost in between."""
     begin = compressing.at()
     compressing.run(
         "SET SESSION "
@@ -73,22 +73,22 @@ def test_a_compressed_transaction_of_many_megabytes_passes(compressing: Source) 
 
 
 def test_compressed_statements_are_read(compressing: Source) -> None:
-    """A DDL of a captured table is seen though it is compressed."""
+    """A compressed DDL of a captured table is recognised."""
     begin = compressing.at()
     compressing.run("INSERT INTO i VALUES (1, 'a')", f"ALTER TABLE i ADD COLUMN {'n' * 60} INT COMMENT '{'c' * 500}'")
-    stretch, found = compressing.read(begin, compressing.at(), "m")
+    binlog_range, found = compressing.read(begin, compressing.at(), "m")
     assert list(found) == []
-    assert stretch.altered is None
+    assert binlog_range.altered is None
     table = compressing.table("i")
-    stretch = BinlogStretch(
+    binlog_range = BinlogRange(
         {(compressing.database, "i"): Table(table.database, "i", table.columns[:2], table.key)},
         begin,
         compressing.at(),
         mariadb=compressing.server.flavor == "mariadb",
     )
-    (only,) = read_stretch(compressing.endpoint, stretch, 6000)
+    (only,) = read_range(compressing.endpoint, binlog_range, 6000)
     assert only[2].rows["id"].to_pylist() == [1]
-    assert stretch.altered is not None
+    assert binlog_range.altered is not None
 
 
 XA = [
@@ -108,7 +108,7 @@ XA = [
 def test_xa_transactions_count_where_they_are_committed(
     compressed: bool, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """However the log is cut into stretches, over the ends of files too; not before the commit, and never when rolled back."""
+    """Whatever the ranges and files, rows count from their commit on, and never after a rollback."""
     server = server_with(flavor, **(COMPRESSED[flavor] if compressed else {"max_binlog_size": 1 << 20}))
     source = prepared(server, new_database(server))
     places, states = [source.at()], [source.selected("i")]
@@ -125,7 +125,7 @@ def test_xa_transactions_count_where_they_are_committed(
         assert rows["i"] == states[n + 1], XA[n]
 
 
-def test_a_change_of_an_xa_transaction_is_told_with_its_commit(source: Source) -> None:
+def test_the_changes_of_an_xa_transaction_come_with_its_commit(source: Source) -> None:
     """Position, time and GTID are those of XA COMMIT."""
     source.run("XA START 'x'", "INSERT INTO i VALUES (1, 'a'), (2, 'b')", "XA END 'x'", "XA PREPARE 'x'")
     begin = source.at()
@@ -144,7 +144,7 @@ def test_a_change_of_an_xa_transaction_is_told_with_its_commit(source: Source) -
 def test_an_xa_transaction_whose_prepare_was_purged_is_named(
     flavor: str, private_server: Callable[..., Server]
 ) -> None:
-    """Its rows cannot be known any more."""
+    """Its rows can no longer be known, so the error names it."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -154,7 +154,7 @@ def test_an_xa_transaction_whose_prepare_was_purged_is_named(
     source.run("XA COMMIT 'x'")
     server.execute(f"PURGE BINARY LOGS TO '{begin.file}'")
     _, found = source.read(begin, source.at(), "i")
-    with pytest.raises(SourceLostError, match="commits an XA transaction whose rows it no longer holds"):
+    with pytest.raises(SourceLostError, match="commits an XA transaction whose rows it no longer contains"):
         list(found)
 
 
@@ -184,10 +184,10 @@ MIXED: dict[str, tuple[str, ...]] = {
 
 @pytest.mark.parametrize("case", MIXED)
 @pytest.mark.parametrize("compressed", [False, True])
-def test_transactions_over_two_engines_are_followed(
+def test_transactions_over_two_engines_are_read(
     case: str, compressed: bool, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """Rows of InnoDB come and go with the transaction, those of MyISAM stay."""
+    """A rollback undoes the rows of InnoDB and keeps those of MyISAM."""
     options = (COMPRESSED[flavor] if compressed else {}) | ({"gtid": False} if flavor == "mysql" else {})
     server = server_with(flavor, **options)
     source = prepared(server, new_database(server))
@@ -200,7 +200,7 @@ def test_transactions_over_two_engines_are_followed(
 def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """MariaDB logs it as one that replaces the session's; which rows are left cannot be told from the log."""
+    """MariaDB logs a trigger's savepoint like one that replaces the session's, so the log does not say which rows remain."""
     server = server_with("mariadb")
     source = prepared(server, new_database(server))
     source.run(
@@ -212,16 +212,18 @@ def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
         "INSERT INTO m VALUES (1, 'm')", "ROLLBACK TO s", "COMMIT",
     )  # fmt: skip
     assert set(source.selected("i")) == {1}
-    stretch, found = source.read(begin, source.at(), "i", "m")
-    given = {table.full_name for table, _, _ in list(found)} - set(stretch.stopped)
-    assert (given, set(stretch.stopped)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
-    assert isinstance(stretch.stopped[f"{source.database}.i"], DecodeError)  # a segment throws what it had of it away
+    binlog_range, found = source.read(begin, source.at(), "i", "m")
+    given = {table.full_name for table, _, _ in list(found)} - set(binlog_range.stopped)
+    assert (given, set(binlog_range.stopped)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
+    assert isinstance(
+        binlog_range.stopped[f"{source.database}.i"], DecodeError
+    )  # the binlog range discards what it had of the table
 
 
 def test_a_prepared_transaction_survives_a_server_that_is_killed(
     flavor: str, private_server: Callable[..., Server]
 ) -> None:
-    """It is committed by the next start of the server, whose table numbers begin anew."""
+    """It is committed after the server's restart, when table numbers start over."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -240,10 +242,10 @@ def test_a_prepared_transaction_survives_a_server_that_is_killed(
 
 
 @pytest.mark.parametrize("ending", ["ROLLBACK", "ROLLBACK TO s", "COMMIT", "XA"])
-def test_a_giant_transaction_is_followed_however_it_ends(
+def test_a_giant_transaction_is_read_however_it_ends(
     ending: str, flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """Many times larger than what is kept back: its end is known before its rows are given."""
+    """It is many times larger than the buffer, so its end is found before its rows are published."""
     server = server_with(flavor, **({"gtid": False} if flavor == "mysql" else {}))
     source = prepared(server, new_database(server))
     begin = source.at()
@@ -264,10 +266,10 @@ def test_a_giant_transaction_is_followed_however_it_ends(
     )
     source.run("INSERT INTO i VALUES (2, 'after')")
     middle = source.at()
-    stretch = source.check(begin, "i", "m")
+    binlog_range = source.check(begin, "i", "m")
     if ending in ("COMMIT", "XA") or flavor == "mariadb":
-        assert stretch.census.largest is not None
-        assert stretch.census.largest["bytes"] > 30 << 20
+        assert binlog_range.statistics.largest is not None
+        assert binlog_range.statistics.largest["bytes"] > 30 << 20
     if ending == "XA":
         source.run("XA COMMIT 'g'")
         source.check(begin, "i", "m")
@@ -277,7 +279,7 @@ def test_a_giant_transaction_is_followed_however_it_ends(
 
 
 def test_a_giant_row_passes(source: Source) -> None:
-    """One of 50 MB, whole, and in bounded memory."""
+    """A row of 50 MB arrives complete, in bounded memory."""
     begin = source.at()
     source.run("INSERT INTO i VALUES (1, REPEAT('large', 10000000))", "UPDATE i SET v = LEFT(v, 7)")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -288,7 +290,7 @@ def test_a_giant_row_passes(source: Source) -> None:
 
 
 def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server]) -> None:
-    """MySQL logs one where a statement on a MyISAM table did not fit its cache."""
+    """MySQL logs an incident when a statement on a MyISAM table does not fit its cache."""
     server = private_server("mysql", max_binlog_stmt_cache_size=4096, binlog_stmt_cache_size=4096, gtid=False)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -301,8 +303,8 @@ def test_an_incident_is_the_end_and_says_so(private_server: Callable[..., Server
         list(found)
 
 
-def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: Path) -> None:
-    """Its file's blocks are passed over, its statement is not."""
+def test_a_load_that_is_logged_as_a_statement_is_reported(source: Source, tmp_path: Path) -> None:
+    """The blocks of its file are skipped, its statement is not."""
     begin = source.at()
     lines = tmp_path / "lines"
     lines.write_text("1\tone\n2\ttwo\n")
@@ -314,19 +316,21 @@ def test_a_load_that_is_logged_as_a_statement_is_told(source: Source, tmp_path: 
             f"LOAD DATA LOCAL INFILE '{lines}' INTO TABLE i",
         ):
             session.cursor().execute(statement)
-    stretch, found = source.read(begin, source.at(), "i")
+    binlog_range, found = source.read(begin, source.at(), "i")
     assert [row for _, _, changes in found for row in changes.rows["id"].to_pylist()] == [9]
-    assert stretch.census.events["BEGIN_LOAD_QUERY"] == stretch.census.events["EXECUTE_LOAD_QUERY"] == 1
-    assert stretch.altered is not None
-    assert stretch.altered.written is not None
-    assert stretch.altered.written.tables == ((source.database, "i"),)
-    assert str(lines) not in stretch.altered.statement
+    assert (
+        binlog_range.statistics.events["BEGIN_LOAD_QUERY"] == binlog_range.statistics.events["EXECUTE_LOAD_QUERY"] == 1
+    )
+    assert binlog_range.altered is not None
+    assert binlog_range.altered.written is not None
+    assert binlog_range.altered.written.tables == ((source.database, "i"),)
+    assert str(lines) not in binlog_range.altered.statement
 
 
 def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
     flavor: str, private_server: Callable[..., Server]
 ) -> None:
-    """MariaDB leaves a file that ends within an event and dumps it with an error; MySQL cuts it off."""
+    """MariaDB keeps a file that ends within an event, and its dump fails there; MySQL truncates the file."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
@@ -360,23 +364,23 @@ def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
 
 
 def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing reads their bodies: with all of them spoilt the captured rows are the same."""
+    """Their bodies are never read: with corrupt bodies, the captured rows are the same."""
     begin = source.at()
     for n in range(20):
         source.run("BEGIN", f"INSERT INTO other VALUES ({n}, 'x')", f"INSERT INTO i VALUES ({n}, 'y')", "COMMIT")
     tables = {(source.database, "i"): source.table("i")}
     mariadb = source.server.flavor == "mariadb"
-    stretch = BinlogStretch(tables, begin, source.at(), mariadb=mariadb)
-    feed, found = stretch.feed, []
+    binlog_range = BinlogRange(tables, begin, source.at(), mariadb=mariadb)
+    feed, found = binlog_range.feed, []
 
-    def spoilt(run: Any) -> Iterator[tuple[Table, str, Changes]]:
+    def spoilt(run: Any) -> Iterator[tuple[Table, str, RowChanges]]:
         kinds = run.headers.kind.tolist()
         rows = [n for n, kind in enumerate(kinds) if kind in (23, 30)]
         for n in rows[::2]:  # the first of each transaction is the other table's
             run.buffer[run.headers.body[n] + 8 : run.headers.end[n]] = 0xEE
         yield from feed(run)
 
-    monkeypatch.setattr(stretch, "feed", spoilt)
-    for _, _, changes in read_stretch(source.endpoint, stretch, 6000):
+    monkeypatch.setattr(binlog_range, "feed", spoilt)
+    for _, _, changes in read_range(source.endpoint, binlog_range, 6000):
         found += changes.rows["id"].to_pylist()
     assert found == list(range(20))

@@ -1,4 +1,4 @@
-"""What the console asks of the lake: tables as they were, one key through time, and what a redump would reach."""
+"""What the console asks the lake: tables as of a time, the history of one key, and the preview of a redump."""
 
 import json
 import time
@@ -17,23 +17,25 @@ from engine.explore.queries import (
     merged_seq,
     published_tables,
 )
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.workload import Workload
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS = 3000
 
 
-def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
+@on("mysql")
+def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """At three instants between writes, with rows read again meanwhile, each compared with what the source had then."""
+    """At three times between writes and redumps, the answer equals what the source had then."""
     seed_table(server, database, "orders", ROWS)
     pipeline = new_pipeline(server, database, chunk_rows=500, poll=0.3, merge=2.0)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     were = []
     for seed in (1, 2, 3):
         with Workload(server, database, "orders", seed, rate=300) as load:
@@ -46,7 +48,7 @@ def test_a_table_is_shown_as_it_was_and_a_redump_says_what_it_reaches(
         if seed == 2:
             ids = sorted(were[-1][1]["id"].to_pylist())
             pipeline.wait_for(partial(_merged, pipeline, ids), runner)
-            _check_reach(pipeline, ids)
+            _check_preview(pipeline, ids)
             assert pipeline.command("redump", "--table", f"{database}.orders").returncode == 0
             pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
     pipeline.finish(runner)
@@ -67,13 +69,12 @@ def _merged(pipeline: Pipeline, ids: list[int]) -> bool:
 
 
 def _check_history(pipeline: Pipeline, rows: Any) -> None:
-    """Each change of one row in its order, and the row as the mirror has it."""
+    """The changes of one row in order, and the row in the mirror."""
     (table,) = published_tables(Directory(pipeline.home))
     log = lake_table(pipeline.changes("orders"))
     changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
     key = next(value for value in changed if value in set(rows["id"].to_pylist()))
-    told = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
-    *changes, now = told
+    *changes, now = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
     assert now["_tm_kind"] == "mirror"
     assert [c["_tm_seq"] for c in changes] == sorted(s for k, s in zip(*_columns(log), strict=True) if k == key)
     assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (
@@ -85,19 +86,19 @@ def _columns(log: Any) -> tuple[list[int], list[int]]:
     return log["id"].to_pylist(), log["_tm_seq"].to_pylist()
 
 
-def _check_reach(pipeline: Pipeline, ids: list[int]) -> None:
-    """Rows are counted where they are, and nothing is sent. ids: of the mirror's rows."""
+def _check_preview(pipeline: Pipeline, ids: list[int]) -> None:
+    """A preview counts the rows in the mirror and sends no command. ids: those in the mirror."""
     name = f"{pipeline.database}.orders"
 
-    def reach(*words: str) -> dict[str, Any]:
-        told = pipeline.command("redump", "--table", name, *words, "--dry-run", "--json")
-        assert told.returncode == 0, told.stderr
-        (one,) = json.loads(told.stdout)["tables"]
+    def preview(*words: str) -> dict[str, Any]:
+        result = pipeline.command("redump", "--table", name, *words, "--dry-run", "--json")
+        assert result.returncode == 0, result.stderr
+        (one,) = json.loads(result.stdout)["tables"]
         found: dict[str, Any] = one
         return found
 
-    assert (reach()["rows"], reach()["way"]) == (len(ids), "beside the log")
-    assert reach("--range", "100", "201")["rows"] == sum(100 <= n < 201 for n in ids)
-    assert reach("--keys", f"{ids[0]},{ids[-1]},99999999")["rows"] == 2
-    assert reach("--chunk", "0")["ranges"][0][0] is None
+    assert (preview()["rows"], preview()["way"]) == (len(ids), "redumped")
+    assert preview("--range", "100", "201")["rows"] == sum(100 <= n < 201 for n in ids)
+    assert preview("--keys", f"{ids[0]},{ids[-1]},99999999")["rows"] == 2
+    assert preview("--chunk", "0")["ranges"][0][0] is None
     assert not pipeline.events("command.accepted"), "a dry run sends nothing"

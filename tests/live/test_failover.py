@@ -1,4 +1,4 @@
-"""The source becomes another server, or an older one: followed where it is proved, refused by name where it is not."""
+"""Failover to another server, or to an older state: accepted if the history matches, otherwise refused with the reason."""
 
 import shutil
 import time
@@ -9,10 +9,10 @@ from pathlib import Path
 import pymysql
 from deltalake import DeltaTable
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 from tests.servers.replica import await_executed, executed, promote, replicate
 
@@ -27,7 +27,7 @@ class Writer(Background):
         self.server, self.next = server, first
 
     def work(self, _number: int) -> None:
-        """One row after the other."""
+        """Write one row after the other."""
         while not self.stopping.wait(0.01):
             try:
                 self.server.execute("INSERT INTO d.t VALUES (%s, 0)", (self.next,))
@@ -38,7 +38,7 @@ class Writer(Background):
 
 
 def _no_change_twice(pipeline: Pipeline) -> None:
-    """Every change stands once in the change log: by its number, and by its transaction, key and kind."""
+    """Every change is in the change log once: by its number, and by transaction, key and kind."""
     log = (
         DeltaTable(pipeline.changes("t")).to_pyarrow_table(columns=["_tm_seq", "_tm_tx", "_tm_kind", "id"]).to_pylist()
     )
@@ -48,10 +48,10 @@ def _no_change_twice(pipeline: Pipeline) -> None:
         assert not twice, twice[:3]
 
 
-def test_a_promoted_replica_is_followed(
+def test_failover_to_a_promoted_replica(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The source is killed under writes, its replica promoted and written to: the pipeline goes on there and ends equal."""
+    """The source is killed under writes, its replica promoted and written to: the pipeline continues there and ends equal."""
     options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
     first, second = private_server(flavor), private_server(flavor, **options)
     replicate(second, first)
@@ -80,8 +80,8 @@ def test_a_promoted_replica_is_followed(
     text = pipeline.spec.read_text()
     pipeline.spec.write_text(text.replace(f"port = {first.port}", f"port = {second.port}"))
     pipeline.run("caught-up")
-    (told,) = pipeline.events("source.followed")
-    assert told["gtids"] == published["gtids"]
+    (event,) = pipeline.events("source.failover")
+    assert event["gtids"] == published["gtids"]
     assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
     _no_change_twice(pipeline)
     before = pipeline.epochs()[-1]["to"]
@@ -91,13 +91,13 @@ def test_a_promoted_replica_is_followed(
     after = pipeline.epochs()[-1]["to"]
     assert (after["file"], after["offset"]) > (before["file"], before["offset"])
     assert after["gtids"] != before["gtids"]
-    assert len(pipeline.events("source.followed")) == 1
+    assert len(pipeline.events("source.failover")) == 1
 
 
-def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
+def test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """What a proxy or a moved address does: another server answers in mid-run, and the same run goes on there."""
+    """As behind a proxy or a moved address: another server answers, and the same run continues with it."""
     options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
     first, second = private_server(flavor), private_server(flavor, **options)
     replicate(second, first)
@@ -105,7 +105,7 @@ def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
     first.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
     first.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
     pipeline = new_pipeline(first, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     await_executed(second, executed(first))
     first.stop()
     promote(second)
@@ -116,7 +116,7 @@ def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
     second.execute("DELETE FROM d.t WHERE id = 1")
     pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")) >= 2, runner)
     pipeline.finish(runner)
-    assert len(pipeline.events("source.followed")) == 1
+    assert len(pipeline.events("source.failover")) == 1
     assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
     _no_change_twice(pipeline)
 
@@ -124,7 +124,7 @@ def test_a_running_pipeline_follows_a_replica_that_takes_over_its_address(
 def test_a_server_restored_from_an_older_copy_ends_with_4(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
-    """With nothing new, and with so much new that files, offsets and GTIDs are past those that were published."""
+    """Without new transactions, and with so many that files, offsets and GTIDs are past the published ones."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
@@ -147,4 +147,4 @@ def test_a_server_restored_from_an_older_copy_ends_with_4(
         server.execute("INSERT INTO d.t VALUES (%s, 2)", (number,))
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 4, result.stderr
-    assert "was written on" in " ".join(result.stderr.split())
+    assert "then written to" in " ".join(result.stderr.split())

@@ -1,21 +1,20 @@
-"""gtid_mode is lowered while a run follows MySQL by GTID: the run ends with a verdict, and no row is lost or believed wrongly."""
+"""gtid_mode is lowered while a run reads MySQL by GTID: the run ends with an error, and no row is lost or wrong."""
 
-import subprocess
 import time
 from collections.abc import Callable
 from contextlib import closing
 
 import pytest
 
-from engine.capture.segment import before, gtids_at
+from engine.capture.binlog.binlog_reader import before, gtids_at
 from engine.errors import SourceLostError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
 from engine.source.watermarks import Candidate, Watermarks, server_time_s
-from tests.live.background import Background
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import PASSWORD, USER, Server
 
 DOWN, UP = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"), ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
@@ -40,7 +39,7 @@ class Writer(Background):
 
 @pytest.fixture
 def source(private_server: ServerFactory) -> Server:
-    """A MySQL of the test's own with 20 000 rows."""
+    """A private MySQL with 20 000 rows."""
     server = private_server("mysql")
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
@@ -52,7 +51,7 @@ def source(private_server: ServerFactory) -> Server:
 
 
 def set_mode(server: Server, *steps: str) -> None:
-    """One step after the other; going up waits for transactions that are under way."""
+    """Change the mode step by step; on the way up, wait for ongoing transactions."""
     for step in steps:
         for _ in range(200):
             try:
@@ -64,15 +63,15 @@ def set_mode(server: Server, *steps: str) -> None:
             raise AssertionError(f"gtid_mode could not be set to {step}")
 
 
-def await_end(pipeline: Pipeline, runner: "subprocess.Popen[bytes]") -> str:
-    """What the runner says when it has ended with exit code 4."""
+def await_end(pipeline: Pipeline, runner: Runner) -> str:
+    """The runner's message, when it has ended with exit code 4."""
     assert runner.wait(timeout=120) == 4, pipeline.output[-3000:]
     return " ".join(pipeline.output.split())
 
 
 @pytest.mark.parametrize("steps", [DOWN[:1], DOWN[:2], DOWN])
 def test_a_reader_takes_no_low_watermark_under_a_lowered_mode(source: Server, steps: tuple[str, ...]) -> None:
-    """However far it was lowered; once it is ON again the same reader goes on."""
+    """At any lower step the reader refuses; when the mode is ON again, the same reader continues."""
     endpoint = Endpoint(source.host, source.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
         server = describe(connection)
@@ -90,7 +89,7 @@ def test_a_reader_takes_no_low_watermark_under_a_lowered_mode(source: Server, st
 
 
 def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: PipelineFactory) -> None:
-    """Lowered to OFF in steps while chunks are read: exit code 4; the next run copies on without GTIDs and ends equal."""
+    """Lowered to OFF while chunks are read: exit code 4. The next run continues without GTIDs and ends equal."""
     pipeline = new_pipeline(source, "d", chunk_rows=200, more="[throttle]\nmax_rows_per_s = 2000\n")
     with Writer(source):
         runner = pipeline.start()
@@ -98,9 +97,9 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
         for step in DOWN:
             set_mode(source, step)
             time.sleep(0.3)
-        told = await_end(pipeline, runner)
+        message = await_end(pipeline, runner)
         # By a watermark, or by the server, which sends no transaction with a GTID once the mode is OFF.
-        assert "gtid_mode was lowered to" in told or "Set gtid_mode = OFF_PERMISSIVE" in told
+        assert "gtid_mode was lowered to" in message or "Set gtid_mode = OFF_PERMISSIVE" in message
         refused = pipeline.command("run")
         assert refused.returncode == 4, refused.stdout
         assert "Set gtid_mode = OFF_PERMISSIVE" in " ".join(refused.stderr.split())
@@ -121,10 +120,10 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
     assert_equal(source_table(source, "d", "t"), pipeline.mirror("t"), ["id"])
 
 
-def test_anonymous_transactions_end_a_run_that_only_follows(source: Server, new_pipeline: PipelineFactory) -> None:
-    """Nothing is copied any more, so that no watermark is taken: the log itself tells it. The ledger forgets its GTIDs."""
+def test_anonymous_transactions_end_a_run_that_only_streams(source: Server, new_pipeline: PipelineFactory) -> None:
+    """Without watermarks, the binlog itself reveals the mode. The ledger drops its GTIDs."""
     pipeline = new_pipeline(source, "d")
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     source.execute("INSERT INTO d.t VALUES (200000, 1)")
     pipeline.wait_for(lambda: pipeline.epochs()[-1]["to"]["gtids"] is not None, runner)
     set_mode(source, *DOWN[:2])
@@ -144,7 +143,7 @@ def test_anonymous_transactions_end_a_run_that_only_follows(source: Server, new_
 
 
 def test_a_mode_that_is_on_again_too_early_says_what_to_do(source: Server, new_pipeline: PipelineFactory) -> None:
-    """Lowered and raised between two runs: the server does not send what lies between until the mode is ON_PERMISSIVE."""
+    """Lowered and raised between two runs: the server sends the anonymous transactions only under ON_PERMISSIVE."""
     pipeline = new_pipeline(source, "d")
     pipeline.run("caught-up")
     assert pipeline.epochs()[-1]["to"]["gtids"]
@@ -169,10 +168,10 @@ def test_a_mode_that_is_on_again_too_early_says_what_to_do(source: Server, new_p
     assert_equal(source_table(source, "d", "t"), pipeline.mirror("t"), ["id"])
 
 
-def test_no_other_server_is_followed_behind_anonymous_transactions(
+def test_no_failover_behind_anonymous_transactions(
     source: Server, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """It has executed every GTID that the ledger knew, and not the published transaction without one: refused by name."""
+    """A replica has all GTIDs of the ledger, but not the published anonymous transaction: it is refused."""
     pipeline = new_pipeline(source, "d")
     pipeline.run("caught-up")
     known = pipeline.epochs()[-1]["to"]["gtids"]

@@ -1,4 +1,4 @@
-"""JSON: documents of all kinds, and changes that are logged as differences, have the server's own text."""
+"""JSON: documents of all kinds, and updates logged as differences, equal the server's own text."""
 
 import base64
 import json
@@ -22,19 +22,19 @@ HEADER, CHECKSUM = 19, 4
 
 @dataclass(frozen=True)
 class Diffs:
-    """The diff vector that stands for a JSON column in an after-image."""
+    """The diff vector of a JSON column in an after-image."""
 
     data: bytes
 
 
 def _place(server: Server) -> tuple[str, int]:
-    """The file and the offset behind what was written last."""
+    """The file and offset behind the last write."""
     file, offset = server.execute("SHOW BINARY LOG STATUS")[0][:2]
     return str(file), int(offset)
 
 
 def _events(server: Server, begin: tuple[str, int]) -> Iterator[tuple[int, bytes]]:
-    """The types of the events from a place in a binlog file to its end, and the whole events but for the checksum."""
+    """The event types from a position to the end of the binlog file, and the events without their checksums."""
     with (server.data / begin[0]).open("rb") as file:
         file.seek(begin[1])
         data, at = file.read(), 0
@@ -70,7 +70,7 @@ class _Reader:
             yield before, self.image(after=True)
 
     def image(self, *, after: bool) -> list[Any]:
-        """One image; an after-image of PARTIAL_UPDATE_ROWS has options in front and, if these are 1, a bit a JSON column."""
+        """One image. An after-image of PARTIAL_UPDATE_ROWS begins with options and, if these are 1, one bit per JSON column."""
         partial = dict.fromkeys(range(len(self.columns)), False)
         if after and self.kind == PARTIAL_UPDATE_ROWS:
             options = self.take(1)[0]
@@ -99,7 +99,7 @@ def _texts(server: Server, table: str) -> dict[int, str]:
 
 
 def _check(server: Server, table: str, begin: tuple[str, int]) -> None:
-    """Every inserted image of `(id INT, j JSON)` has the text that the server gives."""
+    """Every inserted image of `(id INT, j JSON)` has the text that the server returns."""
     expected = _texts(server, table)
     seen = {row[0]: row[1] for _, row in _rows(server, begin, "ij")}
     assert len(seen) == len(expected)
@@ -143,7 +143,7 @@ EXPRESSIONS = (
 def test_what_the_servers_functions_make(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """Numbers, dates, times, decimals, binaries and geometries in documents, and the empty document of INSERT IGNORE."""
+    """Numbers, dates, times, decimals, binaries and geometries in documents, and INSERT IGNORE's empty document."""
     server = server_with("mysql")
     table = _new_table(server, new_database(server))
     begin = _place(server)
@@ -162,7 +162,7 @@ def test_what_the_servers_functions_make(
 def test_values_of_columns_in_documents(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """What JSON_OBJECT makes of columns of every type."""
+    """JSON_OBJECT of columns of every type."""
     server = server_with("mysql")
     database = new_database(server)
     table = _new_table(server, database)
@@ -188,7 +188,7 @@ def test_values_of_columns_in_documents(
 
 
 def _double(chance: random.Random) -> float:
-    """A finite double of any magnitude: by its bits, at and beside powers of two and ten, denormal, or with few digits."""
+    """A finite double of any magnitude: random bits, near powers of two and ten, denormal, or with few digits."""
     kinds: tuple[Callable[[], float], ...] = (
         lambda: float(struct.unpack("<d", chance.randbytes(8))[0]),
         lambda: float(struct.unpack("<d", chance.getrandbits(chance.randrange(1, 53)).to_bytes(8, "little"))[0]),
@@ -241,7 +241,7 @@ def _deep(depth: int) -> str:
 
 
 def test_large_and_deep_documents(server_with: Callable[..., Server], new_database: Callable[[Server], str]) -> None:
-    """Containers about 64 KiB, of many members and of several MiB, large ones in each other, and a hundred levels."""
+    """Containers near 64 KiB, with many members, of several MiB, nested large ones, and a hundred levels."""
     server, chance = server_with("mysql"), random.Random(21)
     table = _new_table(server, new_database(server))
     begin = _place(server)
@@ -271,7 +271,7 @@ RAW = (
 def test_documents_that_other_servers_made(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """Opaque texts of older versions, negative zeros and unused bytes, given to the server as row events of our own."""
+    """Opaque texts of older versions, negative zeros and unused bytes, sent to the server as row events."""
     server = server_with("mysql", gtid=False)
     table = _new_table(server, new_database(server))
     server.execute("FLUSH BINARY LOGS")
@@ -288,7 +288,7 @@ def test_documents_that_other_servers_made(
 
 
 def _sealed(event: bytes) -> bytes:
-    """An event with its size and checksum."""
+    """An event with its size and checksum set."""
     body = event[:9] + struct.pack("<I", len(event) + CHECKSUM) + event[13:]
     return body + struct.pack("<I", zlib.crc32(body))
 
@@ -297,7 +297,7 @@ KEYS = ("a", "b c", "é", "с", "日本", 'q"\\\n', "", "key.with[0]", "$x", "li
 
 
 def _path(chance: random.Random) -> str:
-    """A path whose parts may be there or not; identifiers without quotes now and then."""
+    """A path with optional parts, some identifiers without quotes."""
     legs = []
     for _ in range(chance.choice((1, 1, 2, 2, 3))):
         kind = chance.randrange(5)
@@ -312,7 +312,7 @@ def _path(chance: random.Random) -> str:
 
 
 def _change(chance: random.Random, column: str) -> tuple[str, list[str]]:
-    """An assignment that MySQL may log as differences, and its parameters."""
+    """An assignment that MySQL may log as a difference, and its parameters."""
     function = chance.choice(
         ("JSON_SET", "JSON_SET", "JSON_REPLACE", "JSON_INSERT", "JSON_ARRAY_INSERT", "JSON_REMOVE")
     )
@@ -337,7 +337,7 @@ def _document(chance: random.Random) -> str:
 def test_updates_in_place_and_differences(
     server_with: Callable[..., Server], new_database: Callable[[Server], str], options: str
 ) -> None:
-    """After every one of hundreds of updates the images, as documents or as differences, have the text of the table."""
+    """After each of hundreds of updates, images with documents or differences have the text of the table."""
     server, chance = server_with("mysql"), random.Random(f"updates {options}")
     table = f"`{new_database(server)}`.t"
     server.execute(

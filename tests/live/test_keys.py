@@ -1,22 +1,23 @@
-"""Tables of every kind of key, in parallel chunks, under writes that move rows about: none lost, none doubled."""
+"""Tables with every kind of key, copied in parallel chunks while writes move rows between chunks: no row is lost or doubled."""
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, KeyedWriter, create, kinds
-from tests.live.pipeline import Pipeline
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create, kinds
+from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 
 ROWS, CHUNK_ROWS = 2000, 150
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_kind_of_key_under_writes(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Each table's mirror is the source, and so are its chunks and changes replayed in the order of the epochs."""
+    """Each mirror equals the source; so do chunks and changes replayed in the order of the epochs."""
     names = list(kinds(server))
     for name in names:
         create(server, database, name, ROWS)
@@ -49,7 +50,7 @@ def _chunks(pipeline: Pipeline, name: str) -> list[dict[str, object]]:
 
 
 def _replayed(pipeline: Pipeline, name: str, schema: pa.Schema) -> pa.Table:
-    """The chunks' rows, each before the first change of its epoch, and then the changes: the last image of each key."""
+    """The rows of the chunks, each before the first change of its epoch, then the last image of each key."""
     parts, next_seq = [], 1
     for epoch in pipeline.epochs():
         for chunk in epoch["tables"].get(f"{pipeline.database}.{name}", {}).get("chunks", []):

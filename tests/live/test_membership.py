@@ -1,24 +1,24 @@
-"""Tables that join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
+"""Tables join a running pipeline and leave it, by command and by the spec's globs, while the others stream on."""
 
 from collections.abc import Callable
 from contextlib import suppress
-from subprocess import Popen
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from engine.directory import Directory, send_command
-from engine.run.status import status
-from tests.live.altered import CREATE, Writer
-from tests.live.compare import assert_equal, lake_table, source_table
+from engine.run.observe.status import status
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.source import numbers
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline, Runner
+from tests.live.support.schema_changes import CREATE, Writer
+from tests.live.support.source import numbers
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 1000, 200
-Runner = Popen[bytes]
 
 
 def _fill(server: Server, *names: str) -> None:
@@ -28,11 +28,11 @@ def _fill(server: Server, *names: str) -> None:
 
 
 def _send(pipeline: Pipeline, verb: str, *tables: str, **arguments: Any) -> None:
-    """As the command line and the console do."""
+    """Send a command as the command line and the console do."""
     send_command(Directory(pipeline.home), verb, arguments={"tables": list(tables), **arguments} if tables else {})
 
 
-def _told(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
+def _tables(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
     """State and destination of each table in `status`."""
     return {t["table"]: (t["state"], t["destination"]) for t in status(Directory(pipeline.home), "shop")["tables"]}
 
@@ -58,9 +58,9 @@ def _await(pipeline: Pipeline, runner: Runner, table: str, state: str = "streami
     pipeline.wait_for(lambda: _state(pipeline, table) == state, runner)
 
 
-def _started(pipeline: Pipeline) -> Runner:
+def _started(pipeline: Pipeline, *, killed: bool = False) -> Runner:
     runs = len(pipeline.events("run.connected"))
-    runner = pipeline.start()
+    runner = pipeline.start(killed=killed)
     pipeline.wait_for(lambda: len(pipeline.events("run.connected")) > runs, runner)
     return runner
 
@@ -69,17 +69,19 @@ def _version(pipeline: Pipeline, table: str) -> int:
     return DeltaTable(str(pipeline.mirror(table))).version()
 
 
+@pytest.mark.slow
+@on("mysql")
 def test_tables_join_and_leave_while_the_others_stream_on(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Added, removed and added again, kept and dropped, by a runner that is killed at each: equal to the source in the end."""
+    """Tables are added, removed, kept, dropped and added again while the runner is killed each time; all end equal."""
     server = private_server(flavor)
     for database in ("d", "x"):
         server.execute(f"CREATE DATABASE {database}")
     _fill(server, "d.a", "d.b", "d.c", "x.o")
     server.execute("CREATE TABLE x.keyless (v INT)")
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, tables=["d.a", "d.b"])
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming(killed=True)
     with Writer(server, "d", ("a", "b", "c"), ROWS) as writer:
         _await(pipeline, runner, "d.b")
         _answered(pipeline, runner, "pause")
@@ -87,13 +89,13 @@ def test_tables_join_and_leave_while_the_others_stream_on(
         pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["verb"] == "add-table", runner)
         runner.kill()
         runner.wait()
-        runner = _started(pipeline)
+        runner = _started(pipeline, killed=True)
         _await(pipeline, runner, "d.c")
         assert [(e["event"], e["verb"]) for e in _answers(pipeline)[1:]] == [("command.done", "add-table")]
         _refusals(server, pipeline, runner)
 
         assert _answered(pipeline, runner, "remove-table", "d.c")["event"] == "command.done"
-        assert _told(pipeline)["d.c"] == ("removed", "kept")
+        assert _tables(pipeline)["d.c"] == ("removed", "kept")
         _streams_on(server, pipeline, runner)
         left = _version(pipeline, "c")
         assert _answered(pipeline, runner, "add-table", "d.c", "x.o")["event"] == "command.done"
@@ -129,14 +131,14 @@ def test_tables_join_and_leave_while_the_others_stream_on(
 
 
 def _gone(pipeline: Pipeline, table: str) -> None:
-    """Dropped, and nothing is left."""
+    """The table is dropped, and no file is left."""
     assert not pipeline.mirror(table).exists()
     assert not pipeline.changes(table).exists()
-    assert _told(pipeline)[f"d.{table}"] == ("removed", "dropped")
+    assert _tables(pipeline)[f"d.{table}"] == ("removed", "dropped")
 
 
 def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
-    """What the ledger shows is refused at once, what the source and the destination show by the runner; none of it in part."""
+    """What contradicts the ledger is refused at once, what contradicts source or destination by the runner; never in part."""
     for verb, name in (("add-table", "d.a"), ("remove-table", "d.zzz")):
         assert pipeline.command(verb, "--table", name).returncode == 2
     server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")
@@ -154,7 +156,7 @@ def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
         assert answer["event"] == "command.refused"
         assert why in answer["message"], answer
     assert not pipeline.mirror("fine").exists()
-    assert set(_told(pipeline)) == {"d.a", "d.b", "d.c"}
+    assert set(_tables(pipeline)) == {"d.a", "d.b", "d.c"}
     server.execute("DROP TABLE d.taken, d.odd, d.fine")
     answers = [_answered(pipeline, runner, f"{verb}-table", "x.keyless") for verb in ("add", "remove", "add")]
     assert [answer["event"] for answer in answers] == ["command.done", "command.done", "command.refused"]
@@ -162,7 +164,7 @@ def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
 
 
 def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
-    """The mirror of a removed table stays as it is, while that of another one gets what is written now."""
+    """The mirror of a removed table stays unchanged, while another table receives new changes."""
     kept = _version(pipeline, "c")
     server.execute("INSERT INTO d.a (id, v) VALUES (-1, 1)")
     server.execute("INSERT INTO d.c (id, v) VALUES (-1, 1)")
@@ -177,17 +179,18 @@ def _streams_on(server: Server, pipeline: Pipeline, runner: Runner) -> None:
     assert _version(pipeline, "c") == kept
 
 
+@on("mariadb")
 def test_tables_that_begin_to_match_are_added(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Created, renamed and filled while the pipeline runs, and while it does not; one that was removed stays away."""
+    """Tables that are created, renamed and filled, during a run and between runs, are added; a removed one is not."""
     server = private_server(flavor)
     for database in ("d", "x"):
         server.execute(f"CREATE DATABASE {database}")
     _fill(server, "d.a", "x.moved")
     settings = {"tables": ["d.*", "!d.not_*"], "source": 'new_tables = "add"'}
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, **settings)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     _fill(server, "d.made", "d.not_this")
     server.execute("RENAME TABLE x.moved TO d.moved")
     server.execute("CREATE TABLE d.keyless (v INT)")
@@ -208,18 +211,19 @@ def test_tables_that_begin_to_match_are_added(
     for name in ("late", "moved"):
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     expected = dict.fromkeys(("d.a", "d.late", "d.moved"), ("streaming", None))
-    assert _told(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
+    assert _tables(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
 
 
-def test_a_pipeline_that_copies_nothing_follows_what_is_added(
+@on("mariadb")
+def test_a_pipeline_that_copies_nothing_streams_an_added_table(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """From then on; when it was removed and kept, anew."""
+    """It streams from its addition on; a removed and kept table starts over."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     _fill(server, "d.a", "d.b")
     pipeline = new_pipeline(server, "d", poll=0.3, merge=0.5, tables=["d.a"], source='startup = "latest"')
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     assert _answered(pipeline, runner, "add-table", "d.b")["event"] == "command.done"
     server.execute("INSERT INTO d.b (id, v) VALUES (-1, 1)")
     pipeline.wait_for(lambda: _ids(pipeline) == [-1], runner)

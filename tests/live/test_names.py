@@ -1,12 +1,12 @@
-"""Names that need quoting and columns of every sort, through a whole pipeline; a table that cannot be captured stops alone."""
+"""Quoted names and columns of every kind, through a whole pipeline; a table that cannot be captured stops alone."""
 
 from collections.abc import Callable
 from contextlib import closing
 from urllib.parse import quote as percent_encoded
 
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import session
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.every_type import session
 from tests.servers import Server
 
 DatabaseFactory = Callable[..., str]
@@ -46,9 +46,9 @@ KIND = ("INT", "DECIMAL(38,2)", "DATETIME NOT NULL")
 def test_any_name_and_any_column_reaches_the_lake(
     server: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """Databases, tables and columns with blanks, dots, quotes and other letters are copied and followed, each under its own name.
+    """Databases, tables and columns with blanks, dots, quotes and non-ASCII letters are copied and streamed under their names.
 
-    Beside them: a table of MyISAM, zero dates that become NULL and are counted, and tables that cannot be captured.
+    Also: a MyISAM table, zero dates that become NULL and are counted, and tables that cannot be captured.
     """
     database = new_database(server, " my.shöp")
     columns = ", ".join(f"{_quoted(name)} {KIND[n % 3]}" for n, name in enumerate(COLUMNS))

@@ -1,18 +1,18 @@
-"""A chunk that cannot be read is parked with its error; the rest of its table, the other tables and the log go on without it."""
+"""A chunk that cannot be read is parked with its error; its table, the other tables and the binlog continue."""
 
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from subprocess import Popen
 from typing import Any
 
 import pymysql
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import USER, Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS, CHUNKS = 3000, 100, 30
 FIRST, SECOND = 15, 20
@@ -20,9 +20,9 @@ _REPEATS = 14_000_000
 
 
 class Watchdog(Background):
-    """Kills the queries of two chunks, as a tool does that ends what takes too long, but for those of the chunks in `spared`.
+    """Kills the queries of two chunks, except those in `spared`, like a tool that ends slow queries.
 
-    It knows them by their bounds: by the clock it would kill others too on a machine without time.
+    It recognises them by their bounds. By time it would also kill others on a slow machine.
     """
 
     def __init__(self, server: Server) -> None:
@@ -31,7 +31,7 @@ class Watchdog(Background):
         self.spared: set[int] = set()
 
     def work(self, _number: int) -> None:
-        """Look twenty times a second."""
+        """Check twenty times per second."""
         with closing(self._server.connect()) as connection, connection.cursor() as cursor:
             while not self.stopping.wait(0.05):
                 cursor.execute("SHOW FULL PROCESSLIST")
@@ -46,7 +46,7 @@ class Watchdog(Background):
 
 
 def _create(server: Server) -> None:
-    """Some rows of two chunks take long: a column that is computed when it is read."""
+    """Create a table in which some rows of two chunks are slow: a generated column is computed on read."""
     server.execute("CREATE DATABASE d")
     for name in ("slow", "other"):
         server.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT, n INT)")
@@ -58,20 +58,21 @@ def _create(server: Server) -> None:
     server.execute(f"ALTER TABLE d.slow ADD COLUMN {computed}")
 
 
+@on("mysql")
 def test_a_chunk_that_fails_is_parked_and_the_rest_goes_on(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """It is named everywhere, tried again by the next run and by `resume`, and holds up nothing but the end of a bounded run."""
+    """It is reported everywhere, retried by the next run and by `resume`, and blocks only the end of a bounded run."""
     server = private_server(flavor)
     _create(server)
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, snapshot="chunk_attempts = 2")
     with Watchdog(server) as watchdog:
         ended = pipeline.command("run", "--until", "caught-up")
         assert ended.returncode == 1
-        told = pipeline.events("run.ended")[-1]["error"]
-        assert told["error"] == "ChunksParkedError"
-        assert all(f"d.slow chunk {n} [{n * 100}, {n * 100 + 100})" in told["message"] for n in (FIRST, SECOND))
-        _check_told(pipeline)
+        error = pipeline.events("run.ended")[-1]["error"]
+        assert error["error"] == "ChunksParkedError"
+        assert all(f"d.slow chunk {n} [{n * 100}, {n * 100 + 100})" in error["message"] for n in (FIRST, SECOND))
+        _check_reports(pipeline)
 
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.events("chunk.parked")) == 4, runner)
@@ -103,8 +104,8 @@ def _states(pipeline: Pipeline) -> list[tuple[str, str]]:
     return [(e["table"], e["state"]) for e in pipeline.events("table.state")]
 
 
-def _check_told(pipeline: Pipeline) -> None:
-    """Journal, status and alert name chunk, range, error and attempts; nobody else is blamed."""
+def _check_reports(pipeline: Pipeline) -> None:
+    """Journal, status and alert name chunk, range, error and attempts, and no other chunk."""
     assert {tuple(e["chunks"]) for e in pipeline.events("chunk.failed")} == {(FIRST,), (SECOND,)}
     for number, parked in zip(
         (FIRST, SECOND), sorted(_table(pipeline)["parked"], key=lambda p: p["chunk"]), strict=True
@@ -120,8 +121,8 @@ def _check_told(pipeline: Pipeline) -> None:
     assert "resume SPEC --table d.slow" in alert["hint"]
 
 
-def _check_log_goes_on(pipeline: Pipeline, server: Server, runner: "Popen[bytes]") -> None:
-    """Changes beside the parked ranges are published, those in them are not."""
+def _check_log_goes_on(pipeline: Pipeline, server: Server, runner: Runner) -> None:
+    """Changes outside the parked ranges are published, changes inside them are not."""
     server.execute("UPDATE d.slow SET v = 7 WHERE id IN (5, 1510, 2010, 2950)")
     server.execute("UPDATE d.other SET v = 7 WHERE id = 1510")
 

@@ -1,4 +1,4 @@
-"""Plans on real servers: chunks that cover each row once, and statements that read no more than their own range."""
+"""Plans on real servers: chunks that contain each row once, and statements that read no more than their range."""
 
 import json
 from collections import Counter
@@ -10,28 +10,29 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.capture.chunk import ChunkRequest, read_chunk, select_statement
-from engine.capture.segment import gtids_at
-from engine.capture.session import ReaderSession
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.chunk.chunk_reader import ChunkRequest, read_chunk, select_statement
+from engine.capture.reader_session import ReaderSession
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range
-from engine.plan.coverage import uncut_table
-from engine.plan.cutting import cut
+from engine.plan.coverage import unsplit_table
 from engine.plan.keys import configured_key
 from engine.plan.planner import plan_tables
 from engine.plan.show import chunks_of, json_parts
+from engine.plan.splitting import split
 from engine.plan.walk import key_statement
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.catalog import captured_tables, read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, watermark_class
-from tests.live.compare import assert_equal, lake_table, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.keyed import KEYED, create, kinds
-from tests.live.seed import seed_table
-from tests.live.workload import Workload
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.keyed import KEYED, create, kinds
+from tests.live.support.seed import seed_table
+from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 1000, 60
 _SLACK = 8
@@ -40,7 +41,7 @@ _SLACK = 8
 
 @contextmanager
 def connected(server: Server) -> Iterator[Connection]:
-    """A session as the engine's."""
+    """A connection with the engine's session settings."""
     with closing(open_connection(Endpoint(server.host, server.port, "tidemark", PASSWORD))) as connection:
         yield connection
 
@@ -71,7 +72,7 @@ def _planned(
 def test_each_row_is_in_one_chunk_and_no_statement_reads_more_than_its_range(
     server: Server, database: str, settings: dict[str, Any]
 ) -> None:
-    """For every kind of key: the chunks' SELECTs together return each row once, and read what they return; so does the walk."""
+    """For every kind of key: the SELECTs of all chunks return each row once and read no others; likewise the walk."""
     names = list(kinds(server))
     for name in names:
         create(server, database, name, ROWS)
@@ -102,7 +103,7 @@ def _count(connection: Connection, table: Table, where: str) -> int:
 
 
 def test_a_reader_stops_at_twice_the_planned_rows(server: Server, database: str, tmp_path: Path) -> None:
-    """For every kind of key: of a range with far more rows the first ones are read, up to the key where the rest begins."""
+    """For every kind of key: of a range with far more rows, the first are read, up to the key where the rest begins."""
     names = [name for name in kinds(server) if name != "mixed"]  # its first column alone is no identity
     for name in names:
         create(server, database, name, ROWS)
@@ -131,7 +132,7 @@ def _keys(file: Path, table: Table) -> list[tuple[Any, ...]]:
 
 
 def test_what_has_no_order_of_its_own_is_one_chunk(server: Server, database: str) -> None:
-    """ENUM, sets in which one character has several codes, and CHAR in a collation without padding on MariaDB; said in the plan."""
+    """ENUM, charsets with several codes per character, and CHAR without padding on MariaDB; the plan gives the reason."""
     kinds_ = {"ENUM('a', 'b')": "ENUM", "VARCHAR(9) CHARACTER SET cp932": "several codes"}
     if server.flavor == "mariadb":
         kinds_["CHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_nopad_ci"] = "ordered otherwise"
@@ -146,7 +147,7 @@ def test_what_has_no_order_of_its_own_is_one_chunk(server: Server, database: str
 
 
 def test_a_key_is_continued_only_by_what_the_engine_keeps_behind_it(server: Server, database: str) -> None:
-    """The primary key; without one, nothing where two keys could be it; behind a descending index nothing."""
+    """By the primary key; by nothing if two keys could be the clustered one, or behind a descending index."""
     more = "v INT NOT NULL, KEY (v)"
     made = {
         "plain": (f"id INT PRIMARY KEY, {more}", ("v", "id")),
@@ -167,7 +168,7 @@ def test_a_key_is_continued_only_by_what_the_engine_keeps_behind_it(server: Serv
 def test_keys_that_cannot_be_placed_stop_their_table_alone(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Codes without a character and surrogates, as bounds and in later changes: named; the other tables are copied and followed."""
+    """Unassigned codes and surrogates, as bounds and in changes, stop their table with an error; the others continue."""
     for name, charset in (("bound", "greek"), ("later", "greek"), ("surrogate", "ucs2"), ("fine", "greek")):
         server.execute(f"CREATE TABLE `{database}`.`{name}` (k VARCHAR(9) CHARACTER SET {charset} PRIMARY KEY)")
         server.execute(f"INSERT INTO `{database}`.`{name}` VALUES " + ", ".join(f"('a{n}?')" for n in range(40)))
@@ -179,18 +180,18 @@ def test_keys_that_cannot_be_placed_stop_their_table_alone(
     assert first.returncode == 1
     stopped = {t["table"].partition(".")[2]: t["error"] for t in pipeline.status()["tables"] if t["error"]}
     assert set(stopped) == {"bound", "surrogate"}
-    assert "no character for" in stopped["bound"]
+    assert "does not define" in stopped["bound"]
     server.execute(f"INSERT INTO `{database}`.later VALUES (_greek x'D2')")
     server.execute(f"INSERT INTO `{database}`.fine VALUES ('??')")
     pipeline.command("run", "--until", "caught-up")
     stopped = {t["table"].partition(".")[2]: t["error"] for t in pipeline.status()["tables"] if t["error"]}
     assert set(stopped) == {"bound", "surrogate", "later"}
-    assert "no character for" in stopped["later"]
+    assert "does not define" in stopped["later"]
     assert_equal(source_table(server, database, "fine"), pipeline.mirror("fine"))
 
 
 def test_a_pipeline_that_starts_with_the_log(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """`startup = "latest"`: nothing is copied, what is written from then on is in log and mirror; it resumes."""
+    """`startup = "latest"` copies nothing; later writes are in change log and mirror, also after a resume."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"INSERT INTO `{database}`.t VALUES (1)")
     pipeline = new_pipeline(server, database, source='startup = "latest"')
@@ -203,10 +204,11 @@ def test_a_pipeline_that_starts_with_the_log(server: Server, database: str, new_
 
 
 @pytest.mark.timeout(300)
+@on("mysql")
 def test_a_table_that_grows_at_its_end_never_has_a_huge_chunk(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """While one reader copies, the table doubles at its end: every chunk stays within twice its planned rows."""
+    """The table doubles while one reader copies it: every chunk stays within twice its planned rows."""
     seed_table(server, database, "orders", 12_000)
     pipeline = new_pipeline(server, database, chunk_rows=200, snapshot="readers = 1", poll=0.2)
     with Workload(server, database, "orders", seed=3, rate=100) as load:
@@ -234,7 +236,7 @@ def _grow(server: Server, database: str, rows: int) -> None:
 def test_a_table_without_key_goes_to_its_change_log(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Read while it is written: the rows of the copy and the changes after it, taken together, are the source's rows."""
+    """Read while it is written: the copied rows and the changes after them give the source's rows."""
     server.execute(f"CREATE TABLE `{database}`.notes (a INT, b VARCHAR(20))")
     server.execute(
         f"INSERT INTO `{database}`.notes VALUES " + ", ".join(f"({n % 50}, 'note {n % 7}')" for n in range(5000))
@@ -266,13 +268,13 @@ def test_a_table_without_key_goes_to_its_change_log(
 
 
 def test_a_schema_of_many_tables_is_planned_from_statistics(server: Server, database: str) -> None:
-    """A handful of statements however many tables, and none of them touches a table."""
+    """The number of statements does not grow with the tables, and none reads a table."""
     for n in range(40):
         server.execute(f"CREATE TABLE `{database}`.t{n} (id INT PRIMARY KEY, v VARCHAR(10), KEY (v))")
     with connected(server) as connection:
         before = _questions(connection)
         tables = captured_tables(connection, [f"{database}.*"])
-        parts = "".join(json_parts(connection, tables, Snapshot(), exact=False))
+        parts = "".join(json_parts(connection, tables, Snapshot(), Throttle(), exact=False))
         asked = _questions(connection) - before
     plans = json.loads(parts)["tables"]
     assert [plan["table"] for plan in plans] == [table.full_name for table in tables]
@@ -284,8 +286,8 @@ def _questions(connection: Connection) -> int:
     return int(query(connection, "SHOW SESSION STATUS LIKE 'Questions'")[0]["Value"])
 
 
-def test_a_hundred_million_rows_by_statistics_are_cut_one_chunk_at_a_time(private_server: Any, flavor: str) -> None:
-    """The plan holds no list of chunks, and the first chunk of the walk costs one chunk's range of the index."""
+def test_a_hundred_million_rows_by_statistics_are_split_one_chunk_at_a_time(private_server: Any, flavor: str) -> None:
+    """The plan lists no chunks, and the walk's first chunk reads only its own range of the index."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (k VARCHAR(20) PRIMARY KEY) STATS_AUTO_RECALC = 0")
@@ -300,5 +302,5 @@ def test_a_hundred_million_rows_by_statistics_are_cut_one_chunk_at_a_time(privat
         (plan,) = plan_tables(connection, [table], Snapshot(chunk_rows=200))
         assert (plan.strategy, plan.approx_rows, plan.estimated_chunks) == ("uneven", 100_000_000, 500_000)
         before = _handlers(connection)
-        cut(connection, table, plan.key(table), plan, uncut_table(plan).uncut[0], 1, 0.2)
+        split(connection, table, plan.key(table), plan, unsplit_table(plan).unsplit[0], 1, 0.2)
         assert sum((_handlers(connection) - before).values()) <= 200 + _SLACK

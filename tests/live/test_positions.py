@@ -1,4 +1,4 @@
-"""Places in a binlog: their GTIDs, where they are found again, and whether the server still has the history before them."""
+"""Binlog positions: their GTIDs, how they are found on another server, and whether the server has the history before them."""
 
 import os
 import signal
@@ -10,47 +10,47 @@ from contextlib import closing
 import pymysql
 import pytest
 
-from engine.capture.search import NoPlaceError
-from engine.capture.segment import gtids_at
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.binlog.position_search import NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.errors import SourceLostError, TransientError
 from engine.source.connect import explain
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files
 from engine.source.replication import open_dump
-from tests.live.written import FIRST_ID, Place, ServerFactory, Written
+from tests.live.support.known_positions import FIRST_ID, Place, ServerFactory, Written
 from tests.servers import Server
 from tests.servers.replica import await_executed, executed, promote, replicate
 
 
 def test_the_gtids_of_every_place_are_the_servers_own(written: Written) -> None:
-    """Tags and domains among them, and in every file; MariaDB's order of domains is ours."""
+    """With tags and domains, in every file; MariaDB's domains are in our order."""
     written.several()
     for place in written.places:
         found = gtids_at(written.endpoint, place.position, FIRST_ID, mariadb=written.mariadb)
         assert found == str(parse_gtids(place.gtids, mariadb=written.mariadb))
-    keys, stretch = written.read_from(written.places[0].position)
+    keys, binlog_range = written.read_from(written.places[0].position)
     assert keys == list(range(9))
     kinds = [
         text
-        for text in stretch.transactions.sources
+        for text in binlog_range.transactions.sources
         if (text.startswith("7-") if written.mariadb else "a_tag:" in text)
     ]
     assert len(kinds) == 1  # what the change log shows as `_tm_tx` begins with it
 
 
 def test_every_place_is_found_by_its_gtids(written: Written) -> None:
-    """As on a promoted server: what is behind the place is exactly what had not been there."""
+    """As on a promoted server: behind the position are exactly the transactions that were missing."""
     written.several()
     binlog = written.binlog()
     for place in written.places:
-        found = binlog.behind(parse_gtids(place.gtids, mariadb=written.mariadb))
+        found = binlog.position_after(parse_gtids(place.gtids, mariadb=written.mariadb))
         assert written.read_from(found)[0] == list(range(place.rows, 9))
         assert found.born == read_head(written.endpoint, found.file, FIRST_ID).born
 
 
 def test_only_places_between_transactions_are_taken_for_such(written: Written) -> None:
-    """Of all offsets of a file only those where an event begins and no transaction is open, and its end."""
+    """Of all offsets in a file, only event starts outside transactions and the file's end are accepted."""
     written.several()
     binlog = written.binlog()
     starts = {p.position.offset for p in written.places if p.position.file == binlog.files[-2]}
@@ -75,7 +75,7 @@ def test_the_same_server_is_the_same(written: Written) -> None:
 
 
 def test_a_purged_place_is_named(written: Written) -> None:
-    """With what to do."""
+    """The error names the position and the remedy."""
     before = written.anchored()
     for _ in range(2):
         written.write()
@@ -88,11 +88,11 @@ def test_a_purged_place_is_named(written: Written) -> None:
         read_head(written.endpoint, before.file, FIRST_ID)
     assert "has purged" in dumped.value.hint
     with pytest.raises(NoPlaceError, match="purged"):
-        written.binlog().behind(parse_gtids(before.gtids or "", mariadb=written.mariadb))
+        written.binlog().position_after(parse_gtids(before.gtids or "", mariadb=written.mariadb))
 
 
 def test_a_reset_server_is_found_at_the_same_place(written: Written) -> None:
-    """Reset and written on until file, offset and GTIDs are those of before: the file began at another time."""
+    """Reset and written until file, offset and GTIDs match: the file's creation time differs."""
     for _ in range(3):
         written.write()
     before = written.anchored()
@@ -107,7 +107,7 @@ def test_a_reset_server_is_found_at_the_same_place(written: Written) -> None:
 
 
 def test_a_replica_takes_over(written: Written, private_server: ServerFactory) -> None:
-    """The place of each transaction is found on a real replica that logs in files of its own; not when it is behind or diverged."""
+    """Each transaction's position is found on a real replica with files of its own, unless it is behind or has diverged."""
     other = private_server(written.server.flavor, **({"log_slave_updates": 1} if written.mariadb else {}))
     replicate(other, written.server)
     written.several()
@@ -119,15 +119,15 @@ def test_a_replica_takes_over(written: Written, private_server: ServerFactory) -
     there = Written(other, rows=9)
     there.write()  # its own
     for place in written.places[:9]:
-        found = there.binlog().behind(parse_gtids(place.gtids, mariadb=written.mariadb))
+        found = there.binlog().position_after(parse_gtids(place.gtids, mariadb=written.mariadb))
         assert there.read_from(found)[0] == list(range(place.rows, 10))
     if written.mariadb:  # MySQL's set was asked before (`ancestry.contains`)
         with pytest.raises(NoPlaceError, match="diverged"):
-            there.binlog().behind(parse_gtids(missing.gtids, mariadb=True))
+            there.binlog().position_after(parse_gtids(missing.gtids, mariadb=True))
 
 
 def test_own_writes_before_ours_are_refused(written: Written, private_server: ServerFactory) -> None:
-    """A replica that was written to before it had applied everything of ours has no place that would be right."""
+    """A replica that was written to before it had applied everything has no correct position."""
     other = private_server(written.server.flavor, **({"log_slave_updates": 1} if written.mariadb else {}))
     domain = "SET SESSION gtid_domain_id = 9" if written.mariadb else "DO 0"
     with closing(other.connect()) as connection, connection.cursor() as cursor:
@@ -145,11 +145,11 @@ def test_own_writes_before_ours_are_refused(written: Written, private_server: Se
     promote(other)
     there = Written(other, rows=1)
     with pytest.raises(NoPlaceError, match="diverged"):
-        there.binlog().behind(parse_gtids(executed(written.server), mariadb=written.mariadb))
+        there.binlog().position_after(parse_gtids(executed(written.server), mariadb=written.mariadb))
 
 
 def _blocking_dump(server: Server, position: Position) -> "pymysql.connections.Connection[pymysql.cursors.Cursor]":
-    """A dump like another program's, whose server id is ours."""
+    """A dump by another program that uses our server id."""
     connection = server.connect(read_timeout=20)
     with connection.cursor() as cursor:
         cursor.execute("SET @master_binlog_checksum = 'CRC32', @source_binlog_checksum = 'CRC32'")
@@ -161,7 +161,7 @@ def _blocking_dump(server: Server, position: Position) -> "pymysql.connections.C
 
 
 def test_a_stolen_server_id_is_worth_another_try(written: Written) -> None:
-    """The server ends the older dump; the error names the cause and the setting."""
+    """The server ends the older dump; the error names the cause and the setting, and is transient."""
     written.write()
     first = _blocking_dump(written.server, written.places[0].position)
     for _ in range(2):
@@ -183,7 +183,7 @@ def test_a_stolen_server_id_is_worth_another_try(written: Written) -> None:
 
 @pytest.fixture
 def stopped(written: Written) -> Iterator[Callable[[], None]]:
-    """Stops the server's process in mid-flight."""
+    """Suspend the server's process."""
     assert written.server.process is not None
     pid = written.server.process.pid
     yield lambda: os.kill(pid, signal.SIGSTOP)
@@ -191,7 +191,7 @@ def stopped(written: Written) -> Iterator[Callable[[], None]]:
 
 
 def test_a_silent_server_is_not_waited_for(written: Written, stopped: Callable[[], None]) -> None:
-    """A dump that brings nothing for `silence_s` is cut off, with an error that says so; its connection never closes."""
+    """A dump without data for `silence_s` fails with an error that says so, even though its connection never closes."""
     start = written.end()
     written.server.execute("CREATE TABLE d.large (id INT PRIMARY KEY AUTO_INCREMENT, t LONGTEXT)")
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""The power is cut while tables are copied and followed: what was not synced is lost, and no row is."""
+"""The power fails while tables are copied and streamed: unsynced data is lost, but no row."""
 
 import random
 import time
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DatabaseFactory
-from tests.depth import depth
-from tests.live.compare import assert_equal, source_table
-from tests.live.keyed import KEYED, KeyedWriter, create
-from tests.live.pipeline import Pipeline
-from tests.live.test_disaster import log_faults
+from tests.live.support.change_log import change_log_faults
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.keyed import KEYED, KeyedWriter, create
+from tests.live.support.pipeline import Pipeline
 from tests.powercut.cut import PowerCut
 from tests.servers import Pool
+from tests.support.depth import depth, on
 
 NAMES, ROWS, WRITTEN = ("falling", "ranked"), 600, 700
 SEEDS: list[int | None] = [None, *range(depth(0, 30))]
@@ -46,14 +46,16 @@ def pipeline(
 
 
 def _says(pipeline: Pipeline, event: str, since: int) -> bool:
-    """Whether the newest journal, of more than `since`, has such an event."""
+    """Whether the newest of more than `since` journals has such an event."""
     journals = sorted((pipeline.home / "journal").glob("*.jsonl"))
     return len(journals) > since and f'"event": "{event}"' in journals[-1].read_text(errors="replace")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
+@on("mysql")
 def test_a_power_cut_loses_no_row(pipeline: tuple[Pipeline, PowerCut], flavor: str, servers: Pool) -> None:
-    """At chance instants, by a strict disk and by others; each next run goes on by itself, and all is equal at the end."""
+    """At random instants, on strict and other disks: each next run continues by itself, and all tables end equal."""
     (made, power), server = pipeline, servers.get(flavor)
     for number, seed in enumerate(SEEDS):
         before = len(list((made.home / "journal").glob("*.jsonl"))) if made.home.exists() else 0
@@ -68,4 +70,4 @@ def test_a_power_cut_loses_no_row(pipeline: tuple[Pipeline, PowerCut], flavor: s
     made.run("caught-up")
     for name in NAMES:
         assert_equal(source_table(server, made.database, name), made.mirror(name), KEYED[name].names)
-        assert not log_faults(made, name, whole=not KEYED[name].moves)
+        assert not change_log_faults(made, name, whole=not KEYED[name].moves)

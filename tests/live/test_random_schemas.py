@@ -1,4 +1,4 @@
-"""Random tables of random rows: by both ways they are what an independent client reads."""
+"""Random tables with random rows: both decoders agree with an independent client."""
 
 import json
 import math
@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from pymysql.converters import escape_item
 
 from engine.decode.schema import Column
-from tests.depth import SOAK, depth
-from tests.live.both_ways import assert_both_ways
-from tests.live.every_type import session
+from tests.live.support.both_decoders import assert_both_decoders
+from tests.live.support.every_type import session
 from tests.servers import Pool, Server
-from tests.unit.values import MAKERS
+from tests.support.depth import SOAK, depth
+from tests.unit.support.values import MAKERS
 
 _numbers = count()
 _MARIADB_ONLY = {"uuid", "inet4", "inet6"}
@@ -88,7 +88,7 @@ def _texts(charset: str) -> st.SearchStrategy[str]:
     return st.text(st.characters(codec="utf-8", max_codepoint=0xFFFF if charset == "ucs2" else None), max_size=10)
 
 
-def _shapes(_: Column) -> Cell:
+def _geometries(_: Column) -> Cell:
     number = st.integers(-80, 80)
     point = st.tuples(number, number).map(lambda p: f"{p[0]} {p[1]}")
     line = st.lists(point, min_size=2, max_size=5).map(lambda points: f"LINESTRING({', '.join(points)})")
@@ -106,7 +106,7 @@ def _makers(flavor: str) -> list[tuple[Column, Callable[[Column], Cell]]]:
         if column.type not in absent and column.type != "geometry" and not too_fine:
             made.append((column, lambda c, maker=maker: maker(c).map(partial(_literal, c))))  # type: ignore[misc]
     made.append((Column("c", "json"), lambda c: _json(c).map(partial(_literal, c))))
-    made.append((Column("c", "geometry"), _shapes))
+    made.append((Column("c", "geometry"), _geometries))
     for charset in _WIDE:
         column = Column("c", "varchar", length=40, charset=charset)
         made.append((column, lambda c: _texts(str(c.charset)).map(partial(_literal, c))))
@@ -125,7 +125,7 @@ def _tables(draw: st.DrawFn, flavor: str) -> tuple[str, list[str]]:
 
 @pytest.mark.timeout(900)
 def test_random_tables_are_read_exactly(servers: Pool, flavor: str) -> None:
-    """Thousands of rows of random columns, NULLs and bounds among them, in batches that come as events of many rows."""
+    """Thousands of rows of random columns with NULLs and bounds, in batches that are logged as multi-row events."""
     server = servers.get(flavor)
     server.execute("CREATE DATABASE IF NOT EXISTS random_schemas")
 
@@ -143,7 +143,7 @@ def test_random_tables_are_read_exactly(servers: Pool, flavor: str) -> None:
         definitions, rows = table
         name = f"t{next(_numbers)}"
         server.execute(f"CREATE TABLE random_schemas.{name} (id INT PRIMARY KEY, {definitions})")
-        assert_both_ways(server, "random_schemas", name, partial(_insert, server, name, rows))
+        assert_both_decoders(server, "random_schemas", name, partial(_insert, server, name, rows))
         server.execute(f"DROP TABLE random_schemas.{name}")
 
     read()

@@ -1,4 +1,4 @@
-"""A canary in every setting that may hold a secret comes out nowhere: files, output, processes, Spark's pages, the console's."""
+"""A canary in every setting that may hold a secret appears nowhere: no file, output, process, page of Spark or of the console."""
 
 import json
 import urllib.request
@@ -13,13 +13,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from app.parts import access
-from app.view.access import OPERATOR, VIEWER
+from app.view.roles import OPERATOR, VIEWER
 from engine.directory import Directory, read_runner
 from engine.settings import Source
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.preflight import Context, _tls
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import ROOT, Pipeline
+from tests.live.support.pipeline import ROOT, Pipeline
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.users import GRANTS, create_user
 
@@ -42,7 +42,7 @@ CONF = {
 }
 SALT = "canary-salt-15"
 WITHIN = ("canary-webhook-2", "canary-webhook-query-3", "canary-userinfo-13", "canary-java-14")
-"""Those that are part of a setting. All canaries begin alike, so that none is forgotten."""
+"""Canaries within settings. All canaries begin alike, so that one search finds each of them."""
 SIGN = "canary-"
 ROLES = (OPERATOR, VIEWER)
 
@@ -70,13 +70,13 @@ def _pipeline(server: Server, database: str, new_pipeline: PipelineFactory, fold
 def test_no_canary_comes_out(
     server_with: Any, new_database: Any, new_pipeline: PipelineFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Though a table stops, an alert cannot be posted, a command is refused and the console looks at all of it."""
+    """Even though a table stops, an alert cannot be posted, a command is refused and the console opens every page."""
     server = server_with("mysql")
     database = new_database(server)
     pipeline = _pipeline(server, database, new_pipeline, tmp_path)
     spec = pipeline.spec.read_text()
     pipeline.spec.write_text(f'mask_salt_file = "salt"\n{spec}')
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming(killed=True)
     try:
         server.execute(f"DROP TABLE {database}.gone")
         pipeline.wait_for(lambda: any(e["error"] == "WebhookError" for e in pipeline.events("error")), runner)
@@ -97,7 +97,7 @@ def test_no_canary_comes_out(
 
 
 def _check_spark(ui: str) -> None:
-    """The environment page, and the answer that it fills itself with."""
+    """Spark's environment page and its JSON."""
     _check("Spark's environment page", _get(f"{ui}/environment/"))
     (application,) = json.loads(_get(f"{ui}/api/v1/applications"))
     environment = _get(f"{ui}/api/v1/applications/{application['id']}/environment")
@@ -116,7 +116,7 @@ def _check(where: str, text: str) -> None:
 
 
 def _commands(pid: int) -> Iterator[str]:
-    """The command lines of a process and of all that it started, Spark's JVM and its workers among them."""
+    """The command lines of a process and of all its descendants, including Spark's JVM and workers."""
     processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
     lines = [Path(f"/proc/{process.pid}/cmdline").read_text() for process in processes]
     assert any("SparkSubmit" in line for line in lines), "Spark's JVM is one of them"
@@ -131,13 +131,13 @@ def _check_bundle(pipeline: Pipeline, out: Path) -> None:
 
 
 def _check_console(pipeline: Pipeline, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every page and section, for either role. The log that it shows has what no process of ours would write."""
+    """Every page and section, for both roles. The log on display contains secrets that no process of ours would write."""
     monkeypatch.setenv("TIDEMARK_HOME", str(home))
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    told = [*ENVIRONMENT.values(), *CONF.values(), SALT, *WITHIN]
+    secrets = [*ENVIRONMENT.values(), *CONF.values(), SALT, *WITHIN]
     directory = Directory(pipeline.home)
-    directory.log.write_text("".join(f"somebody wrote {secret} here\n" for secret in told))
+    directory.log.write_text("".join(f"somebody wrote {secret} here\n" for secret in secrets))
     screens = sorted((ROOT / "app" / "screens").glob("[a-z]*.py"))
     for role in ROLES:
         monkeypatch.setattr(access, "role", lambda role=role: role)
@@ -171,15 +171,15 @@ def _texts(block: Any) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("tls", "host", "outcome", "said"),
     [
-        ("preferred", "db.example.com", "warn", "It protects against no active attacker"),
-        ("required", "db.example.com", "warn", "It protects against no active attacker"),
+        ("preferred", "db.example.com", "warn", "It does not stop an active attacker"),
+        ("required", "db.example.com", "warn", "It does not stop an active attacker"),
         ("off", "db.example.com", "warn", "Nothing protects them"),
         ("verify", "db.example.com", "ok", ""),
         ("preferred", "127.0.0.1", "ok", ""),
     ],
 )
 def test_check_says_what_tls_protects_against(server: Server, tls: str, host: str, outcome: str, said: str) -> None:
-    """Encryption that nobody verified is a warning, with what to set; a source on this machine needs none."""
+    """Unverified encryption is a warning with the setting to change; a local source needs none."""
     source = Source(host=host, user=USER, tables=("d.*",), tls=tls)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:

@@ -1,4 +1,4 @@
-"""Sessions other than local ones: workers that lack something, that join late, and a server that dies."""
+"""Sessions that are not local: workers that lack packages or join late, and a Connect server that dies."""
 
 import signal
 import socket
@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import DatabaseFactory
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
-from tests.live.sessions import spark_settings
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
+from tests.live.support.sessions import spark_settings
 from tests.servers import Pool, Server
 from tests.servers.spark import Cluster, ConnectServer
 
 
 @pytest.fixture
 def mysql(servers: Pool) -> Server:
-    """One server is enough where Spark is what is tested."""
+    """One flavor is enough to test Spark."""
     return servers.get("mysql")
 
 
@@ -35,7 +35,7 @@ def bare_python(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["standalone", "connect"])
 def bare_workers(request: pytest.FixtureRequest, bare_python: str) -> Iterator[str]:
-    """The [spark] of a cluster and of a server whose workers run that interpreter."""
+    """The [spark] settings of a cluster and of a Connect server whose workers use that interpreter."""
     if request.param == "standalone":
         with Cluster(workers=1) as cluster:
             yield spark_settings(cluster.master, bare_python)
@@ -47,7 +47,7 @@ def bare_workers(request: pytest.FixtureRequest, bare_python: str) -> Iterator[s
 def test_a_worker_without_packages_is_named(
     mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory, bare_workers: str, bare_python: str
 ) -> None:
-    """Which package, on which host, in which interpreter, and what to do; the run ends with 3 before a row is read."""
+    """The error names package, host, interpreter and remedy; the run ends with 3 before it reads a row."""
     database = new_database(mysql)
     seed_table(mysql, database, "orders", 10)
     pipeline = new_pipeline(mysql, database, spark=bare_workers)
@@ -65,11 +65,11 @@ def test_a_worker_without_packages_is_named(
 def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
     mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The run says that Spark is lost and tries again until it answers; what was committed is not read again."""
+    """The run reports that Spark is lost and retries; committed chunks are not read again."""
     database = new_database(mysql)
-    seed_table(mysql, database, "orders", 200_000, binlog=False)
+    seed_table(mysql, database, "orders", 60_000, binlog=False)
     with ConnectServer() as connect:
-        pipeline = new_pipeline(mysql, database, chunk_rows=4_000, spark=spark_settings(connect.master))
+        pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(connect.master))
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.epochs()) > 3, runner)
         connect.kill()
@@ -92,12 +92,12 @@ def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
 def test_a_worker_that_joins_gets_work(
     mysql: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """One core is one slot, whatever Spark calls its parallelism; the second reader comes with the second Worker."""
+    """One core is one slot, whatever parallelism Spark reports; a second reader starts with the second Worker."""
     database = new_database(mysql)
     seed_table(mysql, database, "orders", 300_000, binlog=False)
     with Cluster(workers=1) as cluster:
         pipeline = new_pipeline(mysql, database, chunk_rows=5_000, spark=spark_settings(cluster.master))
-        runner = pipeline.follow()
+        runner = pipeline.start_streaming()
         assert pipeline.events("run.connected")[0]["spark"]["slots"] == 1
         assert len({event["pid"] for event in pipeline.events("chunk.finished")}) == 1
         cluster.add_worker()
@@ -114,5 +114,5 @@ def test_a_worker_that_joins_gets_work(
 
 
 def _done(pipeline: Pipeline, commands: int) -> bool:
-    """Whether so many commands are carried out."""
+    """Whether that many commands are done."""
     return len(pipeline.events("command.done")) >= commands

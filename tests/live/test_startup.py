@@ -1,4 +1,4 @@
-"""Where a pipeline that does not copy begins, and how long it may stay behind."""
+"""Where a pipeline without a snapshot starts, and how far it may fall behind."""
 
 import time
 from contextlib import closing
@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from engine.capture.search import NoPlaceError
-from engine.capture.segment import gtids_at
+from engine.capture.binlog.binlog_reader import gtids_at
+from engine.capture.binlog.position_search import NoPlaceError
 from engine.errors import SpecError
-from engine.events import Journal
-from engine.run.away import Away
-from engine.run.begin import first_epoch
+from engine.journal import Journal
 from engine.run.helpers import Helpers
-from engine.run.monitor import Committed, Monitor
+from engine.run.observe.lag import Committed, LagMonitor
+from engine.run.outage import OutageTracker
+from engine.run.tables.bootstrap import first_epoch
 from engine.settings import parse
 from engine.source.connect import describe
 from engine.source.heads import read_head
 from engine.source.positions import Position, position_from_dict
-from tests.live.written import FIRST_ID, ServerFactory, Written
+from tests.live.support.known_positions import FIRST_ID, ServerFactory, Written
 from tests.servers import USER
 
 
 def test_a_start_at_a_time_is_exact(written: Written) -> None:
-    """The first transaction committed then or later, wherever it lies; MariaDB's times are whole seconds."""
+    """It starts with the first transaction committed at or after that time, in any file; MariaDB has whole seconds."""
     now = 0.0
     for _ in range(3):
         written.write()
@@ -42,7 +42,7 @@ def test_a_start_at_a_time_is_exact(written: Written) -> None:
 
 
 def _begun(written: Written, startup: str) -> Position:
-    """The position of epoch 0 of a pipeline with this startup mode."""
+    """The position of epoch 0 with this startup mode."""
     text = f"""
 name = "shop"
 [source]
@@ -59,7 +59,7 @@ path = "lake"
     with closing(written.connection()) as connection:
         begun = first_epoch(spec, connection, written.endpoint, describe(connection), "run")
     (table,) = begun.record["tables"].values()
-    assert [chunk["exact"] for chunk in table["chunks"]] == [begun.record["to"]]  # followed, not copied
+    assert [chunk["exact"] for chunk in table["chunks"]] == [begun.record["to"]]  # streamed, not copied
     position = position_from_dict(begun.record["to"])
     assert position.gtids == gtids_at(written.endpoint, position, FIRST_ID, mariadb=written.mariadb)
     assert position.born == read_head(written.endpoint, position.file, FIRST_ID).born
@@ -67,7 +67,7 @@ path = "lake"
 
 
 def test_startup_modes_begin_where_they_say(written: Written) -> None:
-    """At a place, behind GTIDs, at a time, at the beginning and at the end."""
+    """At a position, behind GTIDs, at a time, at the earliest and at the latest position."""
     written.several()
     for place in written.places[2::3]:
         at = f"{place.position.file}:{place.position.offset}"
@@ -85,7 +85,7 @@ def test_startup_modes_begin_where_they_say(written: Written) -> None:
 
 
 def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> None:
-    """Nothing is started and nothing is guessed; each says why."""
+    """Each is refused with its reason, before anything starts."""
     written.several()
     place = written.places[4]
     file, offset = place.position.file, place.position.offset
@@ -110,7 +110,7 @@ def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> Non
 
 
 def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_path: Path) -> None:
-    """From when the position's file was closed and what the server keeps; nothing is told where nothing is purged."""
+    """From the closing time of the position's file and the server's retention; None if the server never purges."""
     written = Written(private_server(flavor, binlog_expire_logs_seconds=1000))
     written.write()
     old = written.end()
@@ -119,13 +119,13 @@ def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_
     end = written.end()
     journal = Journal(tmp_path / "run.jsonl", "run")
     for position, least, most in ((old, 900, 997), (end, 1000, 1000), (Position("x-bin.000000", 4), 0, 0)):
-        away, helpers = Away(journal, print), Helpers(journal)
-        monitor = Monitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), away, helpers)
+        away, helpers = OutageTracker(journal, print), Helpers(journal)
+        monitor = LagMonitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), away, helpers)
         with closing(monitor), closing(written.connection()) as connection:
-            assert least <= monitor.measure(connection)["runway_s"] <= most
+            assert least <= (monitor.measure(connection).runway_s or 0) <= most
     written.server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
-    away, helpers = Away(journal, print), Helpers(journal)
-    monitor = Monitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), away, helpers)
+    away, helpers = OutageTracker(journal, print), Helpers(journal)
+    monitor = LagMonitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), away, helpers)
     with closing(monitor), closing(written.connection()) as connection:
-        assert monitor.measure(connection)["runway_s"] is None
+        assert monitor.measure(connection).runway_s is None
     journal.close()

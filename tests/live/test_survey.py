@@ -1,4 +1,4 @@
-"""The survey of a source, as the console's table picker shows it, by a user with no more rights than Tidemark asks for."""
+"""The survey of a source, as the console's table picker shows it, with no more grants than documented."""
 
 from contextlib import closing
 
@@ -10,7 +10,7 @@ from tests.servers import PASSWORD, USER, Server
 
 
 def test_a_survey_sees_keys_sizes_and_cascades(server: Server, database: str) -> None:
-    """Foreign keys that change rows without a word in the binlog are named, where the server does not log them."""
+    """It names foreign keys whose cascades the server does not log."""
     for table in (
         "parent (id INT PRIMARY KEY)",
         "child (id INT PRIMARY KEY, p INT, FOREIGN KEY (p) REFERENCES parent (id) ON DELETE CASCADE)",
@@ -33,7 +33,7 @@ def test_a_survey_sees_keys_sizes_and_cascades(server: Server, database: str) ->
 
 
 def test_a_server_is_checked_before_any_table_is_chosen(server: Server) -> None:
-    """No table need be there."""
+    """The check works without any table."""
     source = Source(host=server.host, port=server.port, user=USER, tables=("nothing.nowhere",))
     result = server_preflight(Endpoint(server.host, server.port, USER, PASSWORD), source, 1_000_000)
     assert result.passed

@@ -1,17 +1,17 @@
-"""Reading of tables that is paused, limited or held back by the source's health, while the log goes on."""
+"""The snapshot is paused, limited or held by the source's load, while the binlog is streamed."""
 
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from subprocess import Popen
 from typing import Any
 
-from tests.live.background import Background
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.pipeline import Pipeline
+from tests.live.support.background import Background
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import USER, Server
 from tests.servers.replica import go_on, hold, replicate
+from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 4000, 100
 
@@ -46,18 +46,19 @@ def _chunks(pipeline: Pipeline, name: str) -> int:
     return sum(e["table"] == f"d.{name}" for e in pipeline.events("chunk.finished"))
 
 
+@on("mariadb")
 def test_tables_are_paused_limited_and_held_back(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """One table, a rate, the load of the source: each holds, over a killed runner too, says why, and can be lifted."""
+    """One table, a rate, the source's load: each limit survives a killed runner, gives its reason and can be lifted."""
     server = private_server(flavor)
     _create(server, "a", "b")
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
     assert pipeline.command("throttle", "max_rows_per_s=200").returncode == 0  # waits for the run
     assert pipeline.command("throttle", "max_rows=200").returncode == 2
-    runner = pipeline.start()
+    runner = pipeline.start(killed=True)
     pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
-    _told(pipeline, runner, "pause", "--table", "d.b")
+    _send(pipeline, runner, "pause", "--table", "d.b")
     pipeline.wait_for(lambda: _chunks(pipeline, "a") >= 4, runner)
     pipeline.wait_for(lambda: pipeline.status()["waiting_for"] == "at most 200 rows/s", runner)
     runner.kill()
@@ -67,7 +68,7 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline.wait_for(lambda: any(t["state"] == "running" for t in pipeline.events("run.state")), runner)
     assert pipeline.status()["controls"]["tables"] == ["d.b"]
     assert _chunks(pipeline, "b") <= 3
-    _told(pipeline, runner, "throttle", "--reset")
+    _send(pipeline, runner, "throttle", "--reset")
     pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
     before = _chunks(pipeline, "b")
     time.sleep(2)
@@ -75,23 +76,23 @@ def test_tables_are_paused_limited_and_held_back(
     pipeline.wait_for(lambda: pipeline.status()["waiting_for"] == "paused by command", runner)
 
     with ExitStack() as load:
-        _told(pipeline, runner, "throttle", "max_load.Threads_running=8", "max_rows_per_s=100000")
+        _send(pipeline, runner, "throttle", "max_load.Threads_running=8", "max_rows_per_s=100000")
         load.enter_context(Sleepers(server))
         time.sleep(2.5)
-        _told(pipeline, runner, "resume", "--table", "d.b")
+        _send(pipeline, runner, "resume", "--table", "d.b")
         pipeline.wait_for(lambda: "Threads_running is" in (pipeline.status()["waiting_for"] or ""), runner)
         held = _chunks(pipeline, "b")
         server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 5 = %s", (0,))
         since = len(pipeline.events("epoch.committed"))
         pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")[since:]) > 0, runner)
-        assert _chunks(pipeline, "b") - held <= 1, "the log goes on, the reading of tables does not"
+        assert _chunks(pipeline, "b") - held <= 1, "streaming continues, the snapshot does not"
     pipeline.wait_for(lambda: _states(pipeline)["d.b"] == "streaming", runner)
 
-    _told(pipeline, runner, "throttle", "critical_load.Threads_running=8")
+    _send(pipeline, runner, "throttle", "critical_load.Threads_running=8")
     with Sleepers(server):
         pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "paused", runner)
     assert "critical load: Threads_running is" in pipeline.events("run.state")[-1]["reason"]
-    _told(pipeline, runner, "resume")
+    _send(pipeline, runner, "resume")
     pipeline.finish(runner)
     for name in ("a", "b"):
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
@@ -100,7 +101,7 @@ def test_tables_are_paused_limited_and_held_back(
 def test_a_lagging_replica_holds_the_reading_of_tables(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """One that cannot be asked, does not apply, or is behind: each is named, and the log goes on. Then the snapshot does too."""
+    """A replica that cannot be asked, does not apply or lags holds the snapshot, not the binlog. Later the snapshot continues."""
     server, replica = private_server(flavor), private_server(flavor)
     replicate(replica, server)
     _create(server, "a")
@@ -122,14 +123,14 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
     assert held < ROWS // CHUNK_ROWS
     hold(replica)
     go_on(replica)
-    _told(pipeline, runner, "throttle", "max_rows_per_s=100000")
+    _send(pipeline, runner, "throttle", "max_rows_per_s=100000")
     pipeline.wait_for(lambda: _states(pipeline)["d.a"] == "streaming", runner)
     pipeline.finish(runner)
     assert_equal(source_table(server, "d", "a"), pipeline.mirror("a"))
 
 
-def _held(pipeline: Pipeline, runner: "Popen[bytes]", server: Server, reason: str) -> None:
-    """Wait until nothing is read for this reason; see that it stays so while the log goes on."""
+def _held(pipeline: Pipeline, runner: Runner, server: Server, reason: str) -> None:
+    """Wait until this reason holds the snapshot; check that it stays held while the binlog is streamed."""
     pipeline.wait_for(lambda: (pipeline.status()["waiting_for"] or "").startswith(reason), runner)
     before, since = _chunks(pipeline, "a"), len(pipeline.events("epoch.committed"))
     server.execute("INSERT INTO d.n SELECT COALESCE(MAX(n), 0) + 1 FROM d.n")
@@ -141,7 +142,7 @@ def _states(pipeline: Pipeline) -> dict[str, Any]:
     return {"d.b": "", "d.a": ""} | {e["table"]: e["state"] for e in pipeline.events("table.state")}
 
 
-def _told(pipeline: Pipeline, runner: "Popen[bytes]", *words: str) -> None:
+def _send(pipeline: Pipeline, runner: Runner, *words: str) -> None:
     """Send a command and wait until it is done."""
     done = len(pipeline.events("command.done"))
     sent = pipeline.command(*words)

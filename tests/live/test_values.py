@@ -1,4 +1,4 @@
-"""Values: every type arrives exactly, by snapshot and by log, in the clear and by TLS, on both servers."""
+"""Values of every type arrive exactly, by snapshot and by binlog, with and without TLS, on both servers."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -6,15 +6,15 @@ from functools import partial
 
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import read_range
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
-from tests.live.both_ways import assert_both_ways, selected
-from tests.live.compare import assert_equal, source_table
 from tests.live.conftest import PipelineFactory
-from tests.live.every_type import create, insert, kinds
+from tests.live.support.both_decoders import assert_both_decoders, selected
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.every_type import create, insert, kinds
 from tests.servers import PASSWORD, USER, Server
 
 _COLUMNS = 40
@@ -25,7 +25,7 @@ _COLUMNS = 40
 def test_both_decoders_agree_with_the_server(
     flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str], metadata: str
 ) -> None:
-    """Rows by the binary protocol, images of every kind and an independent client give the same Arrow values for every type."""
+    """The row decoder, the image decoder and an independent client return the same values for every type."""
     if metadata == "NO_LOG" and flavor == "mysql":
         metadata = "MINIMAL"  # MySQL has no less
     server = server_with(flavor, row_metadata=metadata, time_zone="+05:30")
@@ -33,14 +33,14 @@ def test_both_decoders_agree_with_the_server(
     for n in range(0, len(every), _COLUMNS):
         chosen = every[n : n + _COLUMNS]
         rows = create(server, database, f"t{n}", chosen)
-        assert_both_ways(server, database, f"t{n}", partial(insert, server, database, f"t{n}", chosen, 0, rows))
+        assert_both_decoders(server, database, f"t{n}", partial(insert, server, database, f"t{n}", chosen, 0, rows))
 
 
 @pytest.mark.parametrize("tls", ["off", "preferred", "required", "verify"])
 def test_tls_and_large_packets(
     flavor: str, server_with: Callable[..., Server], new_database: Callable[[Server], str], tls: str
 ) -> None:
-    """Values of 16 MiB and more arrive whole by snapshot and by log, with every setting of TLS."""
+    """Values of 16 MiB and more arrive complete by snapshot and by binlog, with every setting of TLS."""
     server = server_with(flavor, tls=True)
     database = new_database(server)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD, tls, str(server.ca_file))
@@ -57,13 +57,13 @@ def test_tls_and_large_packets(
         table = read_table(connection, database, "t")
     read = selected(endpoint, table)
     assert {row["id"]: len(row["v"]) for row in read.to_pylist()} == sizes
-    stretch = BinlogStretch({(database, "t"): table}, begin, end, mariadb=flavor == "mariadb")
-    images = [row for _, _, c in read_stretch(endpoint, stretch, 5000) for row in c.rows.to_pylist()]
+    binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=flavor == "mariadb")
+    images = [row for _, _, c in read_range(endpoint, binlog_range, 5000) for row in c.rows.to_pylist()]
     assert {row["id"]: len(row["v"]) for row in images} == sizes
 
 
 def test_the_mirror_of_every_type_is_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Rows of every type, copied and then changed, are in the mirror as an independent client reads them."""
+    """Rows of every type, copied and then changed, equal what an independent client reads."""
     every = kinds(server.flavor)
     groups = {f"t{n}": every[n : n + _COLUMNS] for n in range(0, len(every), _COLUMNS)}
     for name, chosen in groups.items():

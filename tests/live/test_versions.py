@@ -1,4 +1,4 @@
-"""Every version of a mirror whose copy is complete is the source between two transactions."""
+"""Every version of a fully copied mirror equals the source between two transactions."""
 
 import random
 import time
@@ -7,16 +7,17 @@ from contextlib import closing
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from engine.lake.rows import rows_of
-from tests.live.compare import assert_equal, source_table
+from engine.destination.delta_rows import rows_of
 from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS = 400
 
 
 def _swap(server: Server, database: str, seconds: float) -> None:
-    """Transactions that move rows to other keys and amounts between rows: neither their number nor their sum ever changes."""
+    """Transactions that move rows to other keys and amounts between rows: the number of rows and the sum never change."""
     chance, until = random.Random(5), time.monotonic() + seconds
     with closing(server.connect(database=database, autocommit=False)) as session, session.cursor() as cursor:
         while time.monotonic() < until:
@@ -27,14 +28,15 @@ def _swap(server: Server, database: str, seconds: float) -> None:
             session.commit()
 
 
+@on("mariadb")
 def test_no_version_shows_half_of_a_transaction(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """From the one on that completes the copy, whatever is merged, and over a kill in the midst of it."""
+    """Every version from the end of the copy on, whatever the merges, and across a kill."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
     values = ", ".join(f"({n}, 100)" for n in range(ROWS))
     server.execute(f"INSERT INTO `{database}`.t VALUES {values}")
     pipeline = new_pipeline(server, database, chunk_rows=100, poll=0.1, merge=0.1)
     for _ in range(2):
-        runner = pipeline.follow()
+        runner = pipeline.start_streaming(killed=True)
         _swap(server, database, 4.0)
         runner.kill()
         runner.wait()

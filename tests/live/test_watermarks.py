@@ -1,4 +1,4 @@
-"""Watermarks: a naive low watermark loses rows on a busy server, ours lose none; and no class needs what it has not."""
+"""Watermarks: a naive low watermark loses rows on a busy server, Tidemark's lose none."""
 
 import multiprocessing
 import os
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.capture.binlog import BinlogStretch
-from engine.capture.segment import gtids_at, read_stretch
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.binlog.binlog_reader import gtids_at, read_range
 from engine.decode.gtid import joined
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, Watermarks, server_time_s, watermark_class
-from tests.depth import depth
 from tests.servers import PASSWORD, USER, Server, create_user
+from tests.support.depth import depth
 
 CHECKS = depth(5_000, 50_000)
 WRITERS = 2
 
 
 def _insert_for_ever(host: str, port: int, database: str, writer: int, parent: int) -> None:
-    """One writer: single-row transactions with ids that count up, as fast as they go, until the parent is gone."""
+    """One writer: single-row transactions with ascending ids, as fast as possible, until the parent process is gone."""
     import pymysql
 
     connection = pymysql.connect(host=host, port=port, user="root", database=database, autocommit=True)
@@ -37,7 +37,7 @@ def _insert_for_ever(host: str, port: int, database: str, writer: int, parent: i
 
 @contextmanager
 def writers(server: Server, database: str) -> Any:
-    """Tight insert loops from processes of their own; each writer's rows become visible in the order of their numbers."""
+    """Tight insert loops in processes of their own; each writer's rows become visible in ascending order."""
     server.execute(f"CREATE TABLE `{database}`.t (writer INT, number INT, PRIMARY KEY (writer, number))")
     context = multiprocessing.get_context("spawn")
     arguments = [(server.host, server.port, database, writer, os.getpid()) for writer in range(WRITERS)]
@@ -55,7 +55,7 @@ def writers(server: Server, database: str) -> Any:
 
 
 def _lost(server: Server, database: str, low: Callable[[Any], Position], done: Callable[[], None], checks: int) -> int:
-    """How many of `checks` low watermarks had a transaction at or before them that a read started afterwards did not see."""
+    """In how many of `checks` the low watermark covered a commit that a later read did not see."""
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
         begin = current(connection, describe(connection))
@@ -71,8 +71,8 @@ def _lost(server: Server, database: str, low: Callable[[Any], Position], done: C
                 taken.append((position, tuple(row[0] for row in cursor.fetchall())))
                 done()
         end = current(connection, describe(connection))
-    stretch = BinlogStretch({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
-    parts = [changes for _, _, changes in read_stretch(endpoint, stretch, 77_000)]
+    binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
+    parts = [changes for _, _, changes in read_range(endpoint, binlog_range, 77_000)]
     writer, number = (np.concatenate([p.rows[name].to_numpy() for p in parts]) for name in ("writer", "number"))
     order = np.concatenate([p.fact("file") << 40 | p.fact("offset") for p in parts])
     lows = np.array([position.order[0] << 40 | position.order[1] for position, _ in taken])
@@ -119,13 +119,13 @@ def test_ours_lose_none(
     grants: list[str],
     kind: str,
 ) -> None:
-    """In thousands of checks under tight insert loops no exact class of low watermark covers a commit that the read misses."""
+    """In thousands of checks under tight insert loops, no class of low watermark covers a commit that the read misses."""
     server = server_with(flavor, **options)
     create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", *grants])
     database = new_database(server)
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     held: list[Watermarks] = []
-    follower: list[_Follower] = []
+    readers: list[_BinlogReader] = []
 
     def low(connection: Any) -> Position:
         if not held:
@@ -133,8 +133,8 @@ def test_ours_lose_none(
             assert watermark_class(connection, described) == kind
             held.append(Watermarks(connection, described, kind, 1.0))
             if kind == "gtid":
-                follower.append(_Follower(endpoint, connection))
-        for each in follower:
+                readers.append(_BinlogReader(endpoint, connection))
+        for each in readers:
             each.offer(connection, held[0])
         return held[0].low()
 
@@ -145,8 +145,8 @@ def test_ours_lose_none(
         assert _lost(server, database, low, release, CHECKS) == 0
 
 
-class _Follower:
-    """Knows the GTID set at the binlog's end as the engine does: by decoding the binlog on from the last end it knew."""
+class _BinlogReader:
+    """Knows the GTID set at the binlog's end as the engine does: by decoding from the last known end on."""
 
     def __init__(self, endpoint: Endpoint, connection: Any) -> None:
         self._endpoint, self._server, self._calls = endpoint, describe(connection), 0
@@ -154,13 +154,13 @@ class _Follower:
         self._known = Position(end.file, end.offset, gtids_at(endpoint, end, 78_000))
 
     def offer(self, connection: Any, watermarks: Watermarks) -> None:
-        """Every tenth time, a candidate that is as new as can be."""
+        """Offer the newest possible candidate at every tenth call."""
         self._calls += 1
         if self._calls % 10 == 1:
             end = current(connection, self._server)
-            stretch = BinlogStretch({}, self._known, end, mariadb=False)
-            for _ in read_stretch(self._endpoint, stretch, 78_000):
+            binlog_range = BinlogRange({}, self._known, end, mariadb=False)
+            for _ in read_range(self._endpoint, binlog_range, 78_000):
                 pass
-            gtids = joined([self._known.gtids or "", str(stretch.transactions.gtids)], mariadb=False)
+            gtids = joined([self._known.gtids or "", str(binlog_range.transactions.gtids)], mariadb=False)
             self._known = Position(end.file, end.offset, gtids)
             watermarks.offer(Candidate(self._known, server_time_s(connection)))

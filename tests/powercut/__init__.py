@@ -1,1 +1,1 @@
-"""What a disk would hold after a power cut: file operations are recorded, and those that were not synced are undone."""
+"""Simulated power cuts: file operations are recorded, and those that were not synced are undone."""

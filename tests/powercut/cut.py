@@ -1,4 +1,4 @@
-"""Power cuts for tests: recorded processes end at one instant, and their folder becomes what the disk then holds."""
+"""Power cuts for tests: all recorded processes die at one instant, and their folder becomes what a disk would hold."""
 
 import atexit
 import shutil
@@ -17,13 +17,13 @@ _ENDED_S = 30.0
 
 
 def shim() -> Path:
-    """The library that records."""
+    """The recording library."""
     return compiled("shim.c")
 
 
 @cache
 def compiled(name: str) -> Path:
-    """A library to be preloaded, compiled once a test run. Raises CalledProcessError with the compiler's words."""
+    """A preloadable library, compiled once per test run. Raises CalledProcessError with the compiler's messages."""
     folder = Path(tempfile.mkdtemp(prefix="tidemark-shim-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library, source = folder / "shim.so", Path(__file__).with_name(name)
@@ -46,12 +46,12 @@ class PowerCut:
 
     @property
     def folder(self) -> Path:
-        """Where the record and what was replaced lie."""
+        """The folder with the record and the replaced files."""
         return self._folder
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to be recorded; its children inherit it."""
+        """The environment of a process that is to be recorded; its children inherit it."""
         return {
             "LD_PRELOAD": str(shim()),
             "POWERCUT_ROOT": str(self.root),
@@ -62,7 +62,7 @@ class PowerCut:
     def cut(self, seed: int | None = None) -> Lost:
         """Kill every recorded process at once, and leave what a disk may hold. seed: None for the strict disk.
 
-        Processes started by this one are left to their Popen to be waited for.
+        This process's own children remain for their Popen to wait for.
         """
         self.kill()
         return replay(self.root, self._record, self._shadow, seed)
@@ -71,7 +71,7 @@ class PowerCut:
         """SIGKILL for every recorded process. Raises TimeoutError when some are left."""
         until = time.monotonic() + _ENDED_S
         while victims := self.running():
-            for process in victims:  # none may see another one end and go on
+            for process in victims:  # none may see another one end and continue
                 with suppress(psutil.Error):
                     process.suspend()
             for process in victims:
@@ -82,7 +82,7 @@ class PowerCut:
             time.sleep(0.02)
 
     def running(self) -> list[psutil.Process]:
-        """The recorded processes that live; found by their environment, as a reader is in a process group of its own."""
+        """The recorded processes that are alive, found by their environment, because readers have process groups of their own."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):

@@ -29,7 +29,7 @@ Name = tuple[int, bytes]
 
 @dataclass
 class _Change:
-    """An operation on one folder. at: when it was done, in records. entries: what they became: inodes, 0 for none."""
+    """A change of one folder. at: its time, in records. entries: the new entries: inodes, 0 for none."""
 
     at: int
     folder: int
@@ -39,7 +39,7 @@ class _Change:
 
 @dataclass
 class Record:
-    """What was done: changes of folders in their order, and by inode the writes (when, from which byte) since the last sync."""
+    """The recorded operations: changes of folders in order and, by inode, the writes (time, offset) since the last sync."""
 
     changes: list[_Change] = field(default_factory=list)
     before: dict[Name, int] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def _change(record: Record, at: int, folder: int, entries: dict[bytes, tuple[int
 
 
 def _broken_off(record: Record, operation: list[str], present: dict[Name, int]) -> None:
-    """An operation whose process was killed in it: was it done?"""
+    """Whether an operation whose process was killed during it was done."""
     kind, *words = operation
     last = 1 << 62
     here = present.get((int(words[0]), _name(words[1])), 0)
@@ -143,7 +143,7 @@ def _name(word: str) -> bytes:
 
 
 def kept_changes(changes: list[_Change], chance: random.Random | None) -> list[_Change]:
-    """Those that the disk has, in their order; chance: None for a disk that keeps nothing that was not synced."""
+    """The changes that the disk has, in order; chance: None for a disk that loses everything unsynced."""
     if chance is None:
         return [change for change in changes if change.durable]
     if chance.random() < 0.5:
@@ -161,10 +161,10 @@ def replay(root: Path, record: Path, shadow: Path, seed: int | None = None) -> L
     tree = _scan(root)
     present = {(folder, name): inode for folder, entries in tree.items() for name, inode in entries.items()}
     lines = record.read_text(encoding="ascii").splitlines() if record.exists() else []
-    told = read_record(lines, present)
+    events = read_record(lines, present)
     chance = None if seed is None else random.Random(seed)
-    wanted = dict(told.before)
-    for change in kept_changes(told.changes, chance):
+    wanted = dict(events.before)
+    for change in kept_changes(events.changes, chance):
         wanted |= {(change.folder, name): inode for name, inode in change.entries.items()}
     for (folder, name), inode in wanted.items():
         entries = tree.setdefault(folder, {})
@@ -173,9 +173,9 @@ def replay(root: Path, record: Path, shadow: Path, seed: int | None = None) -> L
             entries[name] = inode
     sources = dict(_sources(root)) | {int(kept.name): kept for kept in shadow.iterdir()}
     there = _files(root)
-    shortened = dict(_shorten(told, sources, chance, root))
+    shortened = dict(_shorten(events, sources, chance, root))
     new = root.with_name(f"{root.name}.replayed")
-    _build(new, root.stat().st_ino, tree, told.folders, sources, set())
+    _build(new, root.stat().st_ino, tree, events.folders, sources, set())
     shutil.copystat(root, new)
     shutil.rmtree(root)
     new.rename(root)
@@ -207,15 +207,15 @@ def _sources(root: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _shorten(
-    told: Record, sources: dict[int, Path], chance: random.Random | None, root: Path
+    events: Record, sources: dict[int, Path], chance: random.Random | None, root: Path
 ) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Take the bytes that were not synced from the files; by their paths, how many were left and how many there were."""
-    for inode, writes in sorted(told.writes.items()):
+    """Remove the unsynced bytes from the files; yields their paths, with the bytes left and the bytes before."""
+    for inode, writes in sorted(events.writes.items()):
         path = sources.get(inode)
         if path is None or not stat.S_ISREG(path.lstat().st_mode) or not writes:
             continue
         size = path.stat().st_size
-        safe = min(size, told.sizes.get(inode, size), *(offset for _, offset in writes))
+        safe = min(size, events.sizes.get(inode, size), *(offset for _, offset in writes))
         how = chance.choice(("all", "part", "zeros", "none")) if chance else "none"
         if how == "all" or (size == safe and how != "none"):
             continue
@@ -234,7 +234,7 @@ def _build(
     sources: dict[int, Path],
     built: set[int],
 ) -> None:
-    """Make the folder anew with the entries that the tree gives its inode: hard links to the files as they were."""
+    """Build the folder from the entries of its tree: hard links to the files as they were."""
     folder.mkdir()
     built.add(inode)
     for name, child in tree.get(inode, {}).items():

@@ -54,7 +54,7 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 /* One record, in one write to a descriptor of its own: programs close descriptors that they do not know. */
-__attribute__((format(printf, 1, 2))) static void tell(const char *format, ...) {
+__attribute__((format(printf, 1, 2))) static void put_record(const char *format, ...) {
     char line[2048];
     va_list arguments;
     va_start(arguments, format);
@@ -125,8 +125,8 @@ static void keep(int at, const char *path, const struct entry *e) {
 
 static void outcome(u64 id, int failed, u64 inode, int fresh) {
     int saved = errno;
-    if (failed) tell("! %llu\n", id);
-    else tell("= %llu %llu %d\n", id, inode, fresh);
+    if (failed) put_record("! %llu\n", id);
+    else put_record("= %llu %llu %d\n", id, inode, fresh);
     errno = saved;
 }
 
@@ -141,14 +141,14 @@ static int opened(int at, const char *path, int flags, mode_t mode, int (*real)(
     look(at, path, &e);
     if (e.folder && !e.inode && (flags & O_CREAT)) {
         id = next_id();
-        tell("+ %llu %llu %s\n", id, e.folder, e.name);
+        put_record("+ %llu %llu %s\n", id, e.folder, e.name);
     }
     errno = saved;
     int fd = real(at, path, flags, mode);
     saved = errno;
     inode = fd < 0 ? 0 : inside(fd, &st);
     if (id) outcome(id, fd < 0, inode, 1);
-    else if (inode && (flags & O_TRUNC)) tell("w %llu 0\n", inode);
+    else if (inode && (flags & O_TRUNC)) put_record("w %llu 0\n", inode);
     errno = saved;
     return fd;
 }
@@ -178,13 +178,13 @@ static FILE *streamed(const char *path, const char *how, FILE *(*real)(const cha
     look(AT_FDCWD, path, &e);
     if (e.folder && !e.inode) {
         id = next_id();
-        tell("+ %llu %llu %s\n", id, e.folder, e.name);
+        put_record("+ %llu %llu %s\n", id, e.folder, e.name);
     }
     FILE *file = real(path, how);
     inode = file ? inside(fileno(file), &st) : 0;
     if (id) outcome(id, !file, inode, 1);
     int saved = errno;
-    if (inode) tell("w %llu %lld\n", inode, strchr(how, 'a') ? (long long)st.st_size : 0LL);
+    if (inode) put_record("w %llu %lld\n", inode, strchr(how, 'a') ? (long long)st.st_size : 0LL);
     errno = saved;
     return file;
 }
@@ -195,7 +195,7 @@ SHIM int fclose(FILE *file) {
     struct stat st;
     int saved = errno, fd = on ? fileno(file) : -1, flags = fd < 0 ? -1 : fcntl(fd, F_GETFL);
     u64 inode = flags >= 0 && (flags & O_ACCMODE) != O_RDONLY ? inside(fd, &st) : 0;
-    if (inode) tell("w %llu %lld\n", inode, flags & O_APPEND ? (long long)st.st_size : 0LL);
+    if (inode) put_record("w %llu %lld\n", inode, flags & O_APPEND ? (long long)st.st_size : 0LL);
     errno = saved;
     return REAL(fclose)(file);
 }
@@ -207,7 +207,7 @@ static void dirty(int fd, off64_t offset) {
     u64 inode = inside(fd, &st);
     if (inode) {
         if (offset < 0) offset = fcntl(fd, F_GETFL) & O_APPEND ? st.st_size : lseek64(fd, 0, SEEK_CUR);
-        tell("w %llu %lld\n", inode, (long long)(offset < 0 ? 0 : offset));
+        put_record("w %llu %lld\n", inode, (long long)(offset < 0 ? 0 : offset));
     }
     errno = saved;
 }
@@ -216,7 +216,7 @@ static void shortened(int fd, off64_t length) {
     struct stat st;
     int saved = errno;
     u64 inode = inside(fd, &st);
-    if (inode) tell("w %llu %lld\n", inode, (long long)(length < st.st_size ? length : st.st_size));
+    if (inode) put_record("w %llu %lld\n", inode, (long long)(length < st.st_size ? length : st.st_size));
     errno = saved;
 }
 
@@ -257,11 +257,11 @@ static int synced(int fd, int (*real)(int)) {
     struct stat st;
     int saved = errno;
     u64 inode = inside(fd, &st), id = 0;
-    if (inode) id = next_id(), tell("s %llu\n", id);
+    if (inode) id = next_id(), put_record("s %llu\n", id);
     errno = saved;
     int result = real(fd);
     saved = errno;
-    if (inode && !result) tell("S %llu %llu %lld\n", id, inode, (long long)st.st_size);
+    if (inode && !result) put_record("S %llu %llu %lld\n", id, inode, (long long)st.st_size);
     errno = saved;
     return result;
 }
@@ -270,16 +270,16 @@ SHIM int fsync(int fd) { return synced(fd, REAL(fsync)); }
 SHIM int fdatasync(int fd) { return synced(fd, REAL(fdatasync)); }
 SHIM int syncfs(int fd) {
     u64 id = next_id();
-    if (on) tell("s %llu\n", id);
+    if (on) put_record("s %llu\n", id);
     int result = REAL(syncfs)(fd);
-    if (on && !result) tell("S %llu 0 0\n", id);
+    if (on && !result) put_record("S %llu 0 0\n", id);
     return result;
 }
 SHIM void sync(void) {
     u64 id = next_id();
-    if (on) tell("s %llu\n", id);
+    if (on) put_record("s %llu\n", id);
     REAL(sync)();
-    if (on) tell("S %llu 0 0\n", id);
+    if (on) put_record("S %llu 0 0\n", id);
 }
 
 /* Entries. `DO` is the call that makes one, at `at`/`path`. */
@@ -287,7 +287,7 @@ SHIM void sync(void) {
 #define MADE(at, path, DO) \
     struct entry e_; u64 id_ = 0; int saved_ = errno; \
     look(at, path, &e_); \
-    if (e_.folder && !e_.inode) id_ = next_id(), tell("+ %llu %llu %s\n", id_, e_.folder, e_.name); \
+    if (e_.folder && !e_.inode) id_ = next_id(), put_record("+ %llu %llu %s\n", id_, e_.folder, e_.name); \
     errno = saved_; \
     int result_ = DO; saved_ = errno; \
     if (id_) { look(at, path, &e_); outcome(id_, result_, e_.inode, 0); } \
@@ -308,7 +308,7 @@ SHIM int symlinkat(const char *old, int at, const char *path) { MADE(at, path, R
     look(at, path, &e_); \
     if (e_.folder && e_.inode) { \
         keep(at, path, &e_); \
-        id_ = next_id(), tell("- %llu %llu %s %llu %d\n", id_, e_.folder, e_.name, e_.inode, e_.is_folder); \
+        id_ = next_id(), put_record("- %llu %llu %s %llu %d\n", id_, e_.folder, e_.name, e_.inode, e_.is_folder); \
     } \
     errno = saved_; \
     int result_ = DO; \
@@ -326,7 +326,7 @@ SHIM int remove(const char *path) { REMOVED(AT_FDCWD, path, REAL(remove)(path)) 
     if ((a_.folder || b_.folder) && (a_.inode || !a_.folder)) { \
         keep(at, path, &b_); \
         id_ = next_id(); \
-        tell("> %llu %llu %s %llu %llu %s %llu\n", id_, a_.folder, a_.folder ? a_.name : "-", a_.inode, \
+        put_record("> %llu %llu %s %llu %llu %s %llu\n", id_, a_.folder, a_.folder ? a_.name : "-", a_.inode, \
              b_.folder, b_.folder ? b_.name : "-", b_.inode); \
     } \
     errno = saved_; \

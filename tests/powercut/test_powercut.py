@@ -1,4 +1,4 @@
-"""The power cut: what was synced is there afterwards, what was not is lost, and every writer that matters is recorded."""
+"""Power cuts: synced data survives, unsynced data is lost, and every relevant writer is recorded."""
 
 import os
 import subprocess
@@ -26,7 +26,7 @@ def sync(path):
 
 @pytest.fixture
 def power(tmp_path: Path) -> PowerCut:
-    """Over a folder with one file that is on the disk: `old`, which says "old"."""
+    """A power cut over a folder with one synced file, `old`, which contains "old"."""
     root = tmp_path / "disk"
     root.mkdir()
     (root / "old").write_text("old")
@@ -49,7 +49,7 @@ def run(power: PowerCut) -> Run:
 
 
 def held(power: PowerCut) -> dict[str, str]:
-    """What the folder holds: files by their paths; folders end with a slash."""
+    """The content of the folder: files by path; folders end with a slash."""
     return {
         str(path.relative_to(power.root)) + ("/" if path.is_dir() else ""): "" if path.is_dir() else path.read_text()
         for path in power.root.rglob("*")
@@ -111,7 +111,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_strict_disk_holds_what_was_synced(power: PowerCut, run: Run, case: str) -> None:
-    """Each kind of operation, synced and not."""
+    """For each kind of operation, synced and not."""
     lines, expected = CASES[case]
     run(lines)
     power.cut()
@@ -121,7 +121,7 @@ def test_a_strict_disk_holds_what_was_synced(power: PowerCut, run: Run, case: st
 
 
 def test_a_disk_by_chance_holds_something_between(power: PowerCut, run: Run) -> None:
-    """By the seed: all outcomes come up, the same for the same seed, and what was synced is there in each."""
+    """Over the seeds every outcome occurs, the same for the same seed, and synced data always survives."""
     seen = set()
     for seed in range(40):
         run("Path('old').write_text('fresh'); sync('old'); f = open('new', 'w'); f.write('0123456789'); f.close()")
@@ -135,7 +135,7 @@ def test_a_disk_by_chance_holds_something_between(power: PowerCut, run: Run) -> 
 
 
 def test_by_chance_a_journal_keeps_order_and_other_disks_do_not(power: PowerCut, run: Run) -> None:
-    """Of three renames some disks have the first ones, others any."""
+    """Of three renames, a journalling disk keeps the first ones, another disk any of them."""
     seen = set()
     for seed in range(60):
         run("[(Path(n).write_text(n), sync(n)) for n in 'abc']")
@@ -147,7 +147,7 @@ def test_by_chance_a_journal_keeps_order_and_other_disks_do_not(power: PowerCut,
 
 
 def test_processes_end_at_once_and_children_too(power: PowerCut) -> None:
-    """A process in the midst of its writes, and its child in a group of its own."""
+    """A process during its writes, and its child in another process group."""
     child = "import time; f = open('child', 'a')\nwhile True: f.write('x'); f.flush(); time.sleep(0.001)"
     lines = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {child!r}], start_new_session=True)\n"
     lines += "n = 0\nwhile True: n += 1; f = open(f'f{n}', 'w'); f.write('x'); f.close(); sync(f'f{n}'); sync('.')"
@@ -181,7 +181,7 @@ SYNC_ALL = "\nfor folder, folders, files in os.walk('.'):\n    sync(folder)\n   
 
 @pytest.mark.parametrize("lines", [ARROW, DELTA], ids=["arrow", "delta"])
 def test_arrow_and_delta_write_what_is_lost(power: PowerCut, run: Run, lines: str) -> None:
-    """They sync nothing: all is lost; with the files synced it would be there, with the folders alone it is empty."""
+    """They sync nothing, so all is lost; with synced files it survives, with synced folders alone the files are empty."""
     run(lines)
     lost = power.cut()
     assert held(power) == {"old": "old"}

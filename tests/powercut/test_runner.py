@@ -1,18 +1,18 @@
-"""A whole runner, its JVM and its readers under the shim: recorded, killed at one instant, and started again."""
+"""A whole runner with JVM and readers under the shim: recorded, killed at one instant, and started again."""
 
 import time
 from pathlib import Path
 
 from tests.conftest import DatabaseFactory
-from tests.live.compare import assert_equal, source_table
-from tests.live.pipeline import Pipeline
-from tests.live.seed import seed_table
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.live.support.seed import seed_table
 from tests.powercut.cut import PowerCut
 from tests.servers import Pool
 
 
 def test_a_runner_is_recorded_and_killed(servers: Pool, new_database: DatabaseFactory, tmp_path: Path) -> None:
-    """Every process of it ends; what the test wrote itself stays; the next run ends equal, with whatever the disk has."""
+    """Every process of it dies; the test's own files stay; the next run ends equal, whatever the disk kept."""
     server = servers.get("mysql")
     database = new_database(server)
     seed_table(server, database, "orders", 2000)
@@ -20,7 +20,7 @@ def test_a_runner_is_recorded_and_killed(servers: Pool, new_database: DatabaseFa
     root.mkdir()
     power = PowerCut(root)
     pipeline = Pipeline(server, database, root, chunk_rows=500, environment=power.environment)
-    runner = pipeline.follow()
+    runner = pipeline.start_streaming()
     readers = {event["pid"] for event in pipeline.events("chunk.finished")}
     assert readers
     assert {runner.pid, *readers} <= {process.pid for process in power.running()}

@@ -95,7 +95,7 @@ def debian_source() -> Source:
 
 
 def fetch(package: str, suite: str, prefix: Path) -> None:
-    """Download `package` of `suite` with all it needs and unpack everything into `prefix`, which is made anew."""
+    """Download `package` of `suite` with its dependencies and unpack everything into a new `prefix`."""
     missing = [tool for tool in REQUIRED_TOOLS if shutil.which(tool) is None]
     if missing or _os_release().get("ID") != "debian":
         raise CannotFetchError(f"only a Debian machine can fetch {package} from Debian's {suite} suite")

@@ -55,9 +55,11 @@ def _on_path(flavor: str) -> Program | None:
 
 def _version(command: tuple[str, ...], flavor: str) -> str | None:
     """The program's version if it is of that flavor and new enough; ``mysqld`` may well be MariaDB's."""
-    told = subprocess.run([*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"Ver (\d+)\.(\d+)\.(\d+)", told)
-    if not found or ("MariaDB" in told) != (flavor == "mariadb"):
+    output = subprocess.run(
+        [*command, "--no-defaults", "--version"], capture_output=True, text=True, check=False
+    ).stdout
+    found = re.search(r"Ver (\d+)\.(\d+)\.(\d+)", output)
+    if not found or ("MariaDB" in output) != (flavor == "mariadb"):
         return None
     major, minor, patch = (int(part) for part in found.groups())
     return f"{major}.{minor}.{patch}" if (major, minor) >= OLDEST[flavor] else None

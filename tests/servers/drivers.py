@@ -24,7 +24,7 @@ from tests.servers.server import ServerFailedError
 from tests.servers.spark import HOME, HOST, JAVA_OPTIONS, START_TIMEOUT_S
 
 _USES = 40
-"""A JVM that has served so many runners is replaced: each leaves it a few megabytes."""
+"""A JVM is replaced after this many runners: each leaves a few megabytes."""
 
 
 class Driver:
@@ -32,14 +32,14 @@ class Driver:
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="tidemark-driver-"))
-        told, self.uses = self._folder / "gateway", 0
+        info_file, self.uses = self._folder / "gateway", 0
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
         environment |= {
             "SPARK_HOME": str(HOME),
             "SPARK_LOCAL_IP": HOST,
             "SPARK_CONNECT_MODE": "0",
             "PYSPARK_PYTHON": sys.executable,
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told),
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_file),
         }
         settings = ("spark.driver.memory=1g", f"spark.driver.extraJavaOptions={JAVA_OPTIONS}")
         self._log = self._folder / "driver.log"
@@ -56,21 +56,21 @@ class Driver:
                 env=environment,
                 start_new_session=True,
             )
-        self.environment = self._gateway(told)
+        self.environment = self._gateway(info_file)
 
-    def _gateway(self, told: Path) -> dict[str, str]:
+    def _gateway(self, info_file: Path) -> dict[str, str]:
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not told.exists():
+        while not info_file.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 log = self._log.read_text(errors="replace")[-3000:]
                 self.close()
                 raise ServerFailedError(f"Spark's driver does not answer:\n{log}")
             time.sleep(0.05)
-        port, length = struct.unpack_from("!ii", content := told.read_bytes())
+        port, length = struct.unpack_from("!ii", content := info_file.read_bytes())
         return {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": content[8 : 8 + length].decode()}
 
     def clear(self) -> bool:
-        """Stop the context that a killed runner left; whether another runner can be served."""
+        """Stop the context that a killed runner left; returns whether the JVM can be used again."""
         port, secret = self.environment["PYSPARK_GATEWAY_PORT"], self.environment["PYSPARK_GATEWAY_SECRET"]
         if self.uses >= _USES or self._process.poll() is not None:
             return False
@@ -90,7 +90,7 @@ class Driver:
         return True
 
     def close(self) -> None:
-        """Kill it and the Python workers it started."""
+        """Kill the JVM and its Python workers."""
         with suppress(psutil.NoSuchProcess):
             for process in psutil.Process(self._process.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
@@ -110,7 +110,7 @@ class Drivers:
         self._all: list[Driver] = []
 
     def lend(self) -> Driver:
-        """One that nobody uses."""
+        """A JVM that no runner uses."""
         if not self._idle:
             self._all.append(driver := Driver())
             self._idle.append(driver)
@@ -119,7 +119,7 @@ class Drivers:
         return driver
 
     def back(self, driver: Driver) -> None:
-        """Its runner has ended, in whatever way."""
+        """Return a JVM whose runner has ended in any way."""
         if driver.clear():
             self._idle.append(driver)
         else:
@@ -127,7 +127,7 @@ class Drivers:
             driver.close()
 
     def close(self) -> None:
-        """End all."""
+        """Close all JVMs."""
         for driver in self._all:
             driver.close()
         self._all, self._idle = [], []

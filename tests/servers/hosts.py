@@ -1,21 +1,24 @@
-"""Processes that carry out commands of the engine, one after the other: our code is loaded once, and there is one Spark session.
+"""Processes that run commands of the engine, one after the other: the code is loaded once, and there is one Spark session.
 
-A command that a test waits for needs no process of its own: it is given to one that has done others before, through the same
-command line. A run finds the session of the last one there, as it would on a Connect server, with readers that other pipelines
-have used. What a test kills, signals or gives an environment of its own gets a process and a session of its own.
+A command that a test waits for, or leaves running, needs no process of its own. It goes to a process that has run others before,
+through the same command line. A run finds the session of the last one there, as on a Connect server, with readers that other
+pipelines have used. A run in the background has its process to itself until it ends, so signals reach that run alone.
+Whatever a test kills or gives an environment gets a process and a session of its own.
 """
 
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.settings import Spark
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 _USES = 150
-"""A process that has done so much is replaced."""
+"""A process is replaced after this many commands."""
 
 
 class Host:
@@ -41,33 +44,96 @@ class Host:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be given more."""
+        """Whether it accepts more commands."""
         return self._process.poll() is None and self.uses < _USES
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
 
     def command(
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        """What the command line does and says with these arguments. Raises TimeoutExpired, and the process is ended then."""
-        self.uses += 1
-        requests, answers = self._process.stdin, self._process.stdout
-        assert requests
-        assert answers
+        """Run the command line with these arguments. On a timeout, raises TimeoutExpired and ends the process."""
         killer = Timer(timeout_s, self._process.kill)
         killer.start()
         try:
-            requests.write(json.dumps({"arguments": list(arguments), "environment": dict(environment)}) + "\n")
-            requests.flush()
-            answer = answers.readline()
+            self.send(arguments, environment)
+            answer = self.answer()
         finally:
             killer.cancel()
         if not answer:
             raise subprocess.TimeoutExpired(list(arguments), timeout_s)
         return subprocess.CompletedProcess(list(arguments), **json.loads(answer))
 
+    def send(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path | None = None) -> None:
+        """Begin the command line with these arguments. log: gets its output, instead of the answer."""
+        self.uses += 1
+        assert self._process.stdin
+        request = {"arguments": list(arguments), "environment": dict(environment), "log": log and str(log)}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """Wait for the end of the command; empty when the process died."""
+        assert self._process.stdout
+        return self._process.stdout.readline()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        self._process.send_signal(number)
+
     def close(self) -> None:
         """End it, and its Spark with it."""
         self._process.kill()
         self._process.communicate()
+
+
+class HostedRunner:
+    """A command in the background of a host, with the methods of a process."""
+
+    def __init__(self, host: Host, back: Callable[[Host], None]) -> None:
+        self._host, self._back = host, back
+        self._code: int | None = None
+        self._waiter = threading.Thread(target=self._wait, name="hosted runner", daemon=True)
+        self._waiter.start()
+
+    def _wait(self) -> None:
+        answer = self._host.answer()
+        if not answer:
+            self._host.close()
+        self._back(self._host)
+        self._code = json.loads(answer)["returncode"] if answer else -signal.SIGKILL
+
+    @property
+    def pid(self) -> int:
+        """The host's process."""
+        return self._host.pid
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the exit code. Raises TimeoutExpired."""
+        self._waiter.join(timeout)
+        if self._code is None:
+            raise subprocess.TimeoutExpired("engine", timeout or 0.0)
+        return self._code
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal while it runs."""
+        if self._code is None:
+            self._host.send_signal(number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kill the process; the next command needs a new one."""
+        self.send_signal(signal.SIGKILL)
 
 
 class Hosts:
@@ -80,19 +146,32 @@ class Hosts:
     def command(
         self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
     ) -> subprocess.CompletedProcess[str]:
-        """`Host.command` by one that has nothing to do."""
-        try:
-            host = self._idle.pop()
-        except IndexError:
-            self._all.append(host := Host())
+        """`Host.command` in an idle process."""
+        host = self._take()
         try:
             return host.command(arguments, environment, timeout_s)
         finally:
-            if host.alive:
-                self._idle.append(host)
-            else:
-                self._all.remove(host)
-                host.close()
+            self._back(host)
+
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> HostedRunner:
+        """Begin a command in an idle process, and return at once."""
+        host = self._take()
+        host.send(arguments, environment, log)
+        return HostedRunner(host, self._back)
+
+    def _take(self) -> Host:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            self._all.append(host := Host())
+            return host
+
+    def _back(self, host: Host) -> None:
+        if host.alive:
+            self._idle.append(host)
+        elif host in self._all:
+            self._all.remove(host)
+            host.close()
 
     def close(self) -> None:
         """End all."""
@@ -102,7 +181,7 @@ class Hosts:
 
 
 class _Kept:
-    """The session of all runs of this process; a run's end leaves it there."""
+    """The session of all runs in this process; it survives the end of a run."""
 
     own_python = True
 
@@ -120,7 +199,7 @@ _kept: dict[str, _Kept] = {}
 
 
 def _keep_session() -> None:
-    """From now on sessions are kept, as long as the next run asks for the same one."""
+    """From now on keep the session, as long as the next run asks for the same one."""
     from engine.spark import session as opening
 
     session: Any = opening
@@ -140,7 +219,7 @@ def _keep_session() -> None:
 
 @contextmanager
 def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
-    """A command's own variables, beside those that a session needs."""
+    """The variables of one command, in addition to those of the session."""
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -153,10 +232,21 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _answer(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+def _answer(arguments: Sequence[str], environment: Mapping[str, str], log: str | None) -> dict[str, Any]:
+    if log is None:
+        out, err = io.StringIO(), io.StringIO()
+        return {
+            "returncode": _code(arguments, environment, out, err),
+            "stdout": out.getvalue(),
+            "stderr": err.getvalue(),
+        }
+    with Path(log).open("a", buffering=1, encoding="utf-8") as file:
+        return {"returncode": _code(arguments, environment, file, file)}
+
+
+def _code(arguments: Sequence[str], environment: Mapping[str, str], out: IO[str], err: IO[str]) -> Any:
     from engine.__main__ import app
 
-    out, err = io.StringIO(), io.StringIO()
     code: Any = 0
     with redirect_stdout(out), redirect_stderr(err), _environment(environment):
         try:
@@ -166,11 +256,11 @@ def _answer(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[st
         except BaseException:  # noqa: BLE001 - as Python would end
             traceback.print_exc()
             code = 1
-    return {"returncode": code, "stdout": out.getvalue(), "stderr": err.getvalue()}
+    return code
 
 
 def _serve() -> None:
-    """Answer the requests of standard input, a line of JSON each."""
+    """Answer requests from standard input, one JSON line each."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library or a child prints is no answer
     _keep_session()

@@ -39,7 +39,7 @@ class _Provider(ThreadingHTTPServer):
         self.codes: dict[str, tuple[str, str]] = {}
 
     def token(self, person: str, nonce: str) -> str:
-        """A signed statement of who it is."""
+        """A signed statement of the user's identity."""
         now = int(time.time())
         claims = {"iss": self.issuer, "aud": CLIENT, "sub": person, "email": person, "email_verified": True}
         claims |= {"iat": now, "exp": now + 3600, **({"nonce": nonce} if nonce else {})}
@@ -93,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing is logged."""
+        """Log nothing."""
 
 
 def _configuration(issuer: str) -> dict[str, Any]:
@@ -110,7 +110,7 @@ def _configuration(issuer: str) -> dict[str, Any]:
 
 @contextmanager
 def provider(people: Sequence[str]) -> Iterator[str]:
-    """The issuer's address, while it is there."""
+    """The issuer's address, while the provider runs."""
     server = _Provider(people)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -8,7 +8,7 @@ from tests.servers.options import FLAVORS, Options
 
 
 def main() -> int:
-    """Make both servers ready to start; 1 and the reason on stderr where one cannot be had."""
+    """Prepare both servers; returns 1 and prints the reason to stderr if one is not available."""
     failed = False
     for flavor in FLAVORS:
         try:

@@ -8,7 +8,7 @@ _TIMEOUT_S = 60.0
 
 
 def replicate(replica: Server, source: Server) -> None:
-    """Let `replica` follow `source` from its first transaction on, and log what it applies (`log_slave_updates` on MariaDB)."""
+    """Make `replica` replicate `source` from the first transaction on and log it (`log_slave_updates` on MariaDB)."""
     login = f"HOST = '{source.host}', {{}}_PORT = {source.port}, {{}}_USER = 'root'"
     if replica.flavor == "mysql":
         to = "SOURCE_" + login.replace("{}", "SOURCE")
@@ -23,13 +23,13 @@ def replicate(replica: Server, source: Server) -> None:
 
 
 def executed(server: Server) -> str:
-    """The GTIDs of what the server has executed, as it writes them."""
+    """The executed GTIDs, as the server writes them."""
     variable = "@@global.gtid_executed" if server.flavor == "mysql" else "@@global.gtid_binlog_pos"
     return str(server.execute(f"SELECT {variable}")[0][0]).replace("\n", "")
 
 
 def await_executed(server: Server, gtids: str) -> None:
-    """Wait until the server has executed exactly these."""
+    """Wait until the server has executed exactly these GTIDs."""
     deadline = time.monotonic() + _TIMEOUT_S
     while executed(server) != gtids:
         assert time.monotonic() < deadline, f"{executed(server)} instead of {gtids}\n{server.log_tail()}"
@@ -37,7 +37,7 @@ def await_executed(server: Server, gtids: str) -> None:
 
 
 def promote(replica: Server) -> None:
-    """Make it a server of its own."""
+    """Make it an independent server."""
     if replica.flavor == "mysql":
         replica.execute("STOP REPLICA")
         replica.execute("RESET REPLICA ALL")
@@ -47,12 +47,12 @@ def promote(replica: Server) -> None:
 
 
 def hold(replica: Server) -> None:
-    """Let it apply nothing more."""
+    """Stop its SQL thread."""
     replica.execute("STOP REPLICA SQL_THREAD" if replica.flavor == "mysql" else "STOP SLAVE SQL_THREAD")
 
 
 def go_on(replica: Server, delay_s: int = 0) -> None:
-    """Let it apply again, each transaction so many seconds after it was made."""
+    """Let it apply again, with a delay of that many seconds."""
     if replica.flavor == "mysql":
         replica.execute(f"CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {delay_s}")
         replica.execute("START REPLICA SQL_THREAD")

@@ -36,7 +36,7 @@ deb file:/two sid main
 
 
 def test_stanzas_are_read() -> None:
-    """Comments and disabled stanzas are passed over; an embedded key stays as it is."""
+    """Comments and disabled stanzas are skipped; an embedded key stays as it is."""
     assert parse_deb822(DEB822) == [
         Source("mirror+file:/one", ("bookworm", "bookworm-updates"), ("main", "contrib"), "/keys/debian.gpg"),
         Source("file:/three", ("bookworm",), ("main",), "\n -----BEGIN KEY-----\n .\n abc"),

@@ -42,7 +42,7 @@ def test_defaults_are_what_tidemark_needs(server: Server) -> None:
         assert server.execute("SELECT LOCAL IS NOT NULL FROM performance_schema.log_status") == ((1,),)
 
 
-def test_tidemark_may_read_and_follow_and_nothing_else(server: Server, database: str) -> None:
+def test_tidemark_may_read_tables_and_the_binlog_and_nothing_else(server: Server, database: str) -> None:
     """The user ``tidemark`` reads tables and binlog positions; a write is refused."""
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
     server.execute(f"INSERT INTO `{database}`.t VALUES (1)")
@@ -58,7 +58,7 @@ def test_tidemark_may_read_and_follow_and_nothing_else(server: Server, database:
 
 
 def test_grants_can_be_less(server: Server) -> None:
-    """`create_user` gives exactly the grants it is told."""
+    """`create_user` gives exactly the requested grants."""
     create_user(server, "select_only", ["SELECT ON mysql.*"])
     with closing(server.connect(user="select_only", password=PASSWORD)) as connection:
         cursor = connection.cursor()

@@ -1,1 +1,1 @@
-"""Tests of the pure parts: no server, no Spark. Folders mirror `engine` and `app/view`."""
+"""Tests of the pure parts: no server, no Spark. The folders mirror those of `engine` and `app`."""

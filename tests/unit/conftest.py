@@ -1,4 +1,4 @@
-"""Settings of the property tests: few examples, as all unit tests run in well under a minute; no deadline on busy cores."""
+"""Settings of the property tests: few examples, so that all unit tests run in under a minute; no deadline on busy machines."""
 
 from hypothesis import HealthCheck, settings
 

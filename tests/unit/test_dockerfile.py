@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.view.access import EVERYBODY, closed
+from app.view.roles import EVERYBODY, closed
 
 ROOT = Path(__file__).parents[2]
 CUT = "# Tests and tools only"
@@ -46,14 +46,14 @@ def test_nothing_else_is_sent() -> None:
 
 
 def test_it_does_not_run_as_root() -> None:
-    """The last USER, which the container runs as, is not root; it comes before the command."""
+    """The last USER is not root, and comes before the command."""
     assert arguments("USER")[-1] not in {"root", "0"}
     names = [name for name, _ in instructions()]
     assert names.index("USER") < names.index("CMD")
 
 
 def test_it_is_watched() -> None:
-    """A health check asks the console on the port that the command gives it and that is exposed."""
+    """A health check asks the console on the exposed port that the command sets."""
     port = arguments("EXPOSE")[0]
     assert f":{port}/" in arguments("HEALTHCHECK")[0]
     assert f"--server.port={port}" in arguments("CMD")[0]
@@ -68,7 +68,7 @@ def test_pipelines_outlive_the_container() -> None:
 
 
 def test_test_tools_stay_out() -> None:
-    """The line at which the image cuts the requirements is there, once, with the tools below it."""
+    """The marker at which the image truncates the requirements occurs once, with the tools below it."""
     requirements = (ROOT / "requirements.txt").read_text()
     assert any(CUT in command for command in arguments("RUN"))
     assert requirements.count(CUT) == 1
@@ -78,7 +78,7 @@ def test_test_tools_stay_out() -> None:
 
 
 def test_nobody_is_an_operator_by_default() -> None:
-    """The image opens no door: its address is everywhere, and only a flag that the operator sets says that this is meant."""
+    """The image listens on all addresses; only a flag that the operator sets makes everybody an operator."""
     text = (ROOT / "Dockerfile").read_text()
     environment = " ".join(arguments("ENV"))
     assert "STREAMLIT_SERVER_ADDRESS=0.0.0.0" in environment

@@ -1,1 +1,1 @@
-"""A new pipeline: the frame around its steps, and the steps."""
+"""The new-pipeline wizard: the frame and the steps."""

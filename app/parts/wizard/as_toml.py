@@ -1,6 +1,7 @@
-"""The draft as the file that the command line takes, for those who would rather write."""
+"""The draft as an editable TOML file."""
 
 import tomllib
+from dataclasses import replace
 
 import streamlit as st
 
@@ -13,23 +14,22 @@ from engine.errors import SpecError
 
 
 def page(draft: Draft) -> None:
-    """Text on the left, what the engine says of it on the right. Only what is valid is kept: the rest might hold a secret."""
-    known, kept = f"{draft.id} toml known", toml(draft.spec)
-    number, last = st.session_state.get(known, (0, kept))
-    if last != kept:  # it was changed elsewhere: what is written here gives way
+    """The text on the left, its validation on the right. Invalid text is not saved, because it may contain a secret."""
+    known, current = f"{draft.id} toml known", toml(draft.spec, draft.written)
+    number, last = st.session_state.get(known, (0, current))
+    if last != current:  # it was changed elsewhere, which replaces the text here
         number += 1
-    st.session_state[known] = number, kept
+    st.session_state[known] = number, current
     key = f"{draft.id} toml {number}"
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.html(
             "<style>textarea[aria-label='pipeline.toml'] {font-family: 'Source Code Pro', monospace; font-size: 0.8rem}</style>"
         )
-        text = st.text_area("pipeline.toml", kept, key=key, height=560) or ""
+        text = st.text_area("pipeline.toml", current, key=key, height=560) or ""
     with right:
         st.caption(
-            "Checked when you leave the text or press Ctrl+Enter. A key that is not known is refused, and the nearest known one is "
-            "named. Comments are not kept."
+            "Checked when you leave the field or press Ctrl+Enter. For an unknown key, the message suggests the nearest known one."
         )
         valid = _checked(draft, text, known)
         if st.button(
@@ -39,19 +39,21 @@ def page(draft: Draft) -> None:
 
 
 def _checked(draft: Draft, text: str, known: str) -> bool:
-    """Whether it can be launched; a valid spec is kept in the draft."""
+    """Whether the text is a spec that can be launched. A valid spec is saved in the draft."""
     try:
         spec = settings.parse(text, home.home() / "pipeline.toml")
     except SpecError as problem:
         messages.error(problem)
-        st.caption("The text stays in this browser until it is valid; the draft is as it was.")
+        st.caption("The text stays in this browser until it is valid. The draft is unchanged.")
         return False
     values = tomllib.loads(text)
-    if values != draft.spec:
-        drafts.change(draft.id, lambda now: Draft(now.id, values, now.connection, now.step, now.found, now.changed))
-        st.session_state[known] = st.session_state[known][0], toml(values)
+    written = toml(values, text)
+    number, current = st.session_state[known]
+    if written != current:
+        drafts.change(draft.id, lambda now: replace(now, spec=values, written=written))
+        st.session_state[known] = number, written
     if fault := name_fault(spec.name, frame.taken()):
-        messages.three_parts(fault, "It is left as it is.", amber=True)
+        messages.three_parts(fault, "That pipeline is unchanged.", amber=True)
         return False
     try:
         settings.password(spec.source)

@@ -1,11 +1,12 @@
-"""Step 1: where the source is and how to log in; tested by asking the server who it is."""
+"""Step 1: the address of the source and the credentials, tested by asking the server for its identity."""
 
 import os
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
 
-from app.parts import focus, jobs, messages, reach
+from app.parts import focus, jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
@@ -14,15 +15,15 @@ from engine.errors import TidemarkError
 _TLS = {
     "preferred": "Preferred: TLS where the server offers it",
     "required": "Required: always TLS, any certificate",
-    "verify": "Verify: TLS, and the certificate must be good",
-    "off": "Off: in the clear",
+    "verify": "Verify: TLS, and the certificate must be valid",
+    "off": "Off: unencrypted",
 }
 _NEW = ""
 _MODES = ("Variable", "File", "None")
 
 
 def page(draft: Draft) -> None:
-    """The form on the left, what the server answered on the right."""
+    """The form on the left, the connection test on the right."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         name = frame.text(
@@ -33,7 +34,7 @@ def page(draft: Draft) -> None:
             help="Letters, digits, - and _; also the name of the pipeline's folder",
         )
         fault = name_fault(name, frame.taken()) if name else ""
-        with st.container():  # its place is kept: nothing below is drawn anew when it comes and goes
+        with st.container():  # keeps its position, so that the fields below stay when the message comes and goes
             if fault:
                 st.markdown(f":red[:material/error:] {words.escape(fault)}")
         _saved(draft)
@@ -59,15 +60,13 @@ def _saved(draft: Draft) -> None:
         key=key,
         on_change=_pick,
         args=(draft.id, key),
-        help="Kept in this console's home folder, for all its pipelines; never with a password",
+        help="Saved in the home folder of this console, for all its pipelines, without passwords",
         disabled=not found,
     )
     with save, st.popover("Save", icon=":material/bookmark:", width="stretch", key="keep-connection"):
-        st.markdown("Keep host, port, user, TLS and the password's reference under a name.", width=320)
+        st.markdown("Saves host, port, user, TLS and the reference to the password under a name.", width=320)
         known = draft.connection or draft.name
-        key = (
-            f"{draft.id} connection-name {known}"  # a field whose default changes under its key is shown, and not sent
-        )
+        key = f"{draft.id} connection-name {known}"  # under the same key, Streamlit would show a new default but not send it
         st.text_input("Connection name", known, key=key)
         st.button(
             "Save connection",
@@ -78,7 +77,7 @@ def _saved(draft: Draft) -> None:
         )
         if draft.connection in found:
             st.button(
-                f"Forget {draft.connection}",
+                f"Delete {draft.connection}",
                 icon=":material/delete:",
                 key="forget-connection",
                 on_click=drafts.forget_connection,
@@ -89,25 +88,25 @@ def _saved(draft: Draft) -> None:
 
 def _pick(identity: str, key: str) -> None:
     name = st.session_state[key]
-    told = drafts.connections().get(name, {})
+    saved = drafts.connections().get(name, {})
 
     def taken_over(draft: Draft) -> Draft:
         source = {
-            k: v for k, v in draft.get("source", default={}).items() if k not in drafts.CONNECTION_KEYS or not told
+            k: v for k, v in draft.get("source", default={}).items() if k not in drafts.CONNECTION_KEYS or not saved
         }
-        return draft.put("source", value={**told, **source})
+        return draft.put("source", value={**saved, **source})
 
     drafts.change(identity, lambda draft: _named(taken_over(draft), name))
 
 
 def _named(draft: Draft, name: str) -> Draft:
-    return Draft(draft.id, draft.spec, name, draft.step, draft.found, draft.changed)
+    return replace(draft, connection=name)
 
 
 def _save(identity: str, key: str) -> None:
     name = (st.session_state.get(key) or "").strip()
     if not name:
-        st.toast("Nothing was saved: the connection has no name.", icon=":material/edit:")
+        st.toast("Not saved: the connection has no name.", icon=":material/edit:")
     else:
         drafts.save_connection(name, drafts.load(identity).get("source", default={}))
         drafts.change(identity, lambda draft: _named(draft, name))
@@ -138,7 +137,7 @@ def _password(draft: Draft) -> None:
                 "source",
                 "password_file",
                 placeholder="/run/secrets/shop",
-                help="Its text is the password; a newline at its end does not count",
+                help="Its content is the password; a newline at the end is ignored",
             )
         elif mode == "Variable":
             _variable(draft)
@@ -157,14 +156,14 @@ def _variable(draft: Draft) -> None:
         placeholder="SHOP_PASSWORD",
         on_change=_keep_variable,
         args=(draft.id, key),
-        help="A variable of this console's own environment. The password itself is never kept anywhere.",
+        help="A variable in the environment of this console. The password itself is never saved.",
     )
     if fault := st.session_state.pop(f"{draft.id} variable-fault", ""):
         st.markdown(f":small[:red[:material/error: {words.escape(fault)}]]")
     elif name and name not in os.environ:
         st.markdown(
-            f":small[:orange[:material/warning: {words.escape(name)} is not set in this console.] Export it and start the console "
-            "again, or name another one.]"
+            f":small[:orange[:material/warning: {words.escape(name)} is not set in this console.] Export it and restart the "
+            "console, or enter another one.]"
         )
     elif name:
         st.caption(":green[:material/check:] set in this console")
@@ -179,14 +178,18 @@ def _keep_variable(identity: str, key: str) -> None:
 
 
 def _only(draft: Draft, mode: str) -> None:
-    """One reference at a time: the other one goes once this one is chosen."""
+    """Keep one reference to the password: choosing one removes the other."""
     other = {"File": ["password_env"], "Variable": ["password_file"], "None": ["password_env", "password_file"]}[mode]
     source = draft.get("source", default={})
     chosen = source.get("password_file" if mode == "File" else "password_env")
     if any(source.get(name) for name in other) and (chosen or mode == "None"):
         for name in other:
-            drafts.change(draft.id, lambda now, name=name: now.put("source", name, value=None))
+            drafts.change(draft.id, partial(_without, name=name))
         st.rerun()
+
+
+def _without(draft: Draft, name: str) -> Draft:
+    return draft.put("source", name, value=None)
 
 
 def _tls(draft: Draft) -> None:
@@ -196,38 +199,40 @@ def _tls(draft: Draft) -> None:
     with right:
         if mode in ("required", "verify"):
             frame.text(
-                "Authority's certificate",
+                "CA certificate",
                 draft,
                 "source",
                 "tls_ca",
-                placeholder="the system's own authorities",
+                placeholder="the CAs of the system",
                 help="Path of a PEM file on this machine",
             )
 
 
 def _test(draft: Draft) -> None:
-    st.markdown("**Connection test** :gray[logs in and asks the server who it is; reads nothing else]")
-    key = f"greet {reach.key_of(draft)}"
+    st.markdown("**Connection test** :gray[logs in and asks the server for its identity; reads nothing else]")
+    key = f"greet {source_queries.key_of(draft)}"
     finding = draft.finding("Connect")
-    again = finding is not None or jobs.known(key)
+    tested = finding is not None or jobs.known(key)
     if st.button(
-        "Test again" if again else "Test connection",
-        type="secondary" if again else "primary",
+        "Test again" if tested else "Test connection",
+        type="secondary" if tested else "primary",
         icon=":material/cable:",
         key="test-connection",
         disabled=jobs.running(key),
     ):
         jobs.forget(key)
-        jobs.start(key, lambda: reach.greet(reach.spec_of(draft)))
+        jobs.start(key, lambda: source_queries.greet(source_queries.spec_of(draft)))
         st.rerun()
     if not jobs.known(key):
-        frame.found_before(finding, "Not tested yet. The next step connects too, and checks everything a run needs.")
+        frame.found_before(
+            finding, "Not tested yet. The next step connects too, and checks everything that a run needs."
+        )
         return
     try:
         found = jobs.result(
             key,
             f"Connecting to {draft.get('source', 'host')}:{draft.get('source', 'port')}",
-            lambda: reach.greet(reach.spec_of(draft)),
+            lambda: source_queries.greet(source_queries.spec_of(draft)),
         )
     except TidemarkError as problem:
         messages.error(problem)
@@ -237,7 +242,7 @@ def _test(draft: Draft) -> None:
         _answered(draft, found)
 
 
-def _answered(draft: Draft, found: reach.Greeting) -> None:
+def _answered(draft: Draft, found: source_queries.Greeting) -> None:
     flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[found.server.flavor]
     version = ".".join(map(str, found.server.version))
     known = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {found.account}.").finding("Connect")
@@ -249,19 +254,19 @@ def _answered(draft: Draft, found: reach.Greeting) -> None:
             "Host name": found.host,
             "Version": found.server.version_text,
             "Logged in as": found.account,
-            "Encryption": found.tls or "none: in the clear",
-            "Sees": tables,
+            "Encryption": found.tls or "none",
+            "Visible": tables,
         }
         for label, value in facts.items():
             left, right = st.columns([2, 5], gap="small")
             left.markdown(f":gray[{label}]")
             right.markdown(words.escape(value))
         if known:
-            st.caption(f"Asked {frame.found_at(known.at)}")
+            st.caption(f"Tested {frame.found_at(known.at)}")
     if not found.tables:
         messages.three_parts(
             "This account sees no table.",
-            "Nothing could be copied with it.",
+            "It cannot copy anything.",
             "Grant it SELECT; the next step shows the complete statements.",
             amber=True,
         )

@@ -1,6 +1,6 @@
-"""Drafts of pipelines and saved connections, on disk in the home folder: any browser goes on where another one left.
+"""Drafts of pipelines and saved connections, as files in the home folder, so that another browser can continue with them.
 
-Neither holds a secret: passwords are named by the variable or the file that they are in.
+Neither holds a secret: a password is a reference to a variable or a file.
 """
 
 import json
@@ -31,17 +31,17 @@ def _lock() -> Lock:
 
 
 def folder() -> Path:
-    """Where the drafts are."""
+    """The folder of the drafts."""
     return home.home() / ".drafts"
 
 
 def new_id() -> str:
-    """An id that no draft has."""
+    """A new id."""
     return uuid.uuid4().hex[:8]
 
 
 def load(identity: str) -> Draft:
-    """The draft of that id; a new one when there is none, or it cannot be understood. Raises NewerFormatError."""
+    """The draft with that id; a new one if there is none, or it cannot be read. Raises NewerFormatError."""
     if not _ID.fullmatch(identity):
         identity = new_id()
     path = folder() / f"{identity}.json"
@@ -53,8 +53,8 @@ def load(identity: str) -> Draft:
         return Draft(identity, first_spec())
 
 
-def kept() -> list[Draft]:
-    """All drafts on disk that this version reads, the one changed last first."""
+def saved_drafts() -> list[Draft]:
+    """All drafts on disk that this version can read, the last changed first."""
     found = []
     for path in folder().glob("*.json"):
         with suppress(NewerFormatError):
@@ -63,7 +63,7 @@ def kept() -> list[Draft]:
 
 
 def change(identity: str, how: Callable[[Draft], Draft]) -> Draft:
-    """Change a draft on disk, one change after the other; the new draft."""
+    """Change a draft on disk, under a lock, and return it."""
     with _lock():
         before = load(identity)
         after = how(before)
@@ -75,7 +75,7 @@ def change(identity: str, how: Callable[[Draft], Draft]) -> Draft:
 
 
 def discard(identity: str) -> None:
-    """Forget a draft."""
+    """Delete a draft."""
     if _ID.fullmatch(identity):
         with suppress(FileNotFoundError):
             (folder() / f"{identity}.json").unlink()
@@ -86,31 +86,31 @@ def _connections_file() -> Path:
 
 
 def connections() -> dict[str, dict[str, Any]]:
-    """Saved connections by name: the keys of a spec's source that say where it is and how to log in."""
+    """Saved connections by name, each with the connection settings of [source]."""
     try:
         record = json.loads(_connections_file().read_text(encoding="utf-8"))
         formats.check("connections", record, _connections_file())
         found = record["connections"] if formats.version_of(record) else record
         return {
-            str(name): {key: told[key] for key in CONNECTION_KEYS if key in told}
-            for name, told in sorted(found.items())
+            str(name): {key: settings[key] for key in CONNECTION_KEYS if key in settings}
+            for name, settings in sorted(found.items())
         }
     except (OSError, ValueError, AttributeError, TypeError, KeyError, NewerFormatError):
         return {}
 
 
 def save_connection(name: str, source: Mapping[str, Any]) -> None:
-    """Keep a connection by that name."""
+    """Save a connection under a name."""
     _write({**connections(), name: {key: source[key] for key in CONNECTION_KEYS if source.get(key) is not None}})
 
 
 def forget_connection(name: str) -> None:
-    """Remove a saved connection; pipelines and drafts keep their own copy of it."""
-    _write({other: told for other, told in connections().items() if other != name})
+    """Delete a saved connection. Pipelines and drafts have their own copies."""
+    _write({other: settings for other, settings in connections().items() if other != name})
 
 
 def _write(found: Mapping[str, Any]) -> None:
-    """Raises NewerFormatError where this would overwrite what a newer version wrote."""
+    """Raises NewerFormatError rather than overwrite a file of a newer version."""
     home.home().mkdir(parents=True, exist_ok=True)
     with suppress(OSError, ValueError):
         formats.check("connections", json.loads(_connections_file().read_text(encoding="utf-8")), _connections_file())

@@ -1,4 +1,4 @@
-"""What all steps of a new pipeline share: the way through them, fields that are kept at once, and the foot of the page."""
+"""Shared by the steps of the wizard: the row of steps, fields that are saved at once, and the foot of the page."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,24 +11,24 @@ from app.view import words
 from app.view.draft import STEPS, Draft, Found, Outcome, state_of
 from engine import clock
 
-LOOKS = {
+STYLES = {
     "ok": ("green", ":material/check_circle:", "done"),
-    "warn": ("orange", ":material/warning:", "done, with something to know"),
-    "fail": ("red", ":material/error:", "in the way of a launch"),
+    "warn": ("orange", ":material/warning:", "done, with a warning"),
+    "fail": ("red", ":material/error:", "prevents a launch"),
     "open": ("gray", ":material/radio_button_unchecked:", "not done yet"),
 }
 
-FOOT = "place of the foot"
-"""Where the session has the container of `foot`: its place stays while a step has more or fewer parts than before."""
+FOOT = "foot container"
+"""The session key of the container of `foot`. The container keeps its position while the number of elements in a step changes."""
 
 
 def taken() -> list[str]:
-    """The names of the pipelines that are there."""
+    """The names of the existing pipelines."""
     return [where.root.name for where in home.directories()]
 
 
 def go(draft: Draft, step: str) -> None:
-    """Leave for a step; its address can be kept."""
+    """Switch to a step, which has its own URL."""
     st.switch_page(places.NEW, query_params={"draft": draft.id, "step": step})
 
 
@@ -38,9 +38,9 @@ def states(draft: Draft) -> list[str]:
 
 
 def way(draft: Draft, current: str) -> None:
-    """All steps in one row, each with its state, each a button that goes there."""
+    """One button per step, with the state of the step."""
     for number, (step, column) in enumerate(zip(STEPS, st.columns(len(STEPS), gap="xsmall"), strict=True), 1):
-        colour, icon, meaning = LOOKS[state_of(draft, step)]
+        colour, icon, meaning = STYLES[state_of(draft, step)]
         chosen = step == current
         if column.button(
             step if chosen or colour == "gray" else f":{colour}[{step}]",
@@ -55,21 +55,21 @@ def way(draft: Draft, current: str) -> None:
 
 
 def found_at(at: str) -> str:
-    """When a step found out what it did."""
+    """The time of a finding."""
     return words.date_time(clock.parse_utc(at))
 
 
 def found_before(finding: Found | None, otherwise: str) -> None:
-    """What a test found when it was made last; `otherwise` as long as it was not."""
+    """The last finding of a test, or `otherwise` if there is none."""
     if finding is None:
         st.caption(otherwise)
         return
-    colour, icon, _ = LOOKS[finding.outcome]
-    st.markdown(f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[found {found_at(finding.at)}]]")
+    colour, icon, _ = STYLES[finding.outcome]
+    st.markdown(f":{colour}[{icon}] {words.escape(finding.text)}  \n:small[:gray[tested {found_at(finding.at)}]]")
 
 
 def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
-    """Back and on, and where the draft is kept. why: what the next step would miss."""
+    """The buttons to the previous and the next step, and when the draft was saved. why: what is missing for the next step."""
     number = STEPS.index(step)
     with (
         st.session_state[FOOT],
@@ -77,9 +77,11 @@ def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
     ):
         back = st.button("Back", icon=":material/arrow_back:", key="back", disabled=number == 0)
         kept = (
-            f"Draft kept {words.date_time(clock.parse_utc(draft.changed))}" if draft.changed else "Nothing to keep yet"
+            f"Draft saved {words.date_time(clock.parse_utc(draft.changed))}" if draft.changed else "Nothing to save yet"
         )
-        st.caption(f"{kept}. Leave whenever you like: it goes on from here.", width="content", text_alignment="center")
+        st.caption(
+            f"{kept}. You can leave at any time and continue here later.", width="content", text_alignment="center"
+        )
         on = False
         if number + 1 < len(STEPS):
             following = STEPS[number + 1]
@@ -99,7 +101,7 @@ def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
 
 
 def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
-    """Keep what a step found out, unless it is known already."""
+    """Save a step's finding, unless it is unchanged."""
     found = draft.finding(step)
     if found and (found.outcome, found.text) == (outcome, text):
         return draft
@@ -108,12 +110,12 @@ def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
 
 
 def synced(base: str, value: Any, keep: Callable[[str], None]) -> str:
-    """The key of a widget whose default is `value`: another key, and so a new widget, when the draft was changed elsewhere.
+    """The key of a widget whose default is `value`. The key changes, which makes a new widget, if the draft was changed elsewhere.
 
-    keep: keeps what the widget with that key shows; also its callback. Streamlit drops a callback when a drawing is broken off
-    before the widget's turn (two fields filled quickly, on a slow machine), so what was typed and not kept is kept here. The
-    default alone says what is shown: a value set in the session state is told to the browser once, and a widget that is drawn
-    later (in a closed expander) would send its own default as a change.
+    keep: saves the value of the widget with a given key; it is also the widget's callback. Streamlit drops a callback if a run of
+    the page is interrupted before it reaches the widget (two fields filled quickly, on a slow machine), so a value that was entered
+    but not saved is saved here. The value is passed as the default rather than through the session state, which is sent to the
+    browser only once: a widget that appears later (in a closed expander) would send its own default as a change.
     """
     version = st.session_state.get(f"{base} version", 0)
     key = f"{base} {version}"
@@ -131,9 +133,9 @@ def synced(base: str, value: Any, keep: Callable[[str], None]) -> str:
 
 
 def controlled(draft: Draft, path: Sequence[str], value: Any) -> dict[str, Any]:
-    """The key and the callback of a widget that shows a value of the spec and keeps each change on disk at once.
+    """The key and the callback of a widget that shows a value of the spec and saves each change at once.
 
-    The draft is the truth: a change that came from elsewhere (a saved connection, another browser) is shown too.
+    The widget follows the draft: it also shows a change that was made elsewhere (a saved connection, another browser).
     """
     key = synced(f"{draft.id} {'.'.join(path)}", value, lambda key: _keep(draft.id, tuple(path), key))
     return {"key": key, "on_change": _keep, "args": (draft.id, tuple(path), key)}
@@ -147,23 +149,23 @@ def _keep(identity: str, path: tuple[str, ...], key: str) -> None:
 
 
 def text(label: str, draft: Draft, *path: str, **more: Any) -> str:
-    """A text of the spec; empty removes it."""
+    """A text field for a value of the spec; empty text removes the value."""
     value = str(draft.get(*path, default=""))
     return st.text_input(label, value, **controlled(draft, path, value), **more) or ""
 
 
 def number(label: str, draft: Draft, *path: str, default: float, **more: Any) -> float:
-    """A number of the spec; floats stay floats, whole numbers whole."""
+    """A number field for a value of the spec; it keeps the type of the default."""
     value = type(default)(draft.get(*path, default=default))
     return st.number_input(label, value=value, **controlled(draft, path, value), **more)
 
 
 def choice(label: str, draft: Draft, options: dict[str, str], *path: str, default: str, **more: Any) -> str:
-    """One of several values of the spec, each with a sentence."""
+    """A choice between values of the spec. options: the label of each value."""
     value = draft.get(*path, default=default)
     shown = options if value in options else {**options, value: value}
     names = list(shown)
-    return st.selectbox(
+    chosen: str = st.selectbox(
         label,
         names,
         index=names.index(value),
@@ -171,3 +173,4 @@ def choice(label: str, draft: Draft, options: dict[str, str], *path: str, defaul
         **controlled(draft, path, value),
         **more,
     )
+    return chosen

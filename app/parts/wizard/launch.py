@@ -1,8 +1,8 @@
-"""Step 7: what will run, in one look; and the button that starts it."""
+"""Step 7: a summary of the pipeline, and the button that launches it."""
 
 import streamlit as st
 
-from app.parts import home, messages, places, reach
+from app.parts import home, messages, places, source_queries
 from app.parts.wizard import drafts, frame, preflight, target
 from app.view import words
 from app.view.checks import headline, outcome
@@ -15,26 +15,26 @@ from engine.errors import TidemarkError
 
 
 def page(draft: Draft) -> None:
-    """What will run and the buttons on the left; what happens then and the spec on the right."""
-    text = toml(draft.spec)
+    """The summary and the buttons on the left; the steps of the launch and the spec on the right."""
+    text = toml(draft.spec, draft.written)
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown("**What will run**")
         with st.container(border=True, gap="small"):
             for label, lines in facts(draft):
-                name, told = st.columns([1, 5], gap="small")
+                name, values = st.columns([1, 5], gap="small")
                 name.markdown(f":gray[{label}]")
-                told.markdown("  \n".join(map(words.escape, lines)))
-        with st.container():  # the place of the buttons below stays
+                values.markdown("  \n".join(map(words.escape, lines)))
+        with st.container():  # keeps its position, so that the buttons below stay
             draft = _checked(draft)
-            stands = blockers(draft, frame.taken())
-            _open_ends(draft, stands)
-        _buttons(draft, text, whole=not missing(draft, frame.taken()), ready=not stands)
+            blocking = blockers(draft, frame.taken())
+            _problems(draft, blocking)
+        _buttons(draft, text, whole=not missing(draft, frame.taken()), ready=not blocking)
     with right:
-        st.markdown("**What happens then**")
+        st.markdown("**What happens next**")
         st.markdown("\n".join(f"{n}. {words.escape(line)}" for n, line in enumerate(happens(draft), 1)))
         with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-            st.markdown("**pipeline.toml** :gray[as the command line takes it]", width="content")
+            st.markdown("**pipeline.toml** :gray[the file for the command line]", width="content")
             st.download_button(
                 "Download", text, "pipeline.toml", "application/toml", icon=":material/download:", key="download"
             )
@@ -43,11 +43,11 @@ def page(draft: Draft) -> None:
 
 
 def _checked(draft: Draft) -> Draft:
-    """The draft with what the preflight says of it as it is now; tables may have been chosen since it ran."""
+    """The draft with a current finding of the preflight, since tables may have been chosen after it ran."""
     if not draft.get("source", "tables"):
         return draft
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
         settings.password(spec.source)
         draft = target.examined(draft, spec)
         if draft.finding("Preflight") is None:
@@ -60,8 +60,11 @@ def _checked(draft: Draft) -> Draft:
     return draft
 
 
-def _open_ends(draft: Draft, stands: list[tuple[str, str]]) -> None:
-    for icon, colour, some in ((":material/error:", "red", stands), (":material/warning:", "orange", unknowns(draft))):
+def _problems(draft: Draft, blocking: list[tuple[str, str]]) -> None:
+    for icon, colour, some in (
+        (":material/error:", "red", blocking),
+        (":material/warning:", "orange", unknowns(draft)),
+    ):
         for number, (step, why) in enumerate(some):
             line, link = st.columns([5, 1], vertical_alignment="center")
             line.markdown(f":{colour}[{icon}] {words.escape(why)}")
@@ -73,7 +76,7 @@ def _open_ends(draft: Draft, stands: list[tuple[str, str]]) -> None:
 def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
     with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         if not ready:
-            st.caption("What is red stands in the way of a launch.", width="content")
+            st.caption("Fix the problems in red before you launch.", width="content")
         saving = st.button("Save without starting", key="save", icon=":material/save:", disabled=not whole)
         launching = st.button(
             "Launch", type="primary", icon=":material/rocket_launch:", key="launch", disabled=not ready
@@ -92,7 +95,7 @@ def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
         messages.three_parts(
             f"The pipeline could not be saved or started: {problem}.",
             "Nothing was read from the source.",
-            f"Look at {home.home()}: is there room, and may this user write there?",
+            f"Check free space and permissions of {home.home()}.",
         )
     else:
         drafts.discard(draft.id)
@@ -101,13 +104,13 @@ def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
 
 
 def _saved(draft: Draft, text: str) -> Directory:
-    """Write the spec where every console and the command line find it."""
+    """Write the spec into the pipeline's folder."""
     where = Directory(home.home() / draft.name)
     if where.spec.exists():
         raise TidemarkError(
-            f"There is a pipeline called {draft.name} already.",
-            detail="It is left as it is.",
-            hint="Choose another name in the first step, or open that one and start it.",
+            f"A pipeline called {draft.name} already exists.",
+            detail="It is unchanged.",
+            hint="Choose another name in the first step, or open and start that pipeline.",
         )
     where.root.mkdir(parents=True, exist_ok=True)
     write_atomically(where.spec, text)

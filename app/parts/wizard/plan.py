@@ -1,4 +1,4 @@
-"""Step 4: how each table will be cut, why, and how long the copy takes; chunk size and key can be changed."""
+"""Step 4: how each table is split and why, and how long the copy takes. Chunk size and chunk key can be changed."""
 
 import os
 from functools import partial
@@ -6,10 +6,10 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, jobs, messages, reach
+from app.parts import columns, jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import factor, planning, words
-from app.view.draft import Draft
+from app.view.draft import Draft, Outcome
 from engine import clock
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
@@ -20,52 +20,50 @@ _OWN = ""
 _COLUMNS = {
     "Table": st.column_config.TextColumn(pinned=True),
     "Strategy": st.column_config.TextColumn(
-        help="even: equal steps of the key, by arithmetic; uneven: the server walks the key; one: a single chunk",
+        help="even: equal steps of the key; uneven: the server walks the key; one: a single chunk",
         width=70,
     ),
-    "Factor": columns.figure("(max − min + 1) / rows of a number key", 64),
+    "Factor": columns.figure("Distribution factor: (max − min + 1) / rows of a numeric key", 64),
     "Chunks": columns.figure(width=64),
     "Rows": columns.figure(width=60),
     "Size": columns.figure(width=70),
-    "Rows a chunk": columns.figure("Expected; no chunk is ever more than twice as large", 96),
-    "Time": columns.figure("Expected, with all readers on it", 70),
-    "Set": st.column_config.TextColumn(help="It has a chunk size or a key of its own", width=54),
-    "Why": st.column_config.TextColumn(width="large"),
+    "Rows a chunk": columns.figure("Expected; no chunk gets more than twice as large", 96),
+    "Time": columns.figure("Expected, with all readers", 70),
+    "Set": st.column_config.TextColumn(help="The table has its own chunk size or chunk key", width=54),
+    "Why": columns.sentences(),
 }
-_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Rows", "Size", "Key", "Factor", "Why")
+_UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Why", "Rows", "Size", "Key", "Factor")
 
 
 @st.cache_resource
-def _planned(key: str) -> reach.Planned:  # noqa: ARG001 - what it is kept by
-    return reach.Planned()
+def _planned(key: str) -> source_queries.Planned:  # noqa: ARG001 - the key of the cache
+    return source_queries.Planned()
 
 
 def page(draft: Draft) -> None:
-    """Plans by itself; an edit of one table plans that one again."""
+    """The plan is made automatically; an edit of one table plans only that table again."""
     if not draft.get("source", "tables"):
-        messages.nothing("No table is chosen", "Choose tables first; then their plan is here.")
+        messages.nothing("No table is chosen", "Choose tables first. Then the plan appears here.")
         if st.button("Choose tables", type="primary", key="choose"):
             frame.go(draft, "Tables")
         frame.foot(draft, "Plan")
         return
-    base = reach.key_of(draft, draft.get("source", "tables"), draft.get("source", "invalid_dates"))
-    key = f"plan {reach.key_of(draft, draft.fingerprint('Plan'))}"
-    title, again = st.columns([4, 1], vertical_alignment="center")
-    title.markdown(
-        "**Plan** :gray[how each table is cut into chunks; made from statistics and the two ends of each key]"
-    )
-    with again, st.container(horizontal_alignment="right"):
+    base = source_queries.key_of(draft, draft.get("source", "tables"), draft.get("source", "invalid_dates"))
+    key = f"plan {source_queries.key_of(draft, draft.fingerprint('Plan'))}"
+    title, button = st.columns([4, 1], vertical_alignment="center")
+    title.markdown("**Plan** :gray[how each table is split into chunks, from statistics and the two ends of each key]")
+    with button, st.container(horizontal_alignment="right"):
         if st.button("Plan again", icon=":material/refresh:", key="plan-again", disabled=jobs.running(key)):
             _planned.clear(base)
             jobs.forget(key)
             st.rerun()
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
         found = jobs.result(
             key,
             "Planning",
-            partial(reach.plan, spec, _planned(base)),
-            "Asks for the ends of each key, and times 50,000 rows once.",
+            partial(source_queries.plan, spec, _planned(base)),
+            "Reads the ends of each key, and measures the speed of 50,000 rows once.",
         )
         if found is not None:
             draft = _shown(draft, spec, found)
@@ -76,57 +74,58 @@ def page(draft: Draft) -> None:
     frame.foot(draft, "Plan")
 
 
-def _shown(draft: Draft, spec: Spec, found: reach.Planned) -> Draft:
-    plans = {table.full_name: found.plans[reach.rules_key(table, spec.snapshot)] for table in found.tables}
+def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
+    plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
-    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers)
-    sums = planning.sums(lines, found.speed, readers)
+    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle)
+    sums = planning.sums(lines, found.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
-        "Chunks go to readers as these become free, the table with the most left to do first. Time is by the speed that was just "
-        "measured here, on the first rows of the largest table."
+        "A free reader takes the next chunks by snapshot.priority, then from the table with the fewest chunks in progress. "
+        "The time is estimated from the speed measured just now, on the first rows of the largest table."
     )
     pick = f"{draft.id} planned-table"
     names = [line.table for line in lines]
     left, right = st.columns([7, 3], gap="medium")
     with left:
-        told = st.dataframe(
+        table = st.dataframe(
             pd.DataFrame([planning.row(line) for line in lines]),
             hide_index=True,
             key=f"{draft.id} plan-rows {len(lines)}",
             height=400 if len(lines) > 10 else "auto",
+            row_height=columns.height(line.why for line in lines),
             column_config=_COLUMNS,
             column_order=None if any(line.own for line in lines) else _UNSET,
             on_select="rerun",
             selection_mode="single-row",
             alt="Plan per table",
         )
-        _follow(pick, f"{pick} row", names, [int(row) for row in told["selection"]["rows"]])
+        _select_row(pick, f"{pick} row", names, [int(row) for row in table["selection"]["rows"]])
         _factors(lines, spec)
     with right:
         by_name = {table.full_name: table for table in found.tables}
         _editor(draft, spec, [by_name[name] for name in names], plans, pick)
-    unfit = [line.table for line in lines if line.plan is None]
-    outcome = "warn" if unfit else "ok"
-    return frame.note(draft, "Plan", outcome, f"{', '.join(unfit[:3])} cannot be planned." if unfit else sums)
+    failed = [line.table for line in lines if line.plan is None]
+    outcome: Outcome = "warn" if failed else "ok"
+    return frame.note(draft, "Plan", outcome, f"{', '.join(failed[:3])} cannot be planned." if failed else sums)
 
 
-def _follow(pick: str, seen: str, names: list[str], rows: list[int]) -> None:
-    """A row that was just chosen becomes the table of the editor; what was chosen there by keyboard stays otherwise."""
-    if rows and st.session_state.get(seen) != rows and rows[0] < len(names):
+def _select_row(pick: str, last_rows: str, names: list[str], rows: list[int]) -> None:
+    """A row that was just selected becomes the table in the editor. Otherwise the editor's own selection stays."""
+    if rows and st.session_state.get(last_rows) != rows and rows[0] < len(names):
         st.session_state[pick] = names[rows[0]]
-    st.session_state[seen] = rows
+    st.session_state[last_rows] = rows
 
 
 def _factors(lines: list[planning.Line], spec: Spec) -> None:
     lower, upper = spec.snapshot.even_factor_lower, spec.snapshot.even_factor_upper
     drawn = planning.factored(lines, lower, upper, clock.utc_now())
     if not drawn:
-        st.caption("No table has a number key with a known distribution factor.")
+        st.caption("No table has a numeric key with a known distribution factor.")
         return
     rest = sum(1 for line in lines if line.plan and line.plan.factor) - len(drawn)
-    tail = f"; {words.plural(rest, 'smaller table')} within the bounds not drawn" if rest else ""
-    st.markdown(f"**Distribution factor** :gray[within {lower:g} and {upper:g} chunks are even steps of the key{tail}]")
+    tail = f"; {words.plural(rest, 'smaller table')} not shown" if rest else ""
+    st.markdown(f"**Distribution factor** :gray[between {lower:g} and {upper:g}, the key is split evenly{tail}]")
     st.plotly_chart(
         factor.figure(drawn, lower, upper),
         key="draft-factor",
@@ -146,7 +145,7 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
             default=0,
             min_value=0,
             step=1000,
-            help="0: as many as fit 16 MiB by the table's average row. More chunks spread better, fewer cost less.",
+            help="0: as many as fit into 16 MiB by the average row length. More chunks balance better, fewer cost less.",
         )
         with st.expander("Bounds of the distribution factor"):
             frame.number("Lower", draft, "snapshot", "even_factor_lower", default=0.05, min_value=0.0, format="%g")
@@ -156,7 +155,7 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
         by_name = {table.full_name: table for table in tables}
         if st.session_state.get(pick) not in by_name:
             st.session_state[pick] = next(iter(by_name))
-        name = st.selectbox("Table", list(by_name), key=pick, help="Or choose a row of the plan")
+        name = st.selectbox("Table", list(by_name), key=pick, help="Or select a row of the plan")
         _one(draft, spec, by_name[name], plans[name])
 
 
@@ -181,14 +180,14 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
     key = frame.synced(f"{draft.id} key of {table.full_name}", now, partial(_keep_key, draft.id, table.full_name))
     names = list(dict.fromkeys([_OWN, *options, now]))
     st.selectbox(
-        "Cut by",
+        "Chunk key",
         names,
         index=names.index(now),
         format_func=lambda one: one or planning.own_key_label(table),
         key=key,
         on_change=_keep_key,
         args=(draft.id, table.full_name, key),
-        help="Columns with an index whose values have an order",
+        help="Columns that have an index and ordered values",
         disabled=not options and now == _OWN,
     )
     if isinstance(plan, Plan):
@@ -207,8 +206,8 @@ def _keep(identity: str, path: tuple[str, ...], key: str) -> None:
 def _keep_key(identity: str, table: str, key: str) -> None:
     value = st.session_state[key] or None
 
-    def kept(draft: Draft) -> Draft:
+    def set_key(draft: Draft) -> Draft:
         draft = draft.put("snapshot", "chunk_key", table, value=None)
         return draft.put("snapshot", "tables", table, "key", value=value)
 
-    drafts.change(identity, kept)
+    drafts.change(identity, set_key)

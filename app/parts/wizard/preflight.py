@@ -1,11 +1,11 @@
-"""Step 2: everything a run needs of its source, checked before a byte is read, with the SQL that mends what is missing."""
+"""Step 2: all requirements for the source, checked before anything is read, with the SQL that fixes a failure."""
 
 import streamlit as st
 
-from app.parts import jobs, messages, reach
+from app.parts import jobs, messages, source_queries
 from app.parts.wizard import frame
 from app.view import words
-from app.view.checks import headline, outcome, shown
+from app.view.checks import by_outcome, headline, outcome
 from app.view.draft import Draft
 from engine.errors import TidemarkError
 from engine.settings import Spec
@@ -13,28 +13,28 @@ from engine.source.preflight import Check, Preflight, minimal_grants
 
 NEVER = (
     ("LOCK TABLES", "reads are consistent without a lock"),
-    ("RELOAD", "no FLUSH is ever sent"),
-    ("SUPER", "and none of the rights that replaced it"),
-    ("INSERT, UPDATE, DELETE, CREATE, ALTER, DROP", "nothing is ever written to the source"),
+    ("RELOAD", "Tidemark never sends FLUSH"),
+    ("SUPER", "nor any of the privileges that replaced it"),
+    ("INSERT, UPDATE, DELETE, CREATE, ALTER, DROP", "Tidemark never writes to the source"),
 )
 
 
 def page(draft: Draft) -> None:
-    """Runs by itself when it has not seen these settings."""
+    """The preflight runs automatically if there is no result for these settings."""
     chosen = bool(draft.get("source", "tables"))
     key = _key(draft)
-    title, again = st.columns([4, 1], vertical_alignment="center")
+    title, button = st.columns([4, 1], vertical_alignment="center")
     title.markdown(
-        "**Preflight** :gray[a dry run: what a pipeline needs of the server"
-        + (" and of the chosen tables" if chosen else "; tables are checked when they are chosen")
+        "**Preflight** :gray[checks the requirements for the server"
+        + (" and the chosen tables" if chosen else "; tables are checked when they are chosen")
         + "]"
     )
-    with again, st.container(horizontal_alignment="right"):
+    with button, st.container(horizontal_alignment="right"):
         if st.button("Check again", icon=":material/refresh:", key="check-again", disabled=jobs.running(key)):
             jobs.forget(key)
             st.rerun()
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
         result = found(draft, spec)
     except TidemarkError as problem:
         messages.error(problem)
@@ -47,21 +47,21 @@ def page(draft: Draft) -> None:
 
 
 def _key(draft: Draft) -> str:
-    return f"preflight {reach.key_of(draft, draft.fingerprint('Preflight'))}"
+    return f"preflight {source_queries.key_of(draft, draft.fingerprint('Preflight'))}"
 
 
 def found(draft: Draft, spec: Spec) -> Preflight | None:
-    """The result for the draft as it is; None while it is being made. Raises as `run_preflight`."""
+    """The result for the current draft; None while it runs. Raises as `run_preflight`."""
     chosen = bool(draft.get("source", "tables"))
-    return jobs.result(_key(draft), "Checking the source", lambda: reach.preflight(spec, chosen=chosen))
+    return jobs.result(_key(draft), "Checking the source", lambda: source_queries.preflight(spec, chosen=chosen))
 
 
 def _shown(draft: Draft, result: Preflight, *, chosen: bool) -> None:
-    colour, icon, _ = frame.LOOKS[outcome(result)]
+    colour, icon, _ = frame.STYLES[outcome(result)]
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown(f"#### :{colour}[{icon} {words.escape(headline(result))}]", anchors=False)
-        failed, warned, passed = shown(result.checks)
+        failed, warned, passed = by_outcome(result.checks)
         for check in failed:
             _trouble(check, "red", ":material/error:")
         for check in warned:
@@ -81,7 +81,7 @@ def _trouble(check: Check, colour: str, icon: str) -> None:
             right.markdown(words.escape(value))
         if check.fix:
             sql = check.fix.rstrip().endswith(";")
-            st.markdown(":gray[To mend it, run as an administrator]" if sql else ":gray[To mend it]")
+            st.markdown(":gray[To fix it, run as an administrator]" if sql else ":gray[To fix it]")
             st.code(check.fix, language="sql" if sql else None, wrap_lines=True)
 
 
@@ -94,14 +94,14 @@ def _passed(passed: list[Check], *, opened: bool) -> None:
 
 
 def _rights(draft: Draft, result: Preflight, *, chosen: bool) -> None:
-    st.markdown("**All rights that Tidemark ever needs** :gray[the complete statements]")
-    globs = draft.get("source", "tables", default=[]) if chosen else [reach.EVERYTHING]
+    st.markdown("**All privileges that Tidemark needs** :gray[the complete statements]")
+    globs = draft.get("source", "tables", default=[]) if chosen else [source_queries.EVERYTHING]
     st.code(
         "\n".join(minimal_grants(draft.get("source", "user", default=""), result.server, globs)),
         language="sql",
         wrap_lines=True,
     )
     if not chosen:
-        st.caption("Once tables are chosen, SELECT is named for their databases alone.")
+        st.caption("When tables are chosen, SELECT is limited to their databases.")
     st.markdown("**Never asked for**")
     st.markdown("  \n".join(f":gray[:material/block:] **{right}** :gray[{why}]" for right, why in NEVER))

@@ -1,6 +1,6 @@
-// The table picker: databases and their tables with checkboxes, a search, and bulk buttons; nothing is asked of the server to search.
+// The table picker: databases and their tables with checkboxes, a search, and bulk buttons. The search runs in the browser.
 // data: { databases: [[name, [[table, chosen, rows, bytes, key, engine, [[label, tone, meaning]…]]…]]…], ack: {mount: number}, open }
-// Clicks are kept in a log that Python confirms by number, so that none is lost or carried out twice while pages are drawn anew.
+// Clicks are kept in a log that Python acknowledges by number, so that reruns neither lose nor repeat one.
 const ROWS_DRAWN = 1500
 const OPEN_UP_TO = 400
 const HEADS = [["name", "Table"], ["rows", "Rows"], ["bytes", "Size"], ["key", "Key"], ["engine", "Engine"], ["risk", "Risks"]]
@@ -49,7 +49,7 @@ function build(root) {
     button.onclick = () => view.emit("tables", view.seen, on)
   }
   const glob = add(root, "div", "glob")
-  add(glob, "span", "", "Keep the search as a glob, which holds for tables made later too:")
+  add(glob, "span", "", "Save the search as a glob, which also matches tables created later:")
   for (const [on, text] of [[1, "Include glob"], [0, "Exclude glob"]]) {
     const button = add(glob, "button", "", text)
     button.type = "button"
@@ -73,7 +73,7 @@ function build(root) {
 }
 
 function chosenOf(view) {
-  // What the server says, with the clicks on top that it has not answered yet.
+  // The server's selection, plus the clicks that it has not acknowledged yet.
   const chosen = new Set()
   for (const [database, tables] of view.data.databases)
     for (const [table, is] of tables) if (is) chosen.add(id(database, table))
@@ -91,11 +91,11 @@ const id = (database, table) => JSON.stringify([database, table])
 
 const isGlob = text => /[*?]/.test(text)
 
-// The form that the spec takes: a search without a dot is for tables of any database.
+// A glob of the spec: a search without a dot matches tables of any database.
 const globOf = text => (text.includes(".") ? text : `*.${text}`)
 
 function matcher(text) {
-  // A glob as the engine reads it, case and all; anything else is looked for within the names.
+  // A glob is matched as in the engine, with case; anything else is a substring search.
   if (!isGlob(text)) return (database, table) => `${database}.${table}`.toLowerCase().includes(text.toLowerCase())
   const source = globOf(text)
     .replace(/[.+^${}()|\\]/g, "\\$&").replace(/\[!/g, "[^").replace(/\*/g, ".*").replace(/\?/g, ".")
@@ -138,7 +138,7 @@ function draw(root) {
     }
   }
   if (!view.seen.length) {
-    const none = add(parts, "div", "none", view.data.databases.length ? "No table matches. " : "No table can be seen.")
+    const none = add(parts, "div", "none", view.data.databases.length ? "No table matches. " : "No table is visible.")
     if (narrowed) {
       const clear = add(none, "button", "", "Clear the search")
       clear.type = "button"
@@ -149,7 +149,7 @@ function draw(root) {
       }
     }
   }
-  if (hidden) add(parts, "div", "none", `${hidden.toLocaleString("en")} more are not drawn: narrow the search.`)
+  if (hidden) add(parts, "div", "none", `${hidden.toLocaleString("en")} more are not shown. Narrow the search.`)
   const top = list.scrollTop
   list.replaceChildren(parts)
   list.scrollTop = top

@@ -1,4 +1,4 @@
-"""The table picker as a component: it keeps search, folds and focus in the browser, and tells Python each click once."""
+"""The table picker as a component. Search, folding and focus stay in the browser; each click is reported to Python once."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,14 +25,14 @@ def table_tree(
     on_clicks: Callable[[list[Click]], None],
     on_show: Callable[[str], None],
 ) -> None:
-    """The tree. on_clicks gets what was clicked since it last was told; on_show the full name of a table to look at."""
-    done: dict[str, int] = st.session_state.setdefault(f"{key} acted on", {})
+    """The tree. on_clicks: called with the new clicks. on_show: called with the full name of a table whose details to show."""
+    done: dict[str, int] = st.session_state.setdefault(f"{key} handled", {})
 
     def clicked() -> None:
-        told = (st.session_state.get(key) or {}).get("clicks") or {"mount": "", "log": []}
-        new = [entry for entry in told["log"] if entry[0] > done.get(told["mount"], 0)]
+        sent = (st.session_state.get(key) or {}).get("clicks") or {"mount": "", "log": []}
+        new = [entry for entry in sent["log"] if entry[0] > done.get(sent["mount"], 0)]
         if new:
-            done[told["mount"]] = new[-1][0]
+            done[sent["mount"]] = new[-1][0]
             on_clicks([(kind, names, bool(on)) for _, kind, names, on in new])
 
     def asked() -> None:

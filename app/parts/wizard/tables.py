@@ -1,4 +1,4 @@
-"""Step 3: tables chosen by pointing: a tree, globs with what they match, columns and risks of a table, totals."""
+"""Step 3: choose tables. A tree, the globs with their matches, columns and risks of a table, and totals."""
 
 import os
 from functools import partial
@@ -6,28 +6,28 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import jobs, messages, reach
+from app.parts import jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.parts.wizard.table_tree import Click, table_tree
 from app.view import picking, words
 from app.view.draft import Draft
 from app.view.planning import readers_of
 from engine.errors import TidemarkError
-from engine.settings import Shaping, Spec
+from engine.settings import ProjectionRules, Spec
 from engine.source.survey import Surveyed
 
 _GLOBS, _DETAILS = "Globs", "Columns and risks"
 
 
 def page(draft: Draft) -> None:
-    """Reads the catalogue once a connection; searching and clicking ask the server nothing."""
-    key = f"survey {reach.key_of(draft)}"
+    """The catalog is read once per connection. Searching and clicking send no queries."""
+    key = f"survey {source_queries.key_of(draft)}"
     try:
-        spec = reach.spec_of(draft)
-        found = jobs.result(key, "Reading the catalogue", lambda: reach.surveyed(spec))
+        spec = source_queries.spec_of(draft)
+        found = jobs.result(key, "Reading the catalog", lambda: source_queries.surveyed(spec))
     except TidemarkError as problem:
         messages.error(problem)
-        if st.button("Try again", icon=":material/refresh:", key="again"):
+        if st.button("Try again", icon=":material/refresh:", key="try-again"):
             jobs.forget(key)
             st.rerun()
         frame.foot(draft, "Tables")
@@ -39,7 +39,7 @@ def page(draft: Draft) -> None:
         else:
             messages.nothing(
                 "This account sees no table",
-                f"Grant {spec.source.user} SELECT on what is to be copied (the preflight shows the statements), then read again.",
+                f"Grant {spec.source.user} SELECT on the tables to capture (the preflight shows the statements), then reload.",
             )
     chosen = bool(draft.get("source", "tables"))
     frame.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
@@ -49,27 +49,29 @@ def _head(key: str, found: list[Surveyed]) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
     databases = len({one.table.database for one in found})
     many = f"{words.plural(len(found), 'table')} in {words.plural(databases, 'database')}"
-    told = f"{many}; rows and sizes are the server's estimates, read {jobs.ended(key)}"
-    left.markdown(f"**Tables** :gray[{words.escape(told)}]")
+    note = f"{many}; rows and sizes are the server's estimates, read {jobs.ended(key)}"
+    left.markdown(f"**Tables** :gray[{words.escape(note)}]")
     with right, st.container(horizontal_alignment="right"):
-        if st.button("Read again", icon=":material/refresh:", key="read-again", help="Reads the catalogue anew"):
+        if st.button("Reload", icon=":material/refresh:", key="reload", help="Reads the catalog again"):
             jobs.forget(key)
             st.rerun()
 
 
-def _chooser(draft: Draft, spec: Spec, seen: reach.Seen) -> None:
-    found = seen.tables
+def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
+    found = catalog.tables
     everything = [(one.table.database, one.table.name) for one in found]
     globs: list[str] = draft.get("source", "tables", default=[])
     every = (
-        {one.table.full_name: spec.shaping(one.table.database, one.table.name) for one in found} if spec.tables else {}
+        {one.table.full_name: spec.projection_rules(one.table.database, one.table.name) for one in found}
+        if spec.tables
+        else {}
     )
-    shapings = {name: shaping for name, shaping in every.items() if shaping.model_fields_set}
+    projections = {name: rules for name, rules in every.items() if rules.model_fields_set}
     shown_key, side_key = f"{draft.id} shown-table", f"{draft.id} side"
     left, right = st.columns([7, 3], gap="medium")
     with left:
         table_tree(
-            picking.tree(found, seen.risks, globs, shapings),
+            picking.tree(found, catalog.risks, globs, projections),
             st.session_state.get(shown_key, ""),
             key=f"{draft.id} tree",
             on_clicks=lambda clicks: _clicked(draft.id, everything, clicks),
@@ -86,7 +88,7 @@ def _chooser(draft: Draft, spec: Spec, seen: reach.Seen) -> None:
         with globs_tab:
             _rules(draft, globs, everything)
         with table_tab:
-            _details(draft, names, one, shown_key, shapings)
+            _details(draft, names, one, shown_key, projections)
 
 
 def _clicked(identity: str, everything: list[picking.Name], clicks: list[Click]) -> None:
@@ -106,17 +108,17 @@ def _clicked(identity: str, everything: list[picking.Name], clicks: list[Click])
 
 def _rules(draft: Draft, globs: list[str], everything: list[picking.Name]) -> None:
     st.caption(
-        "What the spec says: globs over database.table; ! excludes, a later one wins. Clicks in the tree edit them; a search with "
-        "\\* or ? can be kept as one."
+        "The globs of the spec over database.table. ! excludes; the last match decides. Clicks in the tree edit them, and a search "
+        "with \\* or ? can be saved as one."
     )
-    found = picking.rules(globs, everything)
+    found = picking.glob_rules(globs, everything)
     if not found:
         st.caption("None yet.")
     with st.container(height=420 if len(found) > 8 else "content", border=bool(found), gap=None, key="rules"):
         for number, rule in enumerate(found):
             left, right = st.columns([5, 1], vertical_alignment="center")
-            verb = "leaves out" if rule.glob.startswith("!") else "takes"
-            rest = f", {rule.tables - rule.decides:,} overruled" if rule.decides < rule.tables else ""
+            verb = "excludes" if rule.glob.startswith("!") else "includes"
+            rest = f", {rule.tables - rule.decides:,} overridden" if rule.decides < rule.tables else ""
             left.markdown(f"`{rule.glob}`  \n:small[:gray[{verb} {words.plural(rule.decides, 'table')}{rest}]]")
             right.button(
                 "",
@@ -137,14 +139,14 @@ def _removed(identity: str, glob: str) -> None:
 
 
 def _details(
-    draft: Draft, names: list[str], one: Surveyed | None, shown_key: str, shapings: dict[str, Shaping]
+    draft: Draft, names: list[str], one: Surveyed | None, shown_key: str, projections: dict[str, ProjectionRules]
 ) -> None:
     st.selectbox("Table", names, index=None, key=shown_key, placeholder="Choose one, or click a name in the tree")
     if one is None:
-        st.caption("Here a table's columns can be left out or masked, and its risks are told.")
+        st.caption("Here you can leave out or mask columns, and see the risks of a table.")
         return
-    table, shaping = one.table, shapings.get(one.table.full_name, Shaping())
-    found = picking.badges(one, picking.shaped(table, shaping))
+    table, rules = one.table, projections.get(one.table.full_name, ProjectionRules())
+    found = picking.badges(one, picking.projected(table, rules))
     for badge in found:
         st.markdown(
             f":{badge.tone}[{picking.ICONS[badge.tone]} **{badge.label}**] :small[{words.escape(badge.meaning)}]"
@@ -152,11 +154,11 @@ def _details(
         if badge.fix:
             st.code(badge.fix, language="sql" if badge.fix.endswith(";") else None, wrap_lines=True)
     if not found:
-        st.markdown(":green[:material/check_circle:] :small[no risk is known]")
+        st.markdown(":green[:material/check_circle:] :small[no known risks]")
     free = [column.name for column in table.columns if column.name not in table.key]
-    _columns(draft, table.full_name, free, "exclude", "Leave out", "Nothing of them is published")
-    masked = [name for name in free if name not in (shaping.exclude or ())]
-    _columns(draft, table.full_name, masked, "mask", "Mask", "Their SHA-256 is published instead of the value")
+    _columns(draft, table.full_name, free, "exclude", "Leave out", "These columns are not published")
+    masked = [name for name in free if name not in (rules.exclude or ())]
+    _columns(draft, table.full_name, masked, "mask", "Mask", "The SHA-256 of the value is published instead")
     if table.key:
         st.caption(words.escape(f"Key columns ({', '.join(table.key)}) are always published as they are."))
     rows = [
@@ -164,7 +166,7 @@ def _details(
             "Column": column.name,
             "Type": column.type + (" unsigned" if column.unsigned else ""),
             "Key": "key" if column.name in table.key else "",
-            "Published": _published(column.name, shaping),
+            "Published": _published(column.name, rules),
         }
         for column in table.columns
     ]
@@ -177,10 +179,10 @@ def _details(
     )
 
 
-def _published(name: str, shaping: Shaping) -> str:
-    if name in (shaping.exclude or ()):
+def _published(name: str, rules: ProjectionRules) -> str:
+    if name in (rules.exclude or ()):
         return "no"
-    return "masked" if name in (shaping.mask or {}) else "yes"
+    return "masked" if name in (rules.mask or {}) else "yes"
 
 
 def _columns(draft: Draft, table: str, names: list[str], rule: str, label: str, meaning: str) -> None:

@@ -1,4 +1,4 @@
-"""Steps 5 and 6: where the rows go and from when on, and the Spark that reads them."""
+"""Steps 5 and 6: the destination and the startup mode, and Spark."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import engine, jobs, messages, reach
+from app.parts import engine, jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft
@@ -24,10 +24,10 @@ _STARTS = {
     "initial": "Copy everything, then follow changes",
     "snapshot": "Copy everything, then end",
     "latest": "Follow from now on, copy nothing",
-    "earliest": "Follow from the oldest binlog there is, copy nothing",
+    "earliest": "Follow from the oldest binlog, copy nothing",
     "timestamp:": "Follow from a time",
     "position:": "Follow from a binlog position",
-    "gtid:": "Follow behind a GTID set",
+    "gtid:": "Follow after a GTID set",
 }
 _ARGUMENTS = {
     "timestamp:": ("Time, UTC", "2026-01-31T00:00:00Z"),
@@ -39,12 +39,12 @@ _TRY_S = 400.0
 
 
 def destination(draft: Draft) -> None:
-    """The lake's folder, what is published, where to begin."""
+    """The destination folder, the merge interval, and the startup mode."""
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.markdown("**Destination** :gray[Delta tables, a mirror and a change log for each source table]")
         frame.text(
-            "Folder of the lake",
+            "Destination folder",
             draft,
             "sink",
             "path",
@@ -59,12 +59,12 @@ def destination(draft: Draft) -> None:
             min_value=0.0,
             step=5.0,
             format="%g",
-            help="The change log is written at once; the mirror follows so often. Seldom merges cost less.",
+            help="The change log is written at once; the mirror follows at this interval. Fewer merges cost less.",
         )
         _start(draft)
     with right:
         try:
-            spec = reach.spec_of(draft)
+            spec = source_queries.spec_of(draft)
         except TidemarkError as problem:
             messages.error(problem)
             draft = frame.note(draft, "Destination", "fail", problem.message)
@@ -75,13 +75,13 @@ def destination(draft: Draft) -> None:
 
 def _start(draft: Draft) -> None:
     mode, colon, argument = str(draft.get("source", "startup", default="initial")).partition(":")
-    # A mode that wants an argument is kept with it; until then it is only on the page.
+    # A mode with an argument is saved when the argument is entered; until then it is only on the page.
     mode = st.session_state.get(f"{draft.id} start-wanted") or mode + colon
     key = frame.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
     text_key = f"{draft.id} start-at {mode}"
     modes = list(_STARTS)
     chosen = st.selectbox(
-        "Begin",
+        "Start",
         modes,
         index=modes.index(mode),
         format_func=_STARTS.__getitem__,
@@ -100,60 +100,60 @@ def _start(draft: Draft) -> None:
             args=(draft.id, key, text_key),
         )
         if not st.session_state.get(text_key):
-            st.caption("Until it is given, the draft keeps what it had.")
+            st.caption("Until it is entered, the draft keeps the previous mode.")
 
 
 def _keep_start(identity: str, key: str, text_key: str) -> None:
     mode = st.session_state[key]
     argument = (st.session_state.get(text_key) or "").strip() if text_key else ""
-    waits = mode in _ARGUMENTS and not argument
-    st.session_state[f"{identity} start-wanted"] = mode if waits else ""
-    if not waits:
+    incomplete = mode in _ARGUMENTS and not argument
+    st.session_state[f"{identity} start-wanted"] = mode if incomplete else ""
+    if not incomplete:
         value = mode + argument if mode in _ARGUMENTS else mode
         drafts.change(identity, lambda draft: draft.put("source", "startup", value=value))
 
 
 def examined(draft: Draft, spec: Spec) -> Draft:
-    """The draft with what this machine can say of the folder; a remote Spark's workers must see it under the same path."""
+    """The draft with a finding about the folder on this machine. Workers of a remote Spark must see it under the same path."""
     path = spec.sink.path
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
-        return frame.note(draft, "Destination", "fail", f"{there} cannot be written to.")
+        return frame.note(draft, "Destination", "fail", f"{there} is not writable.")
     if path.is_dir() and any(path.iterdir()):
         return frame.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
-    return frame.note(draft, "Destination", "ok", f"{path} can be written to.")
+    return frame.note(draft, "Destination", "ok", f"{path} is writable.")
 
 
 def _folder(draft: Draft, spec: Spec) -> Draft:
     path = spec.sink.path
-    st.markdown("**What becomes of it**")
+    st.markdown("**Layout**")
     tree = "├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log"
     st.code(f"{path}\n{tree}", language=None, wrap_lines=True)
     draft = examined(draft, spec)
     found = draft.finding("Destination")
     if found is not None and found.outcome == "fail":
         messages.three_parts(
-            found.text, "Nothing could be published there.", "Choose another folder, or give this user the right."
+            found.text, "Nothing can be published there.", "Choose another folder, or grant this user write permission."
         )
     elif found is not None and found.outcome == "warn":
         messages.three_parts(
             found.text,
-            "Tables of the same names in it would be written to by this pipeline.",
-            "Choose another folder, unless you mean to add to this one.",
+            "This pipeline would write to tables of the same names.",
+            "Choose another folder, unless you want to add to this one.",
             amber=True,
         )
     else:
         free = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists())).free
-        st.markdown(f":green[:material/check_circle:] can be written · {words.size(free)} free")
+        st.markdown(f":green[:material/check_circle:] writable · {words.size(free)} free")
     return draft
 
 
 def spark(draft: Draft) -> None:
-    """Local or remote, its settings, and a button that tries it."""
+    """Local or remote Spark, its settings, and a button to test it."""
     left, right = st.columns([3, 2], gap="large")
     master = str(draft.get("spark", "master", default="local[*]"))
     with left:
-        st.markdown("**Spark** :gray[runs the readers; nothing else of the pipeline depends on where]")
+        st.markdown("**Spark** :gray[runs the readers, on this machine or on a cluster]")
         key = f"{draft.id} spark-place"
         local = master.startswith("local")
         place = st.segmented_control(
@@ -210,20 +210,20 @@ def _remote(draft: Draft, master: str) -> None:
     if problem := st.session_state.pop(f"{draft.id} master-fault", None):
         messages.error(problem)
     elif not master:
-        st.caption("Until an address is given, the draft keeps this machine.")
+        st.caption("Until an address is entered, the draft keeps this machine.")
     st.caption(
-        "Workers need Python of this version, the packages of requirements.txt, and the lake's folder under the same path."
+        "Workers need Python of this version, the packages of requirements.txt, and the destination folder under the same path."
     )
 
 
 def _keep_master(identity: str, key: str) -> None:
-    """An address that is refused is not kept: it might hold a token."""
+    """Save the address, unless it is invalid: it may contain a token."""
     value = (st.session_state[key] or "").strip()
     if not value:
         return
     draft = drafts.load(identity).put("spark", "master", value=value)
     try:
-        reach.spec_of(draft)
+        source_queries.spec_of(draft)
     except TidemarkError as problem:
         st.session_state[f"{identity} master-fault"] = problem
         return
@@ -234,9 +234,9 @@ def _conf(draft: Draft) -> None:
     conf = draft.get("spark", "conf", default={})
     shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
     key = frame.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
-    with st.expander("Spark's own settings", expanded=bool(conf)):
+    with st.expander("Spark settings", expanded=bool(conf)):
         st.text_area(
-            "One a line: name = value",
+            "One per line: name = value",
             value=shown,
             key=key,
             placeholder="spark.executor.memory = 2g",
@@ -252,18 +252,18 @@ def _keep_conf(identity: str, key: str) -> None:
 
 
 def _trial(draft: Draft) -> Draft:
-    st.markdown("**Spark test** :gray[starts or joins it as the run would, and asks its workers for what they need]")
+    st.markdown("**Spark test** :gray[starts or joins Spark as the run would, and checks its workers]")
     try:
-        spec = reach.spec_of(draft)
+        spec = source_queries.spec_of(draft)
     except TidemarkError as problem:
         messages.error(problem)
         return frame.note(draft, "Spark", "fail", problem.message)
     key = f"spark {draft.fingerprint('Spark')} {spec.sink.path}"
     finding = draft.finding("Spark")
-    again = finding is not None or jobs.known(key)
+    tested = finding is not None or jobs.known(key)
     pressed = st.button(
-        "Test Spark again" if again else "Test Spark",
-        type="secondary" if again else "primary",
+        "Test Spark again" if tested else "Test Spark",
+        type="secondary" if tested else "primary",
         icon=":material/bolt:",
         key="test-spark",
         disabled=jobs.running(key),
@@ -280,7 +280,7 @@ def _trial(draft: Draft) -> Draft:
         st.rerun()
     if not jobs.known(key):
         frame.found_before(
-            finding, "Not tested yet. It takes ten seconds here, and up to three minutes on a cluster that is full."
+            finding, "Not tested yet. It takes about ten seconds locally, and up to three minutes on a busy cluster."
         )
         return draft
     try:
@@ -294,12 +294,12 @@ def _trial(draft: Draft) -> Draft:
     with st.container(border=True, gap="small"):
         st.markdown(f"#### :green[:material/check_circle: Spark {found['version']} is ready]", anchors=False)
         st.markdown(f"Reads {slots} at once · {words.escape(found['master'])}")
-        st.caption("It was ended again; the run starts its own.")
+        st.caption("The test session has ended; the run starts its own.")
     return frame.note(draft, "Spark", "ok", f"Spark {found['version']} at {found['master']} reads {slots} at once.")
 
 
 def tried(spec: str) -> dict[str, Any]:
-    """Try Spark in a process of its own: neither a JVM nor a client stays in the console. Raises TidemarkError."""
+    """Test Spark in a separate process, so that neither a JVM nor a client stays in the console. Raises TidemarkError."""
     with tempfile.TemporaryDirectory(prefix="tidemark-trial-") as folder:
         file = Path(folder) / "pipeline.toml"
         file.write_text(spec, encoding="utf-8")
@@ -310,18 +310,18 @@ def tried(spec: str) -> dict[str, Any]:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise TidemarkError(
-                f"Spark did not come up within {_TRY_S:.0f} s.",
+                f"Spark did not start within {_TRY_S:.0f} s.",
                 detail="Nothing was read.",
-                hint="Look at its own pages and logs.",
+                hint="Check the Spark UI and the logs of Spark.",
             ) from None
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    told: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    if "error" in told:
-        raise from_dict(told)
-    if done.returncode or not told:
+    answer: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    if "error" in answer:
+        raise from_dict(answer)
+    if done.returncode or not answer:
         raise TidemarkError(
-            f"Spark could not be tried: {(done.stderr.strip().splitlines() or ['no word from it'])[-1]}",
+            f"Spark could not be tested: {(done.stderr.strip().splitlines() or ['no output'])[-1]}",
             detail="Nothing was read.",
-            hint=f"The whole of it: python -m engine.spark.trial SPEC, in {engine.ROOT}.",
+            hint=f"For the full output, run python -m engine.spark.trial SPEC in {engine.ROOT}.",
         )
-    return told
+    return answer

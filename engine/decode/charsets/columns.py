@@ -1,8 +1,8 @@
-"""A column of encoded texts to an Arrow array of strings, for any set that can split bytes into characters.
+"""Decodes a column of encoded texts to an Arrow array of strings, for any character set that can split bytes into characters.
 
-The column's bytes are decoded in windows: numpy's intermediate arrays stay in the processor's cache, and a LONGTEXT of a gigabyte
-does not need twenty of them. A window may end inside a character, so its last two are left to the next one (two,
-because a set of up to four bytes a character may see such an end as two characters).
+The column's bytes are decoded in windows. So numpy's intermediate arrays stay in the CPU cache, and a LONGTEXT of a gigabyte does
+not need twenty of them. A window may end inside a character, so its last two characters are left to the next window. Two, because
+a set with up to four bytes per character may see such an end as two characters.
 """
 
 import codecs
@@ -18,15 +18,15 @@ Offsets = npt.NDArray[np.int64]
 Points = npt.NDArray[np.uint32]
 
 NOT_TEXT = 0xFFFFFFFF
-"""The code point of bytes that are no character; so is everything else that UTF-8 cannot encode."""
+"""The code point for bytes that are no character, and for everything else that UTF-8 cannot encode."""
 _WINDOW = 1 << 16
 _LONGEST = (1 << 31) - 1
 
 
 class Characters(NamedTuple):
-    """The characters of some bytes: their code points, and at which byte each starts, ascending.
+    """The characters of some bytes: their code points, and the byte at which each starts, ascending.
 
-    Two may start at the same byte, when the server makes two characters of one.
+    Two may start at the same byte, if the server converts one code to two characters.
     """
 
     points: Points
@@ -37,7 +37,7 @@ Split = Callable[[Bytes], Characters]
 
 
 class _Window(NamedTuple):
-    """Whole characters of a column: where in its data they start, their bytes, and one start more: their end."""
+    """Whole characters of a column: their offset in its data, their bytes, their points, their starts plus the final end."""
 
     at: int
     data: Bytes
@@ -45,14 +45,14 @@ class _Window(NamedTuple):
     starts: Offsets
 
     def refused(self, charset: str, character: int, reason: str) -> UnicodeDecodeError:
-        """The error for a character that is none."""
+        """The error for an invalid character."""
         start, end = self.starts[character : character + 2]
         code = self.data[start:end].tobytes()
         return UnicodeDecodeError(charset, code, 0, len(code), reason)
 
 
 def is_ascii(values: pa.Array) -> bool:
-    """Whether no byte of the values, those under NULLs included, is above 0x7F."""
+    """Whether no byte of the values, including those under NULLs, is above 0x7F."""
     data, _ = _region(values)
     return not len(data) or int(data.max()) < 0x80
 
@@ -82,7 +82,7 @@ def decode(values: pa.Array, charset: str, split: Split) -> pa.Array:
 
 
 def _region(values: pa.Array) -> tuple[Bytes, Offsets]:
-    """The bytes that the array uses of its buffer, and where in them each value starts and the last one ends."""
+    """The bytes that the array uses of its buffer, and the offset of each value in them, plus the final end."""
     _, offsets, content = values.buffers()
     if not len(values):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -92,7 +92,7 @@ def _region(values: pa.Array) -> tuple[Bytes, Offsets]:
 
 
 def _windows(data: Bytes, split: Split) -> Iterator[_Window]:
-    """All characters."""
+    """Split all the data into windows of whole characters."""
     at = 0
     while at < len(data):
         window = data[at : at + _WINDOW]
@@ -105,9 +105,9 @@ def _windows(data: Bytes, split: Split) -> Iterator[_Window]:
 
 
 def _encode(window: _Window, bounds: Offsets, charset: str) -> tuple[bytes, Offsets]:
-    """The characters as UTF-8, and where in that the values start that start at `bounds`.
+    """The characters as UTF-8, and the offsets in it of the values that start at `bounds`.
 
-    Raises UnicodeDecodeError for what is no character, and when a value starts inside of one.
+    Raises UnicodeDecodeError for an invalid character, and if a value starts inside a character.
     """
     points, starts = window.points, window.starts
     try:
@@ -116,7 +116,7 @@ def _encode(window: _Window, bounds: Offsets, charset: str) -> tuple[bytes, Offs
         raise window.refused(charset, error.start // 4, "no character of this set") from None
     ends = np.zeros(len(points) + 1, np.int64)
     np.cumsum((points >= 0x80).view(np.uint8) + (points >= 0x800) + (points >= 0x10000) + np.uint8(1), out=ends[1:])
-    # Where all characters are single bytes, a byte's number is its character's.
+    # If all characters are single bytes, a byte's number is its character's.
     index = bounds if len(points) == len(window.data) else np.searchsorted(starts, bounds)
     inside = np.flatnonzero(starts[index] != bounds)
     if len(inside):

@@ -1,20 +1,19 @@
-"""Chinese, Japanese and Korean sets: characters of one byte and of two, in some also of three or four.
+"""Chinese, Japanese and Korean character sets: characters of one or two bytes, in some sets also of three or four.
 
-A byte that may be the first of two may also be the second, so what it is depends on what is before it. A byte that cannot be a
-first one always ends a character; so in a run of bytes that can, the first, third, fifth … are first bytes, and what is
-behind each of them is its second byte. This is meant for valid text: in any other there is a pair that no table has.
-Two kinds of sets need one step more:
+A byte that may be the first of two may also be the second, so its role depends on what comes before it. A byte that cannot be a
+first byte always ends a character. So in a run of bytes that can, the first, third, fifth … are first bytes, and each is followed
+by its second byte. This holds for valid text; any other contains a pair that is in no table. Two kinds of sets need one more step:
 
-* in ujis and eucjpms 8F, which is never part of a pair, goes before a pair and chooses another table;
-* gb18030's codes of four bytes are two pairs, each with a digit as its second byte, which no code of two bytes has. In a
-  run of such halves the first, third, fifth … are first ones, by the same argument.
+* in ujis and eucjpms 8F, which is never part of a pair, comes before a pair and selects another table;
+* gb18030's four-byte codes are two pairs, each with a digit as its second byte, which no two-byte code has. In a run of such halves
+  the first, third, fifth … are first halves, by the same argument.
 """
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.decode.charsets.code_tables import HALF, HALVES, PREFIX, SETS, TWICE, leads, numbered, pairs, prefixed
 from engine.decode.charsets.columns import Bytes, Characters, Offsets, Points
-from engine.decode.charsets.tables import HALF, HALVES, PREFIX, SETS, TWICE, leads, numbered, pairs, prefixed
 
 Codes = npt.NDArray[np.uint16]
 Flags = npt.NDArray[np.bool_]
@@ -22,7 +21,7 @@ CHARSETS = frozenset(SETS)
 
 
 def split(charset: str, data: Bytes) -> Characters:
-    """The characters of the bytes; points over U+10FFFF where there is none."""
+    """Split the bytes into characters. Invalid ones have points over U+10FFFF."""
     padded = np.append(data, np.zeros(2, np.uint8))
     codes: Codes = padded[:-1].astype(np.uint16) << np.uint16(8) | padded[1:]
     starts = np.flatnonzero(~_seconds(leads(charset).take(data)))
@@ -33,10 +32,10 @@ def split(charset: str, data: Bytes) -> Characters:
 
 
 def _seconds(firsts: Flags) -> Flags:
-    """What is behind the first, third, fifth … element of each run of `firsts`.
+    """A mask of the elements after the first, third, fifth … element of each run of `firsts`.
 
-    Calculated with one long integer that has a bit an element: adding its lowest bit to a run clears the run, as the carry goes
-    through to its end. That tells the runs that start at an even place from the others.
+    Computed with one long integer that has a bit per element: adding its lowest bit to a run clears the run, because the carry
+    propagates to its end. That separates runs that start at an even place from the others.
     """
     size = len(firsts) // 8 + 1
     runs = int.from_bytes(np.packbits(firsts, bitorder="little").tobytes(), "little")
@@ -49,12 +48,12 @@ def _seconds(firsts: Flags) -> Flags:
 
 
 def _prefixed(charset: str, codes: Codes, points: Points, starts: Offsets) -> Characters:
-    """8F and the pair behind it as one character, and codes that are two of them."""
+    """Merge 8F and the pair after it into one character, and split codes that become two."""
     prefix = points == PREFIX
-    behind = np.flatnonzero(prefix[:-1] & ~prefix[1:]) + 1
-    if len(behind):
-        points[behind - 1] = prefixed(charset).take(codes.take(starts[behind]))
-        points, starts = np.delete(points, behind), np.delete(starts, behind)
+    seconds = np.flatnonzero(prefix[:-1] & ~prefix[1:]) + 1
+    if len(seconds):
+        points[seconds - 1] = prefixed(charset).take(codes.take(starts[seconds]))
+        points, starts = np.delete(points, seconds), np.delete(starts, seconds)
     twice = points == TWICE
     if twice.any():
         points[twice] = ord("?")
@@ -63,7 +62,7 @@ def _prefixed(charset: str, codes: Codes, points: Points, starts: Offsets) -> Ch
 
 
 def _four_bytes(points: Points, starts: Offsets) -> Characters:
-    """Two halves as one character; a half that is alone stays none."""
+    """Merge two halves into one character; a single half stays invalid."""
     half = (points >= HALF) & (points < HALF + HALVES)
     if not half.any():
         return Characters(points, starts)

@@ -1,4 +1,4 @@
-"""Sets of one byte a character: a table of 256 characters each."""
+"""Single-byte character sets: a table of 256 characters each."""
 
 from functools import cache
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from engine.decode.charsets.columns import Bytes, Characters, Points
 
-# Python's name of the set, or of the nearest one where it has none; and from which byte on the servers give which
-# characters instead. What Python leaves undefined and has no correction is "?".
+# Python's name of the set, or of the nearest one; then, by first byte, the characters that the servers return instead. Bytes that
+# Python leaves undefined, and that are not corrected, become "?".
 _SETS: dict[str, tuple[str, dict[int, str]]] = {
     "armscii8": (
         "latin-1",
@@ -59,7 +59,7 @@ CHARSETS = frozenset(_SETS)
 
 
 def split(charset: str, data: Bytes) -> Characters:
-    """Every byte is a character."""
+    """Split the bytes into characters: every byte is one."""
     return Characters(_points(charset).take(data), np.arange(len(data)))
 
 

@@ -1,7 +1,6 @@
-"""Unicode in units of fixed width: ucs2, utf16, utf16le and utf32.
+"""Unicode in fixed-width units: ucs2, utf16, utf16le and utf32.
 
-The servers take a byte order mark for the character U+FEFF that it also is. Surrogates that are no pair stay as they are, and no
-UTF-8 can be made of them.
+The servers treat a byte order mark as the character U+FEFF. Unpaired surrogates stay as they are, and cannot be converted to UTF-8.
 """
 
 from functools import partial
@@ -12,7 +11,7 @@ from engine.decode.charsets.columns import NOT_TEXT, Bytes, Characters, Split
 
 
 def _units(dtype: str, data: Bytes) -> Characters:
-    """Every unit is a character; an incomplete one at the end is none."""
+    """Split into units: each is a character; an incomplete one at the end is invalid."""
     width = np.dtype(dtype).itemsize
     whole = len(data) // width
     points = data[: whole * width].view(dtype).astype("<u4")
@@ -22,7 +21,7 @@ def _units(dtype: str, data: Bytes) -> Characters:
 
 
 def _utf16(dtype: str, data: Bytes) -> Characters:
-    """Units, and a high surrogate with a low one behind it is one character."""
+    """Split into units, and merge each high surrogate with the low one after it."""
     points, starts = _units(dtype, data)
     if ((points & 0xF800) != 0xD800).all():
         return Characters(points, starts)

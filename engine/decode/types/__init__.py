@@ -1,6 +1,7 @@
-"""The one place of each MySQL type: its Arrow type, its two decoders and its word for the preflight.
+"""One entry per MySQL type: its Arrow type, its two decoders and its preflight check.
 
-Adding a type is adding one entry to the `TYPES` of one of the modules here.
+To add a type, add one entry to the `TYPES` of one of these modules. A type with a binlog type code of its own also needs its width
+in `decode.extents` and the size of its metadata in `decode.binlog_events`.
 """
 
 from engine.decode.schema import Column
@@ -14,7 +15,7 @@ TYPES: dict[str, ValueType] = {name: entry for module in _MODULES for name, entr
 
 
 def value_type(column: Column) -> ValueType:
-    """The entry of a column's type. Raises TableStoppedError for a type that this version does not decode."""
+    """The entry for a column's type. Raises TableStoppedError for a type that this version does not decode."""
     if column.unread:
         return UNREAD
     entry = TYPES.get(column.type)
@@ -22,14 +23,14 @@ def value_type(column: Column) -> ValueType:
     if entry is None or fault:
         raise TableStoppedError(
             f"Column {column.name!r}: {fault} is not supported.",
-            detail="The table is not copied: a value that cannot be decoded exactly never becomes NULL.",
+            detail="The table is not copied: Tidemark never turns a value that it cannot decode exactly into NULL.",
             hint="Exclude the table in source.tables, or convert the column to a supported type.",
         )
     return entry
 
 
 def fault(column: Column) -> str | None:
-    """Why a column cannot be decoded, for the preflight; None when it can."""
+    """Why a column cannot be decoded, for the preflight; None if it can."""
     try:
         value_type(column)
     except TableStoppedError as error:

@@ -1,7 +1,7 @@
-"""MariaDB's UUID, INET4 and INET6: texts in rows, fixed binaries without their trailing zero bytes in images.
+"""MariaDB's UUID, INET4 and INET6: texts in rows, fixed-size binaries without trailing zero bytes in images.
 
 The texts are the server's own (MariaDB source, plugin/type_uuid and plugin/type_inet): lower case; in an INET6 the first longest
-run of two or more zero groups is `::`, and an address that begins with 96 zero bits, or 80 and then ffff, ends like an INET4.
+run of two or more zero groups is `::`. An address that begins with 96 zero bits, or 80 and then ffff, ends like an INET4.
 """
 
 from collections.abc import Callable
@@ -22,12 +22,12 @@ _GROUPS = (4, 2, 2, 2, 6)
 
 @cache
 def _bytes(form: str) -> pa.Array:
-    """The text of each byte; made when it is needed, as the first array of a list makes PyArrow import pandas."""
+    """The text of each byte. Created when first needed, because a process's first array from a list makes PyArrow import pandas."""
     return pa.array([format(n, form) for n in range(256)])
 
 
 def _columns(value: pa.Array, width: int) -> list[pa.Array]:
-    """The n-th byte of every value, for each n; NULL where the value is."""
+    """The n-th byte of every value, for each n; NULL if the value is NULL."""
     filled = pc.fill_null(value, b"\0" * width)
     raw = np.frombuffer(b"".join(filled.to_pylist()), np.uint8).reshape(-1, width)
     nulls = value.is_null().to_numpy(zero_copy_only=False) if value.null_count else None

@@ -1,8 +1,8 @@
-"""What the decoders of all types share: cursors over many records, and Arrow arrays cut out of a buffer.
+"""The common part of all type decoders: cursors over many records, and Arrow arrays copied from a buffer.
 
-A decoder is given one cursor a record, all standing on the same column, and returns the values as an Arrow array and the
-cursors moved behind them. Nothing is ever done row by row. Loads at a cursor may run up to eight bytes over the end
-of a record, which `framing.PADDING` makes safe; that no cursor leaves its record is checked once a column.
+A decoder gets one cursor per record, all on the same column. It returns the values as an Arrow array, and the cursors after them.
+Nothing is ever done row by row. Loads at a cursor may exceed a record by up to eight bytes, which `framing.PADDING` makes safe.
+Once per column, a check ensures that no cursor has left its record.
 """
 
 from collections import Counter
@@ -22,26 +22,24 @@ Nulls = npt.NDArray[np.bool_] | None
 
 @dataclass(frozen=True)
 class Records:
-    """A buffer, where each record in it ends, and how to load integers from it.
-
-    nulled: counts by column the dates that became NULL because they do not exist (`Column.null_dates`).
-    """
+    """A buffer, the ends of the records in it, and ways to load integers from it."""
 
     buffer: Bytes
     u64: npt.NDArray[np.uint64]
     end: Offsets
     nulled: Counter[str] = field(default_factory=Counter)
+    """Invalid dates that became NULL, by column (`Column.null_dates`)."""
 
     @staticmethod
     def over(buffer: Bytes, end: Offsets, nulled: Counter[str]) -> "Records":
         return Records(buffer, words(buffer), end, nulled)
 
     def rows(self, chosen: npt.NDArray[np.bool_]) -> "Records":
-        """The same buffer for some of the records."""
+        """The same buffer with some of the records."""
         return Records(self.buffer, self.u64, self.end[chosen], self.nulled)
 
     def inside(self, at: Offsets, column: Column) -> Offsets:
-        """`at`, when no cursor is behind the end of its record. Raises DecodeError otherwise."""
+        """Return `at` if no cursor is past the end of its record. Raises DecodeError otherwise."""
         if (at > self.end).any():
             raise _outside(column)
         return at
@@ -63,7 +61,7 @@ class Records:
         return self.u64[at].byteswap() >> np.uint64(64 - 8 * width)
 
     def length(self, at: Offsets) -> tuple[Offsets, Offsets]:
-        """Length-encoded integers at the cursors: their values (-1 for what is none) and the cursors behind them."""
+        """Length-encoded integers at the cursors: their values (-1 if invalid) and the cursors after them."""
         word = self.u64[at]
         first = (word & np.uint64(0xFF)).astype(np.int64)
         value, after = first, at + 1
@@ -77,14 +75,14 @@ class Records:
         return value, after
 
     def counted(self, at: Offsets, null: Nulls, column: Column) -> tuple[Offsets, Offsets]:
-        """Where values with a length-encoded length in front start and end; a NULL is empty and takes no byte.
+        """The starts and ends of values with a length-encoded prefix. A NULL is empty and takes no bytes.
 
-        Raises DecodeError when one reaches over the end of its record.
+        Raises DecodeError if one exceeds its record.
         """
         length, start = self.length(at)
         if null is not None:
             length, start = np.where(null, 0, length), np.where(null, at, start)
-        # Not by the sum of both: a length of eight bytes would run over.
+        # Do not compare the sum: a length of eight bytes would overflow.
         if ((length < 0) | (length > self.end - start)).any():
             raise _outside(column)
         return start, start + length
@@ -92,9 +90,9 @@ class Records:
 
 def _outside(column: Column) -> DecodeError:
     return DecodeError(
-        f"Column {column.name!r} ({column.type.upper()}) reaches over the end of its record.",
-        detail="The bytes do not have the layout that the column's definition promises; none of them was used.",
-        hint="If the table was altered just now, start the pipeline again; otherwise report this with the "
+        f"Column {column.name!r} ({column.type.upper()}) exceeds the end of its record.",
+        detail="The bytes do not have the layout of the column's definition; none of them was used.",
+        hint="If the table has just been altered, start the pipeline again; otherwise report this with the "
         "server's version.",
     )
 
@@ -108,40 +106,42 @@ DecodeImage = Callable[[Records, Offsets, Nulls, Column, "Mapped"], tuple[pa.Arr
 
 @dataclass(frozen=True)
 class Mapped:
-    """How a table map announces one column: its binlog type code and that type's metadata bytes.
+    """A column as announced in a table map: its binlog type code and the type's metadata bytes.
 
-    The rest is None where `binlog_row_metadata` leaves it out. collation: its number. labels: of an ENUM or SET, in its character
-    set.
+    The other fields are None if `binlog_row_metadata` omits them.
     """
 
     code: int
     metadata: bytes
     unsigned: bool | None = None
     collation: int | None = None
+    """The collation's number."""
     labels: tuple[bytes, ...] | None = None
+    """The labels of an ENUM or SET, in its character set."""
 
 
 @dataclass(frozen=True)
 class ValueType:
-    """One MySQL type.
-
-    arrow: its Arrow type for a column. row: decoder of the binary protocol. image: decoder of row images; its last argument
-    is what the table map says of the column. protocol: type codes that the result set may announce. binlog: type codes that
-    the table map may announce. fits: whether the table map's metadata promise the layout that `image` decodes for the column.
-    fault: why a column of this type cannot be decoded, or None.
-    """
+    """One MySQL type."""
 
     arrow: Callable[[Column], pa.DataType]
+    """The Arrow type of a column."""
     row: Decode
+    """Decodes the binary protocol."""
     image: DecodeImage
+    """Decodes row images; the last argument is the column's entry in the table map."""
     protocol: frozenset[int]
+    """Type codes that a result set may announce."""
     binlog: frozenset[int]
+    """Type codes that a table map may announce."""
     fits: Callable[[Column, Mapped], bool] = lambda _column, _mapped: True
+    """Whether the table map's metadata announce the layout that `image` decodes."""
     fault: Callable[[Column], str | None] = lambda _: None
+    """Why a column cannot be decoded; None if it can."""
 
 
 def null_bits(buffer: Bytes, at: Offsets, columns: int, unused: int = 0) -> Iterator[Nulls]:
-    """Of each column which values are NULL, out of the bitmaps at the cursors, whose first `unused` bits belong to no column."""
+    """Yield, per column, which values are NULL, from the bitmaps at the cursors. The first `unused` bits belong to no column."""
     byte = buffer[at]
     for bit in range(unused, unused + columns):
         if not bit & 7:
@@ -151,7 +151,7 @@ def null_bits(buffer: Bytes, at: Offsets, columns: int, unused: int = 0) -> Iter
 
 
 def advance(at: Offsets, width: int | Offsets, null: Nulls) -> Offsets:
-    """The cursors behind values of `width` bytes; a NULL takes none."""
+    """The cursors after values of `width` bytes; a NULL takes none."""
     return at + width if null is None else at + np.where(null, 0, width)
 
 
@@ -161,15 +161,15 @@ def validity(null: Nulls) -> pa.Buffer | None:
 
 
 def slices(buffer: Bytes, start: Offsets, end: Offsets, null: Nulls, type_: pa.DataType) -> pa.Array:
-    """Strings or binaries cut out of the buffer, copied by Arrow.
+    """Strings or binaries from the buffer, copied by Arrow.
 
-    The offsets start, end, start, end, … make an array over the buffer whose even slots are the values; `take` copies those. A NULL
+    The offsets start, end, start, end, … form an array over the buffer whose even slots are the values; `take` copies those. A NULL
     must have start = end.
     """
     count = len(start)
     if not count:
         return pa.array([], type_)
-    if (start[1:] < start[:-1]).any():  # Arrow's offsets rise; what was unpacked lies behind what came plain
+    if (start[1:] < start[:-1]).any():  # Arrow's offsets must ascend, but unpacked events lie after plain ones
         order = np.argsort(start, kind="stable")
         back = np.empty(count, np.int64)
         back[order] = np.arange(count)
@@ -188,6 +188,6 @@ def fail(column: Column, what: str, hint: str) -> DecodeError:
     """The error for a value that cannot be represented."""
     return DecodeError(
         f"Column {column.name!r} ({column.type.upper()}): {what}.",
-        detail="The table stops here; what is published of it is right up to the last committed position.",
+        detail="The table stops here. Its published data is correct up to the last committed position.",
         hint=hint,
     )

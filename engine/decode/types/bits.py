@@ -1,4 +1,4 @@
-"""BIT: BIT(1) is a boolean, a longer one the server's own big-endian bytes, in rows and in images alike."""
+"""BIT: BIT(1) is a boolean; longer ones are the server's big-endian bytes, in rows and in images alike."""
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,9 @@ def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[p
     width = (column.precision + 7) // 8
     length = after - start
     if (length != (width if null is None else np.where(null, 0, width))).any():
-        raise fail(column, "a bit field has another length than its column", "Report this with the server's version.")
+        raise fail(
+            column, "a bit field has a different length than its column", "Report this with the server's version."
+        )
     return _values(records, start, width, null, column), after
 
 

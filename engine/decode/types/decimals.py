@@ -1,8 +1,8 @@
 """DECIMAL: text in the binary protocol, packed groups of nine digits in row images.
 
-Packed form (MySQL source, strings/decimal.cc, `decimal2bin`): big-endian; the whole digits as a first group of fewer than nine and
-then full groups of nine in four bytes each, the fraction as full groups and then a last one of fewer; a group of n < 9
-digits takes `_BYTES[n]` bytes. The highest bit is set for values from zero up; negative values have all bits inverted.
+Packed format (MySQL source, strings/decimal.cc, `decimal2bin`): big-endian; the whole digits as a first group of fewer than nine,
+then full groups of nine in four bytes each; the fraction as full groups, then a last group of fewer. A group of n < 9 digits takes
+`_BYTES[n]` bytes. The highest bit is set for values from zero up; negative values have all bits inverted.
 
 Up to 38 digits become decimal128; more become the server's own text.
 """
@@ -55,10 +55,10 @@ def _not_a_decimal(column: Column) -> DecodeError:
 
 
 def _short(records: Records, start: Offsets, after: Offsets, null: Nulls, column: Column) -> pa.Array:
-    """Decimals of up to 18 digits out of their texts.
+    """Decimals of up to 18 digits, from their texts.
 
-    The server prints every value with exactly `scale` digits after the point, so that, counted from the end, each digit has a
-    fixed place: digit by digit from the right, all rows at once.
+    The server prints every value with exactly `scale` digits after the point, so each digit has a fixed place, counted from the
+    end. Digits are decoded from the right, all rows at once.
     """
     length = after - start
     minus = (records.buffer[start] == ord("-")) & (length > 0)
@@ -69,7 +69,7 @@ def _short(records: Records, start: Offsets, after: Offsets, null: Nulls, column
     if point:
         wrong |= records.buffer[after - point] != ord(".")
     unit, longest = 1, int((after - first).max())
-    if longest > column.precision + (2 if point else 0):  # the point, and a zero in front where no digit is
+    if longest > column.precision + (2 if point else 0):  # the point, and a leading zero if there is no whole digit
         raise _not_a_decimal(column)
     for place in range(1, longest + 1):
         if place == point:
@@ -90,14 +90,14 @@ def _short(records: Records, start: Offsets, after: Offsets, null: Nulls, column
 
 
 def _groups(precision: int, scale: int) -> list[tuple[int, int]]:
-    """(digits, bytes) of each group, first to last."""
+    """The (digits, bytes) of each group, first to last."""
     whole, fraction = precision - scale, scale
     digits = [whole % 9, *[9] * (whole // 9), *[9] * (fraction // 9), fraction % 9]
     return [(n, _BYTES[n]) for n in digits if n]
 
 
 def packed_bytes(precision: int, scale: int) -> int:
-    """Bytes of a packed decimal."""
+    """The bytes of a packed decimal."""
     return sum(size for _, size in _groups(precision, scale))
 
 
@@ -128,7 +128,7 @@ def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: 
 def _combine(
     groups: list[tuple[int, int]], values: list[npt.NDArray[np.uint64]], precision: int
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """The 128-bit integers that the groups' digits spell, as (low, high) words: schoolbook arithmetic on 32-bit limbs."""
+    """The 128-bit integers of the groups' digits, as (low, high) words: schoolbook arithmetic on 32-bit limbs."""
     if precision <= _WORD_DIGITS:
         total = np.zeros(len(values[0]), np.uint64)
         for (digits, _), value in zip(groups, values, strict=True):
@@ -146,7 +146,7 @@ def _combine(
 def _negated(
     low: npt.NDArray[np.uint64], high: npt.NDArray[np.int64], negative: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """Two's complement where `negative`."""
+    """The two's complement of the values marked `negative`."""
     flipped_low = ~low + np.uint64(1)
     flipped_high = ~high + (flipped_low == 0)
     return np.where(negative, flipped_low, low), np.where(negative, flipped_high, high)
@@ -159,7 +159,7 @@ def _texts(
     null: Nulls,
     whole: int,
 ) -> pa.Array:
-    """More than 38 digits: the text as the server prints it, a value at a time (Arrow has no wider column-wise arithmetic)."""
+    """Decimals of more than 38 digits, as the server prints them, one at a time: Arrow has no wider columnar arithmetic."""
     out: list[str | None] = []
     for row in range(len(negative)):
         if null is not None and null[row]:

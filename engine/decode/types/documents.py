@@ -1,6 +1,7 @@
-"""JSON: the server's own text in rows, MySQL's binary form in images, which becomes the very same text.
+"""JSON: the server's own text in rows; MySQL's binary format in images, which is converted to the same text.
 
-MariaDB's JSON is a LONGTEXT in every respect and does not come here. The binary form is read a value at a time: it is a tree.
+MariaDB's JSON is a LONGTEXT in every respect and is not decoded here. The binary format is a tree, so it is read one value at a
+time.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ _JSON = 245
 
 
 def texts(documents: Sequence[bytes | None], column: Column) -> pa.Array:
-    """Binary documents as the server prints them. Raises DecodeError for what is none."""
+    """Binary documents as the server prints them. Raises DecodeError for an invalid one."""
     try:
         return pa.array([None if document is None else text_of(document) for document in documents], pa.string())
     except DecodeError as error:
@@ -29,22 +30,22 @@ def texts(documents: Sequence[bytes | None], column: Column) -> pa.Array:
 
 def changed_texts(
     before: Sequence[bytes | None],
-    shown: pa.Array,
+    json_texts: pa.Array,
     after: Sequence[bytes | None],
     partial: npt.NDArray[np.bool_],
     column: Column,
 ) -> pa.Array:
-    """Documents after an update that logged, where `partial`, what it changed in the document before.
+    """Documents after an update. Where `partial`, the update logged only the differences from the document before.
 
-    shown: the texts of `before`. Raises DecodeError where differences do not fit the document.
+    json_texts: the texts of `before`. Raises DecodeError if differences do not fit the document.
     """
     out: list[str | None] = []
     try:
-        for old, text, new, differs in zip(before, shown.to_pylist(), after, partial.tolist(), strict=True):
+        for old, text, new, differs in zip(before, json_texts.to_pylist(), after, partial.tolist(), strict=True):
             if new is None or not differs:
                 out.append(None if new is None else text_of(new))
             elif old is None:
-                raise fail(column, "the binlog changes a part of a document that is NULL", "Copy the table again.")
+                raise fail(column, "the binlog changes a part of a document that is NULL", "Resnapshot the table.")
             else:
                 out.append(apply_diffs(old, new) if new else text)
     except DecodeError as error:

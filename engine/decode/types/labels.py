@@ -1,9 +1,8 @@
 """ENUM and SET: labels in rows, numbers in images.
 
-Rows hold the labels as text, those of a SET joined by commas. Images hold the number of the ENUM's label, from 1 on (0 is the empty
-text that the server stores for an invalid one), or a bit for each member of the SET. Which labels those are is said by the
-table map where it carries them (`binlog_row_metadata=FULL`), so that rows written before an ALTER keep the labels they were
-written with; else by the catalogue.
+Rows contain the labels as text; those of a SET are joined by commas. Images contain the number of the ENUM's label, from 1 (0 is
+the empty text that the server stores for an invalid one), or a bit per member of the SET. The labels come from the table map if it
+contains them (`binlog_row_metadata=FULL`), so rows written before an ALTER keep their original labels; otherwise from the catalog.
 """
 
 from functools import partial
@@ -19,19 +18,19 @@ from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance,
 from engine.decode.types.strings import PROTOCOL, charset_fits, row_texts
 
 ENUM, SET = 247, 248
-"""The first metadata byte of either; both come under the type code of CHAR."""
+"""The first metadata byte of each; both have the type code of CHAR."""
 _STRING = 254
 _TWO_BYTES, _MOST_PACKED = 256, 4
-"""From so many labels on an ENUM takes two bytes; a SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
+"""An ENUM takes two bytes from this many labels. A SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
 _BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
-_FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog carries them; then copy the table again."
+_FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog contains them; then resnapshot the table."
 _UNKNOWN = "Report this with the server's version; SET GLOBAL binlog_row_metadata = 'FULL' makes such values certain."
 
 
 def _numbers(
     records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[npt.NDArray[np.uint64], Offsets]:
-    """The number of each value, 0 for NULL, and the cursors behind."""
+    """The number of each value, 0 for NULL, and the cursors after them."""
     width = mapped.metadata[1]
     after = records.inside(advance(at, width, null), column)
     number = records.unsigned(at, width)
@@ -40,9 +39,9 @@ def _numbers(
 
 def _labels(column: Column, mapped: Mapped) -> list[str]:
     if mapped.labels is None:
-        # The catalogue is utf8mb3: it shows what lies beyond as "?".
+        # The catalog uses utf8mb3: it shows characters beyond that as "?".
         if column.charset in _BEYOND_UTF8MB3 and any("?" in label for label in column.labels):
-            raise fail(column, "the server's catalogue may not show its labels as they are", _FULL)
+            raise fail(column, "the server's catalog may not show its labels correctly", _FULL)
         return list(column.labels)
     try:
         return list(to_utf8(pa.array(mapped.labels, pa.binary()), column.charset or "").to_pylist())
@@ -54,7 +53,7 @@ def _enums(records: Records, at: Offsets, null: Nulls, column: Column, mapped: M
     number, after = _numbers(records, at, null, column, mapped)
     labels = ["", *_labels(column, mapped)]
     if (number >= len(labels)).any():
-        raise fail(column, f"the binlog holds label {int(number.max())} of {len(labels) - 1}", _UNKNOWN)
+        raise fail(column, f"the binlog contains label {int(number.max())} of {len(labels) - 1}", _UNKNOWN)
     return pa.array(labels, pa.string()).take(pa.array(number, mask=null)), after
 
 
@@ -63,7 +62,7 @@ def _sets(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Ma
     labels = _labels(column, mapped)
     distinct, slots = np.unique(number, return_inverse=True)
     if len(distinct) and int(distinct[-1]) >> len(labels):
-        raise fail(column, f"the binlog holds a member beyond the {len(labels)} of the set", _UNKNOWN)
+        raise fail(column, f"the binlog contains a member beyond the {len(labels)} of the set", _UNKNOWN)
     texts = [
         ",".join(label for n, label in enumerate(labels) if members >> n & 1) for members in map(int, distinct.tolist())
     ]

@@ -1,9 +1,9 @@
-"""GEOMETRY and its kinds, and VECTOR: binaries with a length of four bytes in front.
+"""GEOMETRY and its subtypes, and VECTOR: binaries with a length prefix of four bytes.
 
-A geometry arrives as the server keeps it and gives it to every client: the SRID in four little-endian bytes, then WKB ("Geometry
-storage format", MySQL manual). So the SRID is kept, whatever the reader makes of it.
+A geometry arrives as the server stores it and sends it to every client: the SRID in four little-endian bytes, then WKB ("Geometry
+storage format", MySQL manual). So the SRID is kept, whatever the reader does with it.
 
-A vector is a list of 32-bit floats, which is what its bytes are.
+A vector's bytes are a list of 32-bit floats.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ _FLOAT_BYTES = 4
 
 
 def _floats(value: pa.Array, column: Column) -> pa.Array:
-    """Vectors out of their bytes. Raises DecodeError for a length that is none of a vector."""
+    """Vectors from their bytes. Raises DecodeError if a length is not a multiple of four."""
     offsets = np.frombuffer(value.buffers()[1], np.int32)[: len(value) + 1] if len(value) else np.zeros(1, np.int32)
     if (offsets % _FLOAT_BYTES).any():
         raise fail(column, "a vector is not a sequence of 32-bit floats", "Report this with the server's version.")

@@ -1,8 +1,9 @@
 """Texts and binaries.
 
-Rows arrive in the connection's character set, which is utf8mb4: the server has converted them. Row images hold the column's own
-bytes. BINARY(n) arrives in images without its trailing zero bytes and gets them back. CHAR comes without trailing blanks on
-both ways, as `SELECT` gives it.
+Rows arrive in the connection's character set, utf8mb4; the server has converted them. Row images contain the column's own bytes.
+BINARY(n) arrives in images without its trailing zero bytes, which are restored. CHAR arrives without trailing blanks in both, as
+`SELECT` returns it. MariaDB's COMPRESSED columns arrive compressed in row images and are decompressed here (compressed *events*:
+`decode.unfold`).
 """
 
 import zlib
@@ -21,12 +22,12 @@ from engine.decode.types.base import DecodeImage, Mapped, Nulls, Records, ValueT
 _VARCHAR, _VAR_STRING, _BLOB, _STRING = 15, 253, 252, 254
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
 PROTOCOL = frozenset({_VARCHAR, _VAR_STRING, _BLOB, _STRING, 249, 250, 251})
-"""Type codes under which a result set announces texts and binaries."""
+"""Type codes with which a result set announces texts and binaries."""
 _DEFLATE = 0x80
 
 
 def _checked_text(text: pa.Array, column: Column) -> pa.Array:
-    """The texts, when they are valid UTF-8. Raises DecodeError otherwise."""
+    """Return the texts if they are valid UTF-8. Raises DecodeError otherwise."""
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
@@ -41,19 +42,19 @@ def _rows(type_: pa.DataType, records: Records, at: Offsets, null: Nulls, column
 
 
 row_texts = partial(_rows, pa.string())
-"""Decoder of texts that the server sends in the connection's character set."""
+"""Decodes texts that the server sends in the connection's character set."""
 row_binaries = partial(_rows, pa.binary())
-"""Decoder of binaries in rows."""
+"""Decodes binaries in rows."""
 
 
 def length_bytes(mapped: Mapped) -> int:
-    """Bytes of the length in front of each value (MySQL source, binlog_event / table map metadata)."""
+    """The bytes of each value's length prefix (MySQL source, binlog_event / table map metadata)."""
     code, metadata = mapped.code, mapped.metadata
     if len(metadata) == 1:
         return metadata[0]
     if code in (_VARCHAR, _VAR_STRING, _VARCHAR_COMPRESSED):
         return 2 if int.from_bytes(metadata, "little") > 0xFF else 1
-    # CHAR and BINARY: the real type and the length share two bytes; lengths over 255 use two bits of the type's byte, inverted.
+    # CHAR and BINARY: the real type and the length share two bytes. Lengths over 255 use two inverted bits of the type's byte.
     longest = metadata[1] | ((metadata[0] & 0x30) ^ 0x30) << 4
     return 2 if longest > 0xFF else 1
 
@@ -61,7 +62,7 @@ def length_bytes(mapped: Mapped) -> int:
 def image_binaries(
     records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
-    """The stored bytes of texts and binaries, which have their length in front."""
+    """The stored bytes of texts and binaries with a length prefix."""
     prefix = length_bytes(mapped)
     length, start = records.unsigned(at, prefix).astype(np.int64), at + prefix
     if null is not None:
@@ -82,18 +83,18 @@ def _image_texts(
     except (pa.ArrowInvalid, UnicodeDecodeError):
         raise fail(column, "a text is not valid in its character set", "Correct the value in the source.") from None
     except pa.ArrowCapacityError:
-        raise fail(column, "its texts in one stretch of the binlog take more than 2 GiB", "Report this.") from None
+        raise fail(column, "its texts in one binlog range exceed 2 GiB", "Report this.") from None
     if column.tells_apart and _lost_codes(value, text, column.charset or ""):
         raise fail(
             column,
-            "a key holds a code that its character set has no character for, so that keys could be confused",
+            "a key contains a code that its character set does not define, so keys could be confused",
             "Correct the value in the source, or exclude the table.",
         )
     return text, after
 
 
 def _lost_codes(value: pa.Array, text: pa.Array, charset: str) -> bool:
-    """Whether a code of the values became "?" or U+FFFD: in sets where the byte 3F is "?" and never a part of another code."""
+    """Whether a code became "?" or U+FFFD, in character sets where the byte 3F is "?" and never a part of another code."""
     if charset.startswith(("utf", "ucs")):
         return False
     marks = pc.sum(pc.count_substring(text, "?")).as_py()
@@ -105,7 +106,7 @@ def _lost_codes(value: pa.Array, text: pa.Array, charset: str) -> bool:
 def image_padded(
     width: int, records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
-    """Binaries of `width` bytes, which come without their trailing zero bytes. Raises DecodeError for a longer one."""
+    """Binaries of `width` bytes that arrive without their trailing zero bytes. Raises DecodeError for a longer one."""
     value, after = image_binaries(records, at, null, column, mapped)
     length = pc.fill_null(pc.binary_length(value), width).to_numpy(zero_copy_only=False)
     if (length == width).all():
@@ -123,7 +124,7 @@ def _image_fixed(
 
 
 def _inflated(stored: bytes, column: Column) -> bytes:
-    """The value of a COMPRESSED column. Raises DecodeError when it is not one."""
+    """The value of a COMPRESSED column. Raises DecodeError if it is invalid."""
     if not stored or stored[0] == 0:
         return stored[1:]
     size = stored[0] & 7
@@ -143,14 +144,14 @@ def _charset_fault(column: Column) -> str | None:
 
 
 def charset_fits(column: Column, mapped: Mapped) -> bool:
-    """Whether the character set that the table map tells, if it tells one, is the column's."""
+    """Whether the table map's character set, if it has one, is the column's."""
     return mapped.collation is None or charset_of(mapped.collation) in (column.charset, None)
 
 
 def prefix_fits(_column: Column, mapped: Mapped) -> bool:
-    """Whether the metadata of a length in front of a value are those of one."""
+    """Whether the metadata announce a length prefix."""
     if mapped.code == _STRING:
-        # ENUM and SET come under the same code; the first byte tells them apart (two of its bits are of the length).
+        # ENUM and SET have the same code; the first byte distinguishes them (two of its bits belong to the length).
         return mapped.metadata[0] | 0x30 == _STRING
     return len(mapped.metadata) > 1 or mapped.metadata[0] in (1, 2, 3, 4)
 

@@ -1,11 +1,11 @@
 """DATE, DATETIME and TIMESTAMP.
 
-Rows: one length byte (0, 4, 7 or 11), year (2), month, day, hour, minute, second, microseconds (4). Images: DATE packs
-its parts into three little-endian bytes; DATETIME2 and TIMESTAMP2 are big-endian, with (digits + 1) // 2 bytes of
-fraction (MySQL source, mysys/my_time.cc). The session's time zone is UTC, so a TIMESTAMP is UTC on both ways.
+Rows: one length byte (0, 4, 7 or 11), year (2), month, day, hour, minute, second, microseconds (4). Images: DATE packs its parts
+into three little-endian bytes; DATETIME2 and TIMESTAMP2 are big-endian, with (digits + 1) // 2 bytes of fraction (MySQL source,
+mysys/my_time.cc). The session's time zone is UTC, so a TIMESTAMP is in UTC in both.
 
-A date that does not exist (zero, a zero part, 31 February) has no Arrow value. Where the column says so (`Column.null_dates`) it
-becomes NULL and is counted; else it stops the table.
+An invalid date (zero, a zero part, 31 February) has no Arrow value. If the column permits it (`Column.null_dates`), it becomes NULL
+and is counted; otherwise it stops the table.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _DAY_S, _SECOND_US, _DAY_US = 86_400, 1_000_000, 86_400_000_000
 
 
 def _calendar() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """For index year × 16 + month: days from 1970-01-01 to the day before the first, and days in the month (0: no such month)."""
+    """By year × 16 + month: days from 1970-01-01 to the day before the first, and days in the month (0: no such month)."""
     first = np.arange("0000-01", "10000-01", dtype="M8[M]")
     days = first.astype("M8[D]").astype(np.int64)
     length = (first + 1).astype("M8[D]").astype(np.int64) - days
@@ -37,9 +37,9 @@ _BEFORE, _LENGTH = _calendar()
 
 
 def _without_wrong(
-    wrong: npt.NDArray[np.bool_], shown: Callable[[int], str], null: Nulls, records: Records, column: Column
+    wrong: npt.NDArray[np.bool_], text_of: Callable[[int], str], null: Nulls, records: Records, column: Column
 ) -> Nulls:
-    """The NULLs and those `wrong` values that the column lets be NULL. Raises DecodeError, with `shown` of the first, else."""
+    """Add the `wrong` values to the NULLs if the column permits it. Otherwise raises DecodeError with the text of the first one."""
     if null is not None:
         wrong = wrong & ~null
     if not wrong.any():
@@ -49,8 +49,8 @@ def _without_wrong(
         return wrong if null is None else wrong | null
     raise fail(
         column,
-        f"the date {shown(int(np.flatnonzero(wrong)[0]))} does not exist",
-        "Correct the value in the source, or let such dates arrive as NULL, counted: source.invalid_dates = 'null' in the "
+        f"the date {text_of(int(np.flatnonzero(wrong)[0]))} does not exist",
+        "Correct the value in the source, or have such dates written as NULL and counted: source.invalid_dates = 'null' in the "
         "spec (never for a column of the key).",
     )
 
@@ -58,7 +58,7 @@ def _without_wrong(
 def _days(
     year_month: npt.NDArray[np.int64], day: npt.NDArray[np.int64], null: Nulls, records: Records, column: Column
 ) -> tuple[npt.NDArray[np.int64], Nulls]:
-    """Days since 1970, and which values are NULL. Raises DecodeError for a date that does not exist."""
+    """Days since 1970, and a mask of NULLs. Raises DecodeError for an invalid date."""
     index = np.minimum(year_month, len(_LENGTH) - 1)
     wrong = (day < 1) | (day > _LENGTH[index]) | (year_month != index)
     null = _without_wrong(
@@ -70,19 +70,19 @@ def _days(
 def _parts(
     records: Records, at: Offsets, null: Nulls, column: Column
 ) -> tuple[npt.NDArray[np.uint64], Offsets, Offsets]:
-    """The seven bytes of date and time of each value (absent ones zero), the length bytes, and the cursors behind."""
+    """The seven bytes of date and time of each value (absent ones zero), the length bytes, and the cursors after them."""
     length = records.buffer[at].astype(np.int64)
     if null is not None:
         length = np.where(null, 0, length)
     after = records.inside(advance(at, 1 + length, null), column)
     if not np.isin(length, (0, 4, 7, 11)).all():
-        raise fail(column, "a date has a length that does not exist", "Report this with the server's version.")
+        raise fail(column, "a date has an invalid length", "Report this with the server's version.")
     bits = (8 * np.minimum(length, 7)).astype(np.uint64)
     return records.u64[at + 1] & ((np.uint64(1) << bits) - np.uint64(1)), length, after
 
 
 def _split(parts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(year × 16 + month, day, second of the day)."""
+    """Split the bytes into (year × 16 + month, day, second of the day)."""
     v = parts.view(np.int64)
     seconds = ((v >> 32 & 0xFF) * 60 + (v >> 40 & 0xFF)) * 60 + (v >> 48 & 0xFF)
     return ((v & 0xFFFF) << 4) + np.minimum(v >> 16 & 0xFF, 15), v >> 24 & 0xFF, seconds
@@ -91,12 +91,12 @@ def _split(parts: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.int64], npt.ND
 def _time(
     seconds: npt.NDArray[np.int64], us: npt.NDArray[np.int64], null: Nulls, column: Column
 ) -> npt.NDArray[np.int64]:
-    """Microseconds of the day. Raises DecodeError for a time that no day has."""
+    """Microseconds of the day. Raises DecodeError for an invalid time of day."""
     wrong = (seconds >= _DAY_S) | (us >= _SECOND_US)
     if null is not None:
         wrong &= ~null
     if wrong.any():
-        raise fail(column, "a time of day does not exist", "Report this with the server's version.")
+        raise fail(column, "a time of day is invalid", "Report this with the server's version.")
     return seconds * _SECOND_US + us
 
 
@@ -126,7 +126,7 @@ def _image_dates(records: Records, at: Offsets, null: Nulls, column: Column, _: 
 
 
 def fraction(records: Records, at: Offsets, digits: int) -> npt.NDArray[np.int64]:
-    """Microseconds out of the (digits + 1) // 2 bytes at the cursors."""
+    """Microseconds from the (digits + 1) // 2 bytes at the cursors."""
     size = (digits + 1) // 2
     if not size:
         return np.zeros(len(at), np.int64)
@@ -152,13 +152,13 @@ def _image_timestamps(
     after = records.inside(advance(at, 4 + (mapped.metadata[0] + 1) // 2, null), column)
     seconds = records.big_endian(at, 4).view(np.int64)
     us = fraction(records, at + 4, mapped.metadata[0])
-    # 0 is '0000-00-00 00:00:00'. MariaDB also keeps the fractions of 1970's first second; MySQL begins with the next.
+    # 0 is '0000-00-00 00:00:00'. MariaDB also stores fractions of 1970's first second; MySQL begins with the next second.
     null = _without_wrong((seconds == 0) & (us == 0), lambda _: "0000-00-00 00:00:00", null, records, column)
     return pa.array(seconds * 1_000_000 + us, mask=null).view(pa.timestamp("us", "UTC")), after
 
 
 def fraction_fits(column: Column, mapped: Mapped) -> bool:
-    """Whether the table map announces the column's own digits after the second."""
+    """Whether the table map announces the column's own number of fractional digits."""
     return mapped.metadata == bytes((column.fraction,))
 
 

@@ -1,11 +1,11 @@
 """TIME and YEAR.
 
-TIME exceeds a day and may be negative, so it is a text, as the server prints it: `-838:59:59.000000`. Rows: one length byte (0, 8
-or 12), sign, days (4), hour, minute, second, microseconds (4). Images (TIME2): the magnitude's parts and the fraction packed into
-one big-endian number of 3 + (digits + 1) // 2 bytes, negative ones as the complement, with the highest bit set from zero up (MySQL
-source, mysys/my_time.cc, `my_time_packed_to_binary`).
+TIME exceeds a day and may be negative, so it becomes a text, as the server prints it: `-838:59:59.000000`. Rows: one length byte
+(0, 8 or 12), sign, days (4), hour, minute, second, microseconds (4). Images (TIME2): the parts of the magnitude and the fraction,
+packed into one big-endian number of 3 + (digits + 1) // 2 bytes. Negative values are the complement; the highest bit is set from
+zero up (MySQL source, mysys/my_time.cc, `my_time_packed_to_binary`).
 
-YEAR is a number: two bytes in rows, in images one, counted from 1900, where 0 is the year 0.
+YEAR is a number: two bytes in rows; one in images, counted from 1900, where 0 is the year 0.
 """
 
 import numpy as np
@@ -23,13 +23,13 @@ Numbers = npt.NDArray[np.int64]
 
 
 def _texts(minus: npt.NDArray[np.bool_], seconds: Numbers, us: Numbers, null: Nulls, column: Column) -> pa.Array:
-    """Magnitudes as the server prints them: at least two digits of hours, `column.fraction` digits after the second."""
+    """Magnitudes as the server prints them: at least two digits of hours, and `column.fraction` fractional digits."""
     hours = seconds // 3600
     wrong = (hours > _LONGEST_HOURS) | (us >= _SECOND_US)
     if null is not None:
         wrong &= ~null
     if wrong.any():
-        raise fail(column, "a time is out of its range", "Report this with the server's version.")
+        raise fail(column, "a time is out of range", "Report this with the server's version.")
     tail = column.fraction + 1 if column.fraction else 0
     width = 10 + tail  # -HHH:MM:SS and the fraction
     text = np.full((len(seconds), width), ord("0"), np.uint8)
@@ -57,7 +57,7 @@ def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[p
         length = np.where(null, 0, length)
     after = records.inside(advance(at, 1 + length, null), column)
     if not np.isin(length, (0, 8, 12)).all():
-        raise fail(column, "a time has a length that does not exist", "Report this with the server's version.")
+        raise fail(column, "a time has an invalid length", "Report this with the server's version.")
     there = length > 0
     minus = there & (records.buffer[at + 1] != 0)
     days = records.unsigned(at + 2, 4).view(np.int64)

@@ -1,4 +1,4 @@
-"""Columns that nobody asks for: their values are passed over, whatever they are. Row images alone hold them; no SELECT does."""
+"""Columns that are not needed: their values are skipped, whatever they are. They occur only in row images, never in a SELECT."""
 
 from typing import NoReturn
 

@@ -1,14 +1,18 @@
-"""Records as `engine.history` gives them, with what a test does not care about filled in."""
+"""Records of `engine.history`, with defaults for the fields that a test does not need."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from app.view.draft import Draft, first_spec
 from app.view.health import Runner
-from engine.history.chunks import Read
+from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag, Mark
-from engine.history.tables import Plan, Progress
+from engine.history.table_queries import Plan, Progress
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
+AT = "2026-01-31T15:30:17Z"
+"""The same instant as text."""
 
 
 def ago(seconds: float) -> datetime:
@@ -17,40 +21,47 @@ def ago(seconds: float) -> datetime:
 
 
 def read(
-    started_ago: float, ended_ago: float, rows: int = 1000, *, chunk: int = 0, reader: str = "r1", attempt: int = 0
+    started_ago: float,
+    ended_ago: float,
+    rows: int = 1000,
+    *,
+    chunk: int = 0,
+    reader: str = "r1",
+    attempt: int = 0,
+    size: int = 0,
 ) -> Read:
-    """A chunk that was read between two instants."""
-    return Read(reader, "host", 7, "d.t", chunk, ago(started_ago), ago(ended_ago), rows, 100, attempt)
+    """A chunk that was read in an interval."""
+    return Read(reader, "host", 7, "d.t", chunk, ago(started_ago), ago(ended_ago), rows, 100, attempt, size)
 
 
-def lag(seconds: float | None, size: int | None = 1000, runway: float | None = 86_400.0, age: float = 1.0) -> Lag:
+def lag(seconds: float | None, size: int | None = 1000, runway_s: float | None = 86_400.0, age: float = 1.0) -> Lag:
     """A reading of the lag."""
-    return Lag(ago(age), seconds, size, runway, "bin.000001:10", "bin.000001:20")
+    return Lag(ago(age), seconds, size, runway_s, "bin.000001:10", "bin.000001:20")
 
 
 def epoch(age: float, changes: int) -> Epoch:
-    """A commit."""
+    """An epoch."""
     return Epoch(ago(age), 1, "bin.000001:10", changes, changes, 0.1, 0.1)
 
 
 def mark(age: float, event: str, label: str = "", reason: str | None = None) -> Mark:
-    """Something that explains a chart."""
+    """A mark of a chart."""
     return Mark(ago(age), "run", event, label, reason)
 
 
 def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> Progress:
-    """A table with so many chunks published."""
+    """A table with this many chunks published."""
     waiting = chunks - done
     return Progress(name, "snapshotting", None, approx, chunks, None, True, waiting, 0, 0, 0, done, rows, 0, None, None)
 
 
 def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") -> Progress:
-    """A table of which so many chunks are cut and so many of them published."""
+    """A table of which `chunks` chunks are planned so far and `done` are published."""
     return replace(table(chunks, done, name=name), estimated_chunks=estimated, complete=False)
 
 
 def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, name: str = "d.t") -> Plan:
-    """A plan of so many known chunks."""
+    """A plan with this many known chunks."""
     return Plan(name, NOW, 100, "id", "1", "9", 1.0, "even", "because", chunks, 10, estimated, complete, chunks - 1)
 
 
@@ -59,3 +70,10 @@ def runner(
 ) -> Runner:
     """A runner in a state."""
     return Runner(state, "snapshot", 0.5, alive, "host", 7, None, ago(60), ago(0.5), error, exit_code)
+
+
+def draft(**more: Any) -> Draft:
+    """A draft that can be launched."""
+    spec = first_spec()
+    spec["source"]["tables"] = ["shop.*"]
+    return Draft("0123abcd", {**spec, "name": "shop"}, **more)

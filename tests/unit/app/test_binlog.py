@@ -1,24 +1,24 @@
 """Watermark windows on one axis of bytes."""
 
 from app.view.binlog import axis, figure, place
-from engine.history.chunks import Window
+from engine.history.chunk_queries import Window
 
 
 def test_a_position_is_a_file_and_an_offset() -> None:
-    """Anything else is not drawn rather than guessed."""
+    """Anything else is not drawn."""
     assert place("mysql-bin.000003:4") == ("mysql-bin.000003", 4)
     assert place("0-1-100") is None
     assert place("") is None
 
 
-def test_files_follow_each_other() -> None:
-    """Order holds over files, also from 999999 to 1000000."""
+def test_files_are_in_order() -> None:
+    """Also from 999999 to 1000000."""
     assert axis([("b.000001", 500), ("b.000002", 70), ("b.000001", 900)]) == {"b.000001": 0, "b.000002": 900}
     assert list(axis([("b.1000000", 1), ("b.999999", 1)])) == ["b.999999", "b.1000000"]
 
 
-def test_a_window_over_two_files_has_its_true_order() -> None:
-    """A rotation between the watermarks does not turn a window around."""
+def test_a_window_over_two_files_is_in_order() -> None:
+    """A rotation between the watermarks does not reverse a window."""
     found = figure([Window("d.t", 3, "b.000001:800", "b.000002:50", 150, 2)])
     bars = found["data"][0]
     assert (bars["base"], bars["x"], bars["text"]) == ([800], [50], ["2 changes"])

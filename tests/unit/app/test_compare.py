@@ -12,7 +12,7 @@ READS = {"r1": [read(90, 80, 1000, chunk=0), read(80, 75, 1000, chunk=1, reader=
 
 
 def test_measures_are_by_run() -> None:
-    """What a run did not do is unknown, not 0."""
+    """A value that a run does not have is unknown, not 0."""
     rows = {row[""]: (row["r1"], row["r2"]) for row in compare.measures([FIRST, SECOND], READS)}
     assert rows["Rows a second"] == ("100", "—")
     assert rows["Readers"] == ("2", "0")
@@ -22,13 +22,13 @@ def test_measures_are_by_run() -> None:
 
 
 def test_only_settings_that_differ_are_shown() -> None:
-    """Nested ones by their full names; one that a spec lacks is said to be absent."""
+    """Nested settings have their full names; one that a spec does not have is `not set`."""
     one = {"name": "p", "snapshot": {"chunk_rows": 1}, "tables": ["a"], "conf": {}}
     other = {"name": "p", "snapshot": {"chunk_rows": 2}, "tables": ["a"], "conf": {"x": "1"}}
     found = compare.differences([FIRST, SECOND], [json.dumps(one), json.dumps(other)])
     assert found == [
-        {"Setting": "conf", "r1": "{}", "r2": "not there"},
-        {"Setting": "conf.x", "r1": "not there", "r2": '"1"'},
+        {"Setting": "conf", "r1": "{}", "r2": "not set"},
+        {"Setting": "conf.x", "r1": "not set", "r2": '"1"'},
         {"Setting": "snapshot.chunk_rows", "r1": "1", "r2": "2"},
     ]
     assert compare.differences([FIRST, SECOND], [json.dumps(one), json.dumps(one)]) == []
@@ -36,15 +36,15 @@ def test_only_settings_that_differ_are_shown() -> None:
 
 
 def test_throughput_is_over_the_seconds_of_each_run() -> None:
-    """A run that read nothing has no line."""
+    """A run that read nothing has no curve."""
     (trace,) = compare.figure([FIRST, SECOND], READS)["data"]
     assert (trace["name"], trace["x"][0] > 0, trace["x"][-1] <= 16) == ("r1", True, True)
     width = trace["x"][1] - trace["x"][0]
     assert abs(sum(trace["y"]) * width - 2000) < 1
 
 
-def test_names_tell_runs_apart() -> None:
-    """By the pipeline too, where there are several."""
+def test_names_of_runs_are_unique() -> None:
+    """With the pipeline if there are several."""
     other = PastRun("q", "r1", NOW, 1.0, "done", "", 0, None, 0, 0, 0)
     assert compare.names([FIRST, SECOND]) == ["r1", "r2"]
     assert compare.names([FIRST, other]) == ["p r1", "q r1"]

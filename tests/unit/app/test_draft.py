@@ -1,15 +1,11 @@
-"""Drafts: the spec so far, what each step found out, and that TOML is the same thing."""
+"""Drafts: the spec so far, and the findings of the steps."""
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from app.view import checks, planning, summary
 from app.view.draft import (
     STEPS,
     Draft,
@@ -24,58 +20,26 @@ from app.view.draft import (
 )
 from app.view.template import toml
 from engine import settings
-from engine.decode.schema import Column, Index, Table
-from engine.errors import TableStoppedError
-from engine.plan.strategy import Ends, decide
-from engine.settings import Snapshot
-from engine.source.catalog import Statistics
-from engine.source.connect import Server
-from engine.source.preflight import Check, Preflight
-from tests.unit.app.support import NOW
+from tests.unit.app.support import AT, draft
 
-AT = "2026-01-31T15:30:17Z"
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-LEAVES = (
-    TEXTS | st.integers(-(2**60), 2**60) | st.booleans() | st.floats(allow_nan=False) | st.lists(TEXTS, max_size=30)
-)
-VALUES = st.dictionaries(
-    TEXTS, st.recursive(LEAVES, lambda below: st.dictionaries(TEXTS, below, max_size=4)), max_size=5
-)
+WRITTEN = 'name = "shop"  # as in the ticket\n'
 
 
-def draft(**more: Any) -> Draft:
-    """A draft that could be launched."""
-    spec = first_spec()
-    spec["source"]["tables"] = ["shop.*"]
-    return Draft("0123abcd", {**spec, "name": "shop"}, **more)
-
-
-@given(VALUES)
-def test_whatever_a_spec_holds_comes_back_out_of_its_toml(values: dict[str, Any]) -> None:
-    """Quotes, control characters, dots in keys, empty sections and long lists survive."""
-    assert tomllib.loads(toml(values)) == values
-
-
-def test_what_the_steps_make_is_a_spec_of_the_engine() -> None:
-    """The same file that the command line takes, rules of tables with dots in their names included."""
-    made = draft().put("snapshot", "tables", "shop.orders", "chunk_rows", value=5000)
-    made = made.put("tables", "shop.orders", "exclude", value=["note"])
-    spec = settings.parse(toml(made.spec), Path("pipeline.toml"))
-    assert spec.snapshot.rules("shop", "orders").chunk_rows == 5000
-    assert spec.shaping("shop", "orders").exclude == ("note",)
-
-
-def test_a_value_that_is_taken_back_leaves_no_empty_section() -> None:
-    """The spec is as it was."""
+def test_a_removed_value_leaves_no_empty_section() -> None:
+    """The spec is as before."""
     before = draft()
     after = before.put("snapshot", "tables", "shop.orders", "chunk_rows", value=5)
     assert after.put("snapshot", "tables", "shop.orders", "chunk_rows", value=None).spec == before.spec
 
 
-def test_a_draft_survives_the_disk() -> None:
-    """With what its steps found out."""
-    kept = draft(step="Plan", connection="prod", changed=AT).note("Connect", "ok", "MySQL answered.", AT)
+def test_a_draft_survives_the_round_trip_through_json() -> None:
+    """Including its findings."""
+    kept = draft(step="Plan", connection="prod", changed=AT, written=WRITTEN).note(
+        "Connect", "ok", "MySQL answered.", AT
+    )
     assert from_dict(json.loads(json.dumps(kept.as_dict()))) == kept
+    older = {name: value for name, value in kept.as_dict().items() if name != "written"}
+    assert from_dict(older).written == ""
 
 
 @pytest.mark.parametrize(
@@ -89,8 +53,10 @@ def test_a_draft_survives_the_disk() -> None:
         (("sink", "merge_interval_s"), 5.0, {"Destination"}),
     ],
 )
-def test_a_change_makes_stale_what_depends_on_it(path: tuple[str, ...], value: Any, stale: set[str]) -> None:
-    """And nothing else: one need not test Spark again because a table was chosen."""
+def test_a_change_invalidates_the_findings_that_depend_on_it(
+    path: tuple[str, ...], value: Any, stale: set[str]
+) -> None:
+    """And no others: choosing a table does not invalidate the test of Spark."""
     kept, steps = draft(), ("Connect", "Preflight", "Plan", "Destination", "Spark")
     for step in steps:
         kept = kept.note(step, "ok", "good", AT)
@@ -98,8 +64,8 @@ def test_a_change_makes_stale_what_depends_on_it(path: tuple[str, ...], value: A
     assert {step for step in steps if after.finding(step) is None} == stale
 
 
-def test_states_are_said_of_each_step() -> None:
-    """Open until it was looked at."""
+def test_each_step_has_a_state() -> None:
+    """Open until it is done."""
     one = draft().note("Connect", "fail", "refused", AT).note("Spark", "warn", "slow", AT)
     assert [state_of(one, step) for step in STEPS] == ["fail", "open", "ok", "open", "open", "warn", "open"]
     assert blockers(one, []) == [("Connect", "refused")]
@@ -107,7 +73,7 @@ def test_states_are_said_of_each_step() -> None:
 
 
 def test_a_launch_needs_a_name_and_tables() -> None:
-    """What is missing is named with the step that has it."""
+    """A missing setting is reported with its step."""
     empty = Draft("0123abcd", first_spec())
     assert [step for step, _ in blockers(empty, [])] == ["Connect", "Tables"]
     assert blockers(draft(), []) == []
@@ -119,93 +85,14 @@ def test_a_launch_needs_a_name_and_tables() -> None:
 @pytest.mark.parametrize(
     ("name", "good"), [("shop", True), ("", False), ("a b", False), ("-x", False), ("x" * 65, False)]
 )
-def test_names_are_those_that_the_spec_takes(name: str, good: bool) -> None:
+def test_valid_names_are_those_of_the_spec(name: str, good: bool) -> None:
     """The engine and the console agree."""
     assert (not name_fault(name, [])) == good
     if good:
         settings.parse(toml(draft().put("name", value=name).spec), Path("p"))
 
 
-def test_a_password_is_not_taken_for_a_variable_and_not_repeated() -> None:
-    """Somebody will paste one."""
+def test_a_password_is_refused_as_a_variable_name_and_not_repeated() -> None:
+    """Someone will paste one."""
     assert variable_fault("SHOP_PASSWORD") == ""
     assert "hunter-2!" not in variable_fault("hunter-2!") != ""
-
-
-def test_the_summary_knows_what_was_chosen() -> None:
-    """Tables, columns, chunks, Spark; no line for what was not touched."""
-    told = dict(summary.facts(draft().put("tables", "shop.orders", "mask", value=["email"])))
-    assert told["Tables"] == ["shop.*"]
-    assert told["Columns"] == ["left out or masked in shop.orders"]
-    assert "Chunks" not in told
-    later = draft().put("source", "startup", value="timestamp:2026-01-31T00:00:00Z")
-    assert summary.begins(later) == "follows changes from timestamp 2026-01-31T00:00:00Z; nothing is copied"
-    assert len(summary.happens(later)) == len(summary.happens(draft())) - 1
-
-
-def check(outcome: str, table: str = "", name: str = "log_bin") -> Check:
-    """A check's result."""
-    return Check(name, outcome, "this", "that", "because", table=table)  # type: ignore[arg-type]
-
-
-SERVER = Server("mysql", (9, 7, 4), "9.7.4", "uuid")
-TABLES = [Table("d", "a", (), ()), Table("d", "b", (), ())]
-
-
-def test_a_preflight_fails_when_nothing_could_be_captured() -> None:
-    """One table that cannot stops alone."""
-    server = Preflight([check("fail"), check("ok", "d.a")], SERVER, TABLES)
-    assert (checks.outcome(server), checks.headline(server)) == ("fail", "1 of 2 checks failed")
-    one = Preflight([check("fail", "d.a"), check("ok", "d.b"), check("warn")], SERVER, TABLES)
-    assert checks.outcome(one) == "warn"
-    assert checks.headline(one) == "1 of 3 checks failed, 1 warning; the tables concerned stop alone"
-    every = Preflight([check("fail", "d.a"), check("fail", "d.b")], SERVER, TABLES)
-    assert checks.outcome(every) == "fail"
-    good = Preflight([check("ok")], SERVER, [])
-    assert (checks.outcome(good), checks.headline(good)) == ("ok", "All 1 check passed")
-
-
-def test_what_is_the_same_of_tables_is_said_once() -> None:
-    """Five checks of a thousand tables are five lines."""
-    passed = [check("ok", "d.a", "d.a: key"), check("ok", "d.b", "d.b: key"), check("ok")]
-    assert [(c.name, c.actual) for c in checks.shown(passed)[2]] == [
-        ("log_bin", "that"),
-        ("2 tables: key", "so in 2 tables"),
-    ]
-
-
-ID = Column("id", "int", nullable=False, precision=10)
-MADE = Column("made", "datetime")
-ORDERS = Table("shop", "orders", (ID, MADE), ("id",), indexes=(Index("PRIMARY", ("id",)), Index("made", ("made",))))
-PLAN = decide(ORDERS, Statistics(1_000_000, 100, 10**8), Ends("1", "1000000"), Snapshot(chunk_rows=10_000))
-
-
-def test_the_plan_has_a_line_a_table_and_the_sums() -> None:
-    """Strategy, chunks, rows a chunk, seconds; what cannot be planned comes first, with its reason."""
-    gone = Table("shop", "gone", (ID,), ("id",))
-    plans = {"shop.orders": PLAN, "shop.gone": TableStoppedError("It is gone.")}
-    own = Snapshot(tables={"shop.orders": {"chunk_rows": 10_000}})  # type: ignore[dict-item]
-    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2)
-    assert (first.table, first.why, planning.row(first)["Chunks"]) == ("shop.gone", "It is gone.", "—")
-    row = planning.row(second)
-    assert (row["Strategy"], row["Chunks"], row["Rows a chunk"], row["Time"]) == ("even", "100", "10,000", "5.0 s")
-    assert (row["Factor"], row["Set"]) == ("1", "by you")
-    assert planning.sums([second], 10e6, 2) == (
-        "1 table · about 1M rows · 100 MB · about 100 chunks · about 5.0 s of reading with 2 readers at 10 MB/s each"
-    )
-    assert [plan.table for plan in planning.factored([first, second], 0.05, 1000, NOW)] == ["shop.orders"]
-
-
-def test_keys_to_cut_by_have_an_index_and_an_order() -> None:
-    """The table's own key is not among the others."""
-    assert planning.keys_for(ORDERS) == ["made"]
-    assert planning.own_key_label(ORDERS) == "its own key (id)"
-
-
-@pytest.mark.parametrize(
-    ("master", "readers"), [("local[*]", 4), ("local[3]", 3), ("local", 1), ("local[2,3]", 2), ("yarn", 4)]
-)
-def test_readers_are_as_many_as_the_spec_says(master: str, readers: int) -> None:
-    """Else as many as there are cores."""
-    spec = settings.parse(toml(draft().put("spark", "master", value=master).spec), Path("p"))
-    assert planning.readers_of(spec, 4) == readers

@@ -1,4 +1,4 @@
-"""The three layers say what is true, in words and with the right colour."""
+"""The three layers of health, with headlines and colours."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from app.view.health import (
     stale_since,
     troubles,
 )
-from app.view.looks import HEX, PIPELINE
+from app.view.status_style import HEX, PIPELINE
 from engine.clock import utc_text
 from engine.history.runs import Run
 from tests.unit.app.support import NOW, ago, lag, runner
@@ -27,7 +27,7 @@ def run(*, ended: bool = False, exit_code: int | None = None, error: str | None 
 
 
 def record(state: str, age: float, *, alive: bool, error: object = None) -> dict[str, object]:
-    """What `read_runner` gives."""
+    """A result of `read_runner`."""
     beat = {"heartbeat": utc_text(ago(age)), "heartbeat_age_s": age, "alive": alive}
     return {
         "state": state,
@@ -59,20 +59,20 @@ def record(state: str, age: float, *, alive: bool, error: object = None) -> dict
 def test_the_state_follows_from_file_journal_and_launch(
     record_: dict[str, object] | None, run_: Run | None, launched: object, state: str
 ) -> None:
-    """`runner.json`, the newest run and a launch from here, together, are one state."""
+    """`runner.json`, the newest run and a launch by this console together give one state."""
     assert runner_of(record_, run_, launched).state == state  # type: ignore[arg-type]
 
 
-def test_every_state_has_a_look_and_every_colour_a_hex() -> None:
-    """No state without words, letter and colour."""
-    for look in PIPELINE.values():
-        assert look.colour in HEX
-        assert len(look.letter) == 1
-        assert look.meaning
+def test_every_state_has_a_style_and_every_colour_a_hex() -> None:
+    """Every state has a label, a letter and a colour."""
+    for style in PIPELINE.values():
+        assert style.colour in HEX
+        assert len(style.letter) == 1
+        assert style.meaning
 
 
-def test_errors_have_three_parts_whatever_they_come_as() -> None:
-    """The journal keeps JSON text, `runner.json` an object, an old one a sentence."""
+def test_errors_have_three_parts_in_any_format() -> None:
+    """The journal has JSON text, `runner.json` an object, and older files a sentence."""
     parts = {"message": "m", "detail": "d", "hint": ""}
     assert error_of({"error": "X", "message": "m", "detail": "d"}) == parts
     assert error_of('{"message": "m", "detail": "d"}') == parts
@@ -85,7 +85,7 @@ def test_errors_have_three_parts_whatever_they_come_as() -> None:
 @pytest.mark.parametrize(
     ("lag_s", "before", "headline", "colour"),
     [
-        (None, None, "Not known", "gray"),
+        (None, None, "Unknown", "gray"),
         (0.4, None, "Keeping up", "green"),
         (60.0, 90.0, "Catching up", "orange"),
         (90.0, 60.0, "Falling behind", "red"),
@@ -94,31 +94,31 @@ def test_errors_have_three_parts_whatever_they_come_as() -> None:
 def test_keeping_up_is_judged_by_size_and_direction(
     lag_s: float | None, before: float | None, headline: str, colour: str
 ) -> None:
-    """A large lag that shrinks needs nobody; one that grows does."""
+    """A large lag that shrinks needs no action; one that grows does."""
     layer = keeping_up_layer(runner(), lag(lag_s), [lag(before, age=60)], None)
     assert (layer.headline, layer.colour) == (headline, colour)
 
 
-def test_no_traffic_is_not_lag() -> None:
-    """Nothing waiting is said as such."""
+def test_an_idle_source_is_no_lag() -> None:
+    """The layer shows that nothing is waiting."""
     assert "nothing is waiting" in keeping_up_layer(runner(), lag(0.0, 0), [], None).details
 
 
 def test_a_paused_pipeline_is_neither_red_nor_green() -> None:
-    """Somebody wanted it so."""
+    """An operator paused it on purpose."""
     assert keeping_up_layer(runner("paused"), lag(600), [], None).colour == "violet"
 
 
 @pytest.mark.parametrize(
-    ("runway", "colour"), [(None, "gray"), (600.0, "red"), (3 * 3600.0, "orange"), (86_400.0, "green")]
+    ("runway_s", "colour"), [(None, "gray"), (600.0, "red"), (3 * 3600.0, "orange"), (86_400.0, "green")]
 )
-def test_a_short_runway_is_red(runway: float | None, colour: str) -> None:
-    """Under an hour somebody must act; unknown is not safe."""
-    assert source_layer(lag(1, runway=runway), None).colour == colour
+def test_little_retention_left_is_red(runway_s: float | None, colour: str) -> None:
+    """With less than an hour, an operator must act; unknown is not safe."""
+    assert source_layer(lag(1, runway_s=runway_s), None).colour == colour
 
 
-def test_stale_numbers_are_grey_and_say_since_when() -> None:
-    """The last numbers of a dead runner are not the present."""
+def test_stale_numbers_are_grey_with_their_time() -> None:
+    """The last numbers of a dead runner are not current."""
     dead = runner("lost", alive=False)
     reading = lag(0.4, age=300)
     assert stale_since(dead, reading, NOW) == ago(300)
@@ -130,50 +130,50 @@ def test_stale_numbers_are_grey_and_say_since_when() -> None:
     assert stale_since(runner(), lag(0.4), NOW) is None
 
 
-def test_nothing_measured_is_not_zero() -> None:
-    """Before the first reading there is no lag, not a lag of 0."""
+def test_an_unmeasured_lag_is_not_zero() -> None:
+    """Before the first reading the lag is unknown, not 0."""
     _, keeping_up, source = layers(runner(), None, [], NOW)
     assert keeping_up.headline == source.headline == "Not measured yet"
 
 
-def test_a_failed_run_says_what_its_exit_code_means() -> None:
-    """Exit code 4 alone helps nobody."""
+def test_a_failed_run_explains_its_exit_code() -> None:
+    """The number 4 alone does not help."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4))
     assert layer.details[0] == "exit code 4: the source can no longer be followed"
 
 
-def test_alerts_that_stand_are_told_with_their_age() -> None:
-    """As the runner's file has them; nothing when all is well, and no error for a file of another version."""
+def test_active_alerts_are_shown_with_their_time() -> None:
+    """From the runner's file; a file of another version is not an error."""
     alert = {"kind": "table_stopped", "table": "d.t", "since": utc_text(ago(17)), "message": "d.t stopped: no date"}
     assert alert_lines([alert]) == ["Alert since 2026-01-31 15:30:00 UTC: d.t stopped: no date"]
     assert alert_lines([]) == []
     assert alert_lines([{"message": "m"}]) == ["Alert since —: m"]
 
 
-def test_a_source_that_is_away_is_said_with_its_next_try_and_its_end() -> None:
-    """Only of a runner that lives; whatever the file says."""
-    told = {
+def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:
+    """Only for a live runner, and without errors for a broken file."""
+    outage = {
         "since": utc_text(ago(48)),
         "attempt": 5,
         "next_try": utc_text(ago(-30)),
         "error": "Connecting failed.",
         "gives_up_at": "2026-11-22T06:10:00.000000Z",
     }
-    away = runner_of(record("running", 1, alive=True) | {"away": told}, None).away
+    away = runner_of(record("running", 1, alive=True) | {"away": outage}, None).away
     assert away is not None
-    said = "Source unreachable for 48 s · attempt 5 · next try in 30 s"
-    assert away_line(away, NOW) == f"{said} · gives up at 2026-11-22 06:10:00 UTC"
-    forever = runner_of(record("running", 1, alive=True) | {"away": told | {"gives_up_at": None}}, None).away
+    text = "Source unreachable for 48 s · attempt 5 · next try in 30 s"
+    assert away_line(away, NOW) == f"{text} · gives up at 2026-11-22 06:10:00 UTC"
+    forever = runner_of(record("running", 1, alive=True) | {"away": outage | {"gives_up_at": None}}, None).away
     assert forever is not None
-    assert away_line(forever, NOW) == f"{said} · waits without end"
+    assert away_line(forever, NOW) == f"{text} · no time limit"
     assert "trying now" in away_line(forever, ago(-31))
     for broken in (None, "", 5, {}, {"since": 7}):
         assert runner_of(record("running", 1, alive=True) | {"away": broken}, None).away is None
-    assert runner_of(record("running", 99, alive=False) | {"away": told}, None).away is None
+    assert runner_of(record("running", 99, alive=False) | {"away": outage}, None).away is None
 
 
-def test_a_full_disk_and_a_helper_that_fails_are_said() -> None:
-    """What, what it means, what to do; nothing of a runner of an earlier version."""
+def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
+    """In three parts; nothing for a runner of an earlier version."""
     failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
     (disk, helper) = troubles({"disk_full": "disk full (ledger: No space)", "helpers": [failing]})
     assert disk[0] == "disk full (ledger: No space)"

@@ -1,4 +1,4 @@
-"""Choosing tables: clicks are edits of globs, and say exactly what was clicked."""
+"""The table picker: clicks edit the globs, and change exactly what was clicked."""
 
 import pytest
 from hypothesis import given
@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from app.view import picking
 from engine.decode.schema import Column, Index, Table
-from engine.settings import Shaping, Snapshot, Source, select_tables
+from engine.globs import select_tables
+from engine.settings import ProjectionRules, Snapshot, Source
 from engine.source.catalog import Statistics
 from engine.source.survey import Surveyed
 
@@ -25,7 +26,7 @@ GLOBS = st.lists(
 
 
 def chosen(globs: list[str], everything: list[picking.Name]) -> set[picking.Name]:
-    """What the engine would capture."""
+    """The tables that the engine would capture."""
     return set(select_tables(globs, everything))
 
 
@@ -33,7 +34,7 @@ def chosen(globs: list[str], everything: list[picking.Name]) -> set[picking.Name
 def test_a_click_changes_what_was_clicked_and_nothing_else(
     names: list[picking.Name], globs: list[str], data: st.DataObject, on: bool
 ) -> None:
-    """Whatever the globs were, and whatever characters the names have."""
+    """For any globs, and any characters in names."""
     clicked = set(data.draw(st.lists(st.sampled_from(names), min_size=1)))
     after = picking.toggled(globs, names, clicked, on=on)
     before = chosen(globs, names)
@@ -43,10 +44,10 @@ def test_a_click_changes_what_was_clicked_and_nothing_else(
 
 
 @given(NAMES, GLOBS, st.booleans(), st.data())
-def test_a_database_is_chosen_whole_by_one_glob(
+def test_a_whole_database_is_one_glob(
     names: list[picking.Name], globs: list[str], on: bool, data: st.DataObject
 ) -> None:
-    """Tables that are made later belong to it."""
+    """It includes tables that are created later."""
     database = data.draw(st.sampled_from(sorted({name[0] for name in names})))
     after = picking.database_toggled(globs, names, database, on=on)
     theirs = {name for name in names if name[0] == database}
@@ -54,8 +55,8 @@ def test_a_database_is_chosen_whole_by_one_glob(
     assert chosen(after, names) == (before | theirs if on else before - theirs)
 
 
-def test_clicks_leave_short_globs() -> None:
-    """To and fro is as before; all of a database is one glob; nothing chosen is no glob."""
+def test_clicks_keep_the_globs_short() -> None:
+    """Two opposite clicks change nothing; a whole database is one glob; nothing selected is no glob."""
     names = [("shop", "a"), ("shop", "b"), ("crm", "c"), ("crm", "d")]
     one = picking.toggled(["shop.*"], names, {("shop", "a")}, on=False)
     assert one == ["shop.*", "!shop.a"]
@@ -65,28 +66,28 @@ def test_clicks_leave_short_globs() -> None:
     assert picking.database_toggled(["shop.a", "!shop.b"], names, "shop", on=True) == ["shop.*"]
 
 
-def test_rules_say_who_has_the_last_word() -> None:
-    """A glob that is overruled everywhere decides nothing."""
+def test_rules_count_the_tables_they_decide() -> None:
+    """A later match overrides an earlier one."""
     names = [("shop", "a"), ("shop", "b"), ("shop", "audit")]
-    found = picking.rules(["shop.*", "!shop.audit"], names)
+    found = picking.glob_rules(["shop.*", "!shop.audit"], names)
     assert [(rule.glob, rule.tables, rule.decides) for rule in found] == [("shop.*", 3, 2), ("!shop.audit", 1, 1)]
 
 
 @pytest.mark.parametrize("glob", ["shop", "shop.", ".x", "a b.c", "!a.b", "a..b"])
-def test_what_is_no_glob_of_the_spec_is_not_kept(glob: str) -> None:
+def test_an_invalid_glob_is_not_added(glob: str) -> None:
     """The spec would refuse it."""
     assert picking.with_glob(["shop.*"], glob, on=True) == ["shop.*"]
 
 
-def test_a_glob_that_is_kept_has_the_last_word() -> None:
-    """Also when it, or its opposite, was there already."""
+def test_an_added_glob_decides() -> None:
+    """Also if it, or its opposite, was there already."""
     assert picking.with_glob(["a.*", "b.*"], "a.*", on=True) == ["b.*", "a.*"]
     assert picking.with_glob(["a.*", "b.*"], "a.*", on=False) == ["b.*", "!a.*"]
     assert picking.with_glob([], "*.*_20??", on=True) == ["*.*_20??"]
 
 
 def surveyed(key: Column | None, *more: Column, rows: int = 1000, **facts: object) -> Surveyed:
-    """A table with that key."""
+    """A table with this key."""
     columns = (*((key,) if key else ()), *more)
     names = (key.name,) if key else ()
     indexes = (Index("PRIMARY", names),) if key else ()
@@ -97,9 +98,9 @@ def surveyed(key: Column | None, *more: Column, rows: int = 1000, **facts: objec
 ID = Column("id", "int", nullable=False, precision=10)
 
 
-def labels(one: Surveyed, shaping: Shaping | None = None) -> list[tuple[str, str]]:
-    """The badges of a table."""
-    table = picking.shaped(one.table, shaping) if shaping else None
+def labels(one: Surveyed, rules: ProjectionRules | None = None) -> list[tuple[str, str]]:
+    """The labels and tones of a table's badges."""
+    table = picking.projected(one.table, rules) if rules else None
     return [(badge.label, badge.tone) for badge in picking.badges(one, table)]
 
 
@@ -115,16 +116,18 @@ def test_each_risk_has_its_badge() -> None:
     assert labels(surveyed(ID, Column("x", "mystery"))) == [("cannot be captured", "red")]
 
 
-def test_a_column_that_is_left_out_is_no_risk() -> None:
-    """Its type does not matter then; the key cannot be left out."""
+def test_a_column_outside_the_projection_is_no_risk() -> None:
+    """Its type does not matter; a key column cannot be left out."""
     odd = surveyed(ID, Column("x", "mystery"))
-    assert labels(odd, Shaping(exclude=("x",))) == []
-    assert labels(odd, Shaping(columns=("id",))) == []
-    assert [c.name for c in picking.shaped(odd.table, Shaping(exclude=("id", "x"))).columns if c.unread] == ["x"]
+    assert labels(odd, ProjectionRules(exclude=("x",))) == []
+    assert labels(odd, ProjectionRules(columns=("id",))) == []
+    assert [c.name for c in picking.projected(odd.table, ProjectionRules(exclude=("id", "x"))).columns if c.unread] == [
+        "x"
+    ]
 
 
-def test_totals_are_of_what_is_chosen() -> None:
-    """Rows, bytes, chunks and a wide estimate; nothing chosen says so."""
+def test_totals_are_of_the_selected_tables() -> None:
+    """Rows, bytes, chunks and a wide estimate of the time."""
     one = surveyed(ID, rows=10_000_000)
     total = picking.totals([one], ["shop.*"], Snapshot(), 2)
     assert (total.tables, total.of, total.rows, total.size, total.chunks) == (1, 1, 10_000_000, 10**9, 60)
@@ -136,8 +139,8 @@ def test_totals_are_of_what_is_chosen() -> None:
     assert picking.totals_line(picking.totals([one], [], Snapshot(), 2), 2) == "None of 1 table is chosen"
 
 
-def test_the_tree_is_by_database_and_shows_what_is_chosen() -> None:
-    """As the component takes it."""
+def test_the_tree_is_by_database_and_shows_the_selection() -> None:
+    """In the format of the component."""
     one = surveyed(ID)
     ((database, tables),) = picking.tree([one], picking.risks([one]), ["shop.*"], {})
     assert (database, tables) == ("shop", [["t", 1, 1000, 100_000, "id", "InnoDB", []]])

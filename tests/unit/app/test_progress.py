@@ -1,18 +1,37 @@
-"""Progress, rates and the honest estimate."""
+"""Progress, rates and the estimated time."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.progress import between, copy_of, estimate, overlap_rows, rows_per_s, share, status_line
+from app.view.progress import (
+    Work,
+    between,
+    copy_of,
+    estimate,
+    left_of,
+    overlap_rows,
+    rows_per_s,
+    share,
+    status_line,
+)
 from engine.history.series import EpochTotals
+from engine.settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
+
+
+def ends(eta: str | None) -> tuple[float, float]:
+    """Both ends of a range, in its unit."""
+    assert eta is not None
+    low, _, high = eta.rpartition(" ")[0].partition("–")
+    return float(low), float(high or low)
+
 
 TOTALS = EpochTotals(10, 812_000, NOW, 10, "bin.000001:10")
 
 
-def test_rates_spread_a_chunk_over_the_time_it_took() -> None:
-    """A chunk that began before the window counts with its part inside."""
+def test_rates_spread_a_chunk_over_its_read_time() -> None:
+    """A chunk that began before the window counts in part."""
     assert overlap_rows(read(20, 0, 1000), ago(10), NOW) == 500
     assert rows_per_s([read(10, 0, 1000), read(10, 0, 500, reader="r2")], NOW) == 150
     assert rows_per_s([read(300, 290, 1000)], NOW) == 0
@@ -21,31 +40,71 @@ def test_rates_spread_a_chunk_over_the_time_it_took() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 10_000)), max_size=20))
-def test_windows_side_by_side_count_each_row_once(spans: list[tuple[int, int, int]]) -> None:
-    """Cutting time into windows neither loses nor invents rows."""
+def test_adjacent_windows_count_each_row_once(spans: list[tuple[int, int, int]]) -> None:
+    """No row is lost or counted twice."""
     reads = [read(max(a, b) + 1, min(a, b), rows) for a, b, rows in spans]
     total = sum(overlap_rows(one, ago(n + 1), ago(n)) for one in reads for n in range(60))
     assert total == pytest.approx(sum(one.rows for one in reads))
 
 
 def test_no_estimate_before_one_percent_and_three_chunks() -> None:
-    """An estimate out of nothing is worse than none."""
+    """It would be a guess."""
     reads = [read(n + 1, n, chunk=n) for n in range(10)]
-    assert estimate(2, 100, reads, NOW) is None
-    assert estimate(9, 1000, reads, NOW) is None
-    assert estimate(10, 1000, reads, NOW) is not None
-    assert estimate(100, 100, reads, NOW) is None
-    assert estimate(5, 100, [], NOW) is None
+    assert estimate(Work(2, 2000), Work(98, 98_000), reads, NOW) is None
+    assert estimate(Work(9, 9000), Work(991, 991_000), reads, NOW) is None
+    assert estimate(Work(10, 10_000), Work(990, 990_000), reads, NOW) is not None
+    assert estimate(Work(100, 100_000), Work(0, 0), reads, NOW) is None
+    assert estimate(Work(5, 5000), Work(95, 95_000), [], NOW) is None
 
 
-def test_the_estimate_is_a_range_that_holds_a_steady_pace() -> None:
-    """One chunk a second and fifty to go: about fifty seconds."""
+def test_the_estimate_contains_a_steady_pace() -> None:
+    """One chunk per second and fifty to go: about fifty seconds."""
     reads = [read(n + 1, n, chunk=n) for n in range(50)]
-    text = estimate(50, 100, reads, NOW)
-    assert text is not None
-    low, high = (float(end) for end in text.removesuffix(" s").split("–"))
+    low, high = ends(estimate(Work(50, 50_000), Work(50, 50_000), reads, NOW))
     assert low <= 50 <= high
     assert high < 60
+
+
+SMALL = [table(1, 1, 10, 10, f"d.t{n}") for n in range(30)]
+LARGE = table(100, 3, 30_000, 1_000_000, "d.large")
+READS = [read(3.1 - n / 10, 3 - n / 10, 10, chunk=n, size=500) for n in range(30)]
+READS += [read(0.1, 0, 10_000, chunk=n, size=100_000) for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("throttle", "seconds"),
+    [(Throttle(max_rows_per_s=10_000), 97), (Throttle(max_bytes_per_s=100_000), 97)],
+)
+def test_small_tables_do_not_hide_the_size_of_large_ones(throttle: Throttle, seconds: float) -> None:
+    """Thirty of them took three seconds, but the 97 chunks of 10 000 rows that are left take 97 s with the throttle."""
+    eta = copy_of([*SMALL, LARGE], READS, TOTALS, NOW, live=True, throttle=throttle).eta
+    low, high = ends(eta)
+    assert low == pytest.approx(seconds * 0.95, rel=0.1)
+    assert high == pytest.approx(seconds * 1.05, rel=0.1)
+
+
+def test_large_tables_do_not_inflate_small_ones() -> None:
+    """With the throttle, a chunk of 10 000 rows took a second, and 300 tables of ten rows take no longer."""
+    reads = [read(n + 1, n, 10_000, chunk=n) for n in range(50)]
+    waiting = [table(1, 0, 0, 10, f"d.t{n}") for n in range(300)]
+    throttle = Throttle(max_rows_per_s=10_000)
+    eta = copy_of([table(50, 50, 500_000), *waiting], reads, TOTALS, NOW, live=True, throttle=throttle).eta
+    assert eta == "1 s"
+
+
+def test_without_a_throttle_a_small_table_costs_its_statements() -> None:
+    """So 100 more small tables take as long as the first 100."""
+    reads = [read((n + 1) / 100, n / 100, 10, chunk=n) for n in range(100)]
+    done, waiting = ([table(1, n, 10 * n, 10, f"d.{n}{m}") for m in range(100)] for n in (1, 0))
+    low, high = ends(copy_of([*done, *waiting], reads, TOTALS, NOW, live=True).eta)
+    assert low <= 1 <= high
+
+
+def test_the_work_left_is_estimated_from_chunks_or_the_source() -> None:
+    """Or else from all chunks of the run."""
+    assert left_of([table(10, 4, 800, 9999)], []) == Work(6, 1200)
+    assert left_of([table(10, 0, 0, 9999), table(3, 3, 300)], []) == Work(10, 9999)
+    assert left_of([table(10, 0, 0, None)], [read(2, 1, 50), read(1, 0, 150)]) == Work(10, 1000)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +116,8 @@ def test_a_range_is_in_the_unit_of_its_upper_end(low: float, high: float, text: 
     assert between(low, high) == text
 
 
-def test_the_status_line_is_gh_osts() -> None:
-    """The line that is pasted into a chat at night."""
+def test_the_status_line_has_the_style_of_gh_ost() -> None:
+    """One line, to paste into a chat."""
     copy = copy_of([table(100, 79, 5_900_000, 7_500_000)], [], TOTALS, NOW, live=True)
     assert status_line(copy, lag(0.4, 12_000), "running", "snapshot") == (
         "Copy: 5.9M/7.5M rows, 79/100 chunks 79.0%; "
@@ -66,8 +125,8 @@ def test_the_status_line_is_gh_osts() -> None:
     )
 
 
-def test_the_status_line_knows_when_the_copy_is_done_and_what_it_does_not_know() -> None:
-    """No ETA when there is nothing to copy, no zero where nothing was measured."""
+def test_the_status_line_shows_a_finished_copy_and_unknown_values() -> None:
+    """No ETA if there is nothing to copy, and no 0 for an unknown value."""
     done = copy_of([table(10, 10, 990)], [], TOTALS, NOW, live=True)
     assert status_line(done, None, "running", "streaming").endswith(
         "Lag: —; no position yet; State: streaming; ETA: copy done"
@@ -76,16 +135,16 @@ def test_the_status_line_knows_when_the_copy_is_done_and_what_it_does_not_know()
     assert status_line(nothing, None, "not started", None).startswith("Copy: 0 rows, 0/0 chunks —;")
 
 
-def test_expected_rows_are_the_real_ones_of_a_finished_table() -> None:
-    """The source's estimate is used only as long as nothing better is known."""
+def test_a_finished_table_counts_its_actual_rows() -> None:
+    """The source's estimate is used only until then."""
     copy = copy_of([table(10, 10, 990, 1500), table(10, 1, 100, 2000, "d.u")], [], TOTALS, NOW, live=False)
     assert (copy.rows, copy.expected_rows, copy.chunks_done) == (1090, 2990, 11)
     unknown = copy_of([table(10, 1, 100, None)], [], TOTALS, NOW, live=False)
     assert unknown.expected_rows is None
 
 
-def test_the_share_is_that_of_the_chunks_expected() -> None:
-    """A table that is being cut is never all done, and without an estimate no one knows."""
+def test_the_share_is_of_the_expected_chunks() -> None:
+    """It is less than 1 while a table is being split, and unknown without an estimate."""
     assert share([growing(12, 10, 400)]) == 0.025
     assert share([growing(12, 10, 400), table(100, 93, name="d.u")]) == 0.206
     assert share([growing(12, 12, 12)]) == share([growing(15, 15, 12)]) == 0.999
@@ -95,8 +154,8 @@ def test_the_share_is_that_of_the_chunks_expected() -> None:
     assert share([]) is None
 
 
-def test_the_status_line_counts_chunks_that_are_not_cut_yet() -> None:
-    """About how many there will be, and no end before the last one is cut."""
+def test_the_status_line_counts_chunks_that_are_not_planned_yet() -> None:
+    """Their number is an estimate, and the copy is not done before the last one is planned."""
     copy = copy_of([growing(12, 12, 400), table(100, 100, 990, name="d.u")], [], TOTALS, NOW, live=True)
     text = status_line(copy, None, "running", "snapshot")
     assert text.startswith("Copy: 990/2k rows, 112/~500 chunks 22.4%; ")
@@ -105,8 +164,8 @@ def test_the_status_line_counts_chunks_that_are_not_cut_yet() -> None:
     assert (waiting.chunks, waiting.expected_rows, waiting.done) == (400, 1000, False)
 
 
-def test_the_estimate_is_for_all_chunks_expected() -> None:
-    """One chunk a second: as many seconds as chunks are left, cut or not; none when more are cut than were expected."""
+def test_the_estimate_covers_all_expected_chunks() -> None:
+    """With one chunk per second, as many seconds as chunks are left, planned or not; none if there are more than expected."""
     reads = [read(n + 1, n, chunk=n) for n in range(50)]
     eta = copy_of([growing(60, 50, 100)], reads, TOTALS, NOW, live=True).eta
     assert eta == copy_of([table(100, 50)], reads, TOTALS, NOW, live=True).eta

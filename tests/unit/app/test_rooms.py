@@ -1,4 +1,4 @@
-"""The console's rooms: what each may import."""
+"""What the console may import."""
 
 import ast
 from pathlib import Path
@@ -21,14 +21,14 @@ def imports(path: Path) -> set[str]:
 
 
 def test_the_console_never_imports_spark_sinks_or_the_runner() -> None:
-    """It watches files; it must start quickly and stay up whatever the engine does."""
+    """It reads files, must start quickly, and must not depend on the state of the engine."""
     for path in APP.rglob("*.py"):
         wrong = {name for name in imports(path) if any(name == f or name.startswith(f"{f}.") for f in FORBIDDEN)}
         assert not wrong, path
 
 
 def test_the_view_is_pure() -> None:
-    """No Streamlit, no files, no clock: what is shown is computed from what was given."""
+    """No Streamlit, no files, no clock: only functions of their arguments."""
     for path in (APP / "view").glob("*.py"):
         wrong = {
             name for name in imports(path) if name.split(".")[0] in ("streamlit", "duckdb", "os", "pathlib", "time")
@@ -38,7 +38,7 @@ def test_the_view_is_pure() -> None:
 
 
 def test_the_console_finds_the_engine() -> None:
-    """Whatever room it asks from: each process that it starts does so from here."""
+    """Each process that it starts runs in the root folder."""
     assert (ROOT / "engine" / "spark" / "trial.py").is_file()
     texts = [path.read_text(encoding="utf-8") for path in APP.rglob("*.py")]
     starting = [text for text in texts if "subprocess.run(" in text]

@@ -1,11 +1,11 @@
-"""The chunk map: every chunk is in exactly one tile, and a failure is always seen."""
+"""The chunk map: every chunk is in exactly one tile, and a failure is always visible."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.looks import CHUNK
-from app.view.tiles import Tile, legend, note, payload, tile_size, tiles
-from engine.history.chunks import STATES, ChunkState
+from app.view.status_style import CHUNK
+from app.view.tiles import Tile, legend, note, opened, payload, tile_size, tiles
+from engine.history.chunk_queries import STATES, ChunkState
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
 
@@ -24,8 +24,8 @@ def test_tiles_cover_all_chunks_without_overlap(names: list[str], most: int) -> 
 
 
 @given(LISTS, st.integers(1, 50))
-def test_a_failed_chunk_is_seen_in_its_tile(names: list[str], most: int) -> None:
-    """One failure among a hundred published chunks is not averaged away; one that is parked is told before all others."""
+def test_a_failed_chunk_is_visible_in_its_tile(names: list[str], most: int) -> None:
+    """One failure among a hundred published chunks is shown; a parked chunk comes before all others."""
     for tile in tiles(states(names), most=most):
         inside = set(names[tile.first : tile.last + 1])
         assert tile.state in inside
@@ -36,14 +36,14 @@ def test_a_failed_chunk_is_seen_in_its_tile(names: list[str], most: int) -> None
 
 @given(LISTS)
 def test_the_legend_adds_up(names: list[str]) -> None:
-    """The numbers beside the states are all chunks."""
+    """The numbers of all states are the number of chunks."""
     counted = legend(states(names))
     assert sum(number for _, number in counted) == len(names)
     assert [state for state, _ in counted] == list(CHUNK)
 
 
 def test_ten_thousand_chunks_become_round_tiles_that_open() -> None:
-    """Aggregated tiles stand for a round number of chunks and open into single ones."""
+    """Such a tile has a round number of chunks and opens into single ones."""
     many = states(["published"] * 10_000)
     assert tile_size(10_000) == 20
     assert len(tiles(many)) == 500
@@ -51,26 +51,37 @@ def test_ten_thousand_chunks_become_round_tiles_that_open() -> None:
     assert [tile.first for tile in opened] == list(range(40, 60))
 
 
-def test_a_tile_says_what_it_is() -> None:
-    """For hover and screen readers, never colour alone."""
+def test_an_open_tile_ends_where_the_table_ends() -> None:
+    """If a resnapshot has fewer chunks, the map shows all of them rather than none."""
+    few = states(["published"] * 50)
+    assert opened(few, None) is None
+    assert opened(few, (20, 39)) == (20, 39)
+    assert opened(few, (40, 59)) == (40, 49)
+    assert note(few, opened(few, (40, 59))) == "Chunks 40 to 49."
+    assert opened(few, (60, 79)) is None
+    assert opened([], (60, 79)) is None
+
+
+def test_a_tile_has_a_tooltip() -> None:
+    """Also for screen readers, never colour alone."""
     assert Tile(7, 7, "failed", 0.0).title == "Chunk 7: retrying"
     assert Tile(0, 9, "reading", 0.5).title == "Chunks 0–9: 50.0% read, reading"
     assert payload([Tile(0, 9, "reading", 0.51234)]) == [[0, 9, STATES.index("reading"), 0.512]]
-    assert len({look.letter for look in CHUNK.values()}) == len(CHUNK)
+    assert len({style.letter for style in CHUNK.values()}) == len(CHUNK)
     assert set(CHUNK) == set(STATES)
 
 
-def test_a_map_says_what_its_tiles_are() -> None:
-    """One chunk or many, all or a part; a map without a tile says nothing of tiles."""
+def test_a_map_explains_its_tiles() -> None:
+    """One chunk or several per tile, the whole map or a part; an empty map has no note."""
     many = states(["published"] * 10_000)
-    assert note(many[:40]) == "A tile is a chunk. Arrow keys move, Enter chooses."
-    assert note(many).startswith("A tile stands for 20 chunks")
+    assert note(many[:40]) == "A tile is a chunk. Arrow keys move, Enter selects."
+    assert note(many).startswith("A tile has 20 chunks")
     assert note(many, (40, 59)) == "Chunks 40 to 59."
     assert note([]) == ""
 
 
-def test_numbers_may_be_missing_while_a_table_is_cut() -> None:
-    """What was split off has a number beyond those that are not cut yet; a tile is sized by the chunks that are there."""
+def test_numbers_may_be_missing_while_a_table_is_split() -> None:
+    """The rest of an oversized chunk gets a number beyond those not planned yet; the size of a tile counts existing chunks."""
     some = [*states(["published"] * 599), ChunkState(12_000, "waiting", None, None)]
     last = tiles(some)[-1]
     assert (last.first, last.last, last.state) == (598, 12_000, "waiting")

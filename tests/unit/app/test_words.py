@@ -1,4 +1,4 @@
-"""Numbers, times and names as an operator reads them."""
+"""Numbers, times and names as text."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from tests.unit.app.support import NOW
      (999_960, "1M"), (12_300_000_000, "12.3G")],
 )  # fmt: skip
 def test_counts(value: float | None, text: str) -> None:
-    """Three digits are enough; nothing known is not 0."""
+    """At most three digits; unknown is not 0."""
     assert words.count(value) == text
 
 
@@ -38,20 +38,20 @@ def test_durations(value: float | None, text: str) -> None:
 
 @given(st.floats(0, 1e12))
 def test_any_number_has_a_short_text(value: float) -> None:
-    """Nothing that a metric may be makes a long or an empty text."""
+    """Never empty, and at most 16 characters."""
     for text in (words.count(value), words.size(value), words.duration(value)):
         assert 1 <= len(text) <= 16
 
 
-def test_all_but_all_is_not_100_percent() -> None:
-    """99.99 % done is not done."""
+def test_less_than_all_is_not_100_percent() -> None:
+    """99.999 % is not done."""
     assert words.percent(0.99999) == "99.9%"
     assert words.percent(1.0) == "100%"
     assert words.percent(None) == "—"
 
 
-def test_names_from_outside_are_shown_as_they_are() -> None:
-    """A table may be called `**x**` or `:material/x:`; it must not become bold or an icon."""
+def test_names_are_shown_literally() -> None:
+    """A table called `**x**` or `:material/x:` must not become bold or an icon."""
     assert words.escape("**x** [a](b) :material/x: $1$ <b> a_b") == (
         r"\*\*x\*\* \[a\]\(b\) \:material/x\: \$1\$ \<b\> a\_b"
     )

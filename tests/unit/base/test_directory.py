@@ -1,4 +1,4 @@
-"""A pipeline's directory and its journal: files that are whole, and lines that keep to the protocol."""
+"""The directory of a pipeline and its journal: complete files, and lines that keep to the protocol."""
 
 import json
 import os
@@ -25,7 +25,8 @@ from engine.directory import (
     send_command,
     write_atomically,
 )
-from engine.events import EVENTS, Journal
+from engine.events import ErrorReported, RunState, fields_of
+from engine.journal import Entry, Journal, entry_from
 
 ROOT = Path(__file__).parents[3]
 HERE = (
@@ -34,14 +35,14 @@ HERE = (
 
 
 def test_a_spec_called_pipeline_lives_in_its_directory() -> None:
-    """Any other has the directory beside itself, under the pipeline's name."""
+    """Any other spec has its directory beside it, under the pipeline's name."""
     assert directory_of(Path("/p/shop/pipeline.toml"), "shop").root == Path("/p/shop")
     assert directory_of(Path("/p/shop.toml"), "shop").root == Path("/p/shop")
     assert directory_of(Path("/p/other.toml"), "shop").journal("r1") == Path("/p/shop/journal/r1.jsonl")
 
 
 def test_a_file_is_replaced_all_at_once(tmp_path: Path) -> None:
-    """A reader never sees half of it, and nothing else is left."""
+    """A reader never sees half a file, and no temporary file is left."""
     path, seen, stop = tmp_path / "runner.json", set(), threading.Event()
     texts = {letter * 5000 for letter in "ab"}
     write_atomically(path, "a" * 5000)
@@ -61,7 +62,7 @@ def test_a_file_is_replaced_all_at_once(tmp_path: Path) -> None:
 
 
 def test_a_command_is_one_whole_file(tmp_path: Path) -> None:
-    """With its id in its name, who sent it and why."""
+    """The file name has the command's id; the file says who sent it and why."""
     directory = Directory(tmp_path / "shop")
     ids = [send_command(directory, verb, reason="because", arguments={"n": 1}) for verb in VERBS]
     assert len(set(ids)) == len(VERBS)
@@ -81,7 +82,7 @@ def test_a_command_is_one_whole_file(tmp_path: Path) -> None:
     [("running", 0, True), ("running", 30, False), ("ended", 0, False), ("paused", 5, True)],
 )
 def test_a_runner_is_alive_while_its_heart_beats(tmp_path: Path, state: str, age_s: int, alive: bool) -> None:
-    """And has not said that it ended; nobody was there when there is no file."""
+    """And has not reported its end. Without a file there was no runner."""
     directory = Directory(tmp_path)
     assert read_runner(directory) is None
     beat = clock.utc_text(clock.utc_now() - timedelta(seconds=age_s))
@@ -93,28 +94,33 @@ def test_a_runner_is_alive_while_its_heart_beats(tmp_path: Path, state: str, age
 
 
 def test_an_event_has_all_its_fields_and_no_other(tmp_path: Path) -> None:
-    """The journal is a protocol: unknown names are refused, missing ones are null."""
+    """The journal is a protocol: unknown events are not read back, missing fields are null."""
     journal = Journal(tmp_path / "journal" / "r.jsonl", "r")
-    journal.write("run.state", state="running")
-    for event, fields in (("run.state", {"phase": 1}), ("no.such.event", {})):
-        with pytest.raises(ValueError, match="not in EVENTS"):
-            journal.write(event, **fields)
-    journal.write("error", message="Größe\n", attempt=1)
+    journal.write(RunState(state="running"))
+    journal.write(ErrorReported(error="E", message="Größe\n", attempt=1))
     journal.close()
     first, second = [
         json.loads(line) for line in (tmp_path / "journal" / "r.jsonl").read_text(encoding="utf-8").splitlines()
     ]
-    assert list(first) == ["run", "seq", "ts", "event", *EVENTS["run.state"]]
+    assert list(first) == ["run", "seq", "ts", "event", *fields_of("run.state")]
     assert (first["run"], first["seq"], first["state"], first["reason"]) == ("r", 1, "running", None)
     assert (second["seq"], second["message"], second["hint"]) == (2, "Größe\n", None)
     assert clock.utc_text(clock.parse_utc(first["ts"])) == first["ts"]
+    assert entry_from(first) == Entry("r", 1, first["ts"], RunState(state="running"))
+    del first["state"]
+    read = entry_from({**first, "phase": 1})
+    assert read is not None
+    assert read.event.to_json() == {"state": None, "reason": None}
+    assert entry_from({**first, "event": "no.such.event"}) is None
 
 
 def test_threads_do_not_mix_their_lines(tmp_path: Path) -> None:
-    """Whole lines, numbered without a gap."""
+    """Lines are complete, and their numbers have no gap."""
     journal = Journal(tmp_path / "r.jsonl", "r")
     threads = [
-        threading.Thread(target=lambda: [journal.write("run.state", reason="x" * 3000) for _ in range(50)])
+        threading.Thread(
+            target=lambda: [journal.write(RunState(state="running", reason="x" * 3000)) for _ in range(50)]
+        )
         for _ in range(4)
     ]
     for thread in threads:
@@ -133,7 +139,7 @@ def _written(directory: Directory, **fields: Any) -> None:
 
 @pytest.mark.parametrize("hours", [-2, 0, 2])
 def test_a_process_of_this_machine_is_alive_by_itself(tmp_path: Path, hours: int) -> None:
-    """Not by any time: a clock that was set makes it neither dead nor, once it is killed, alive."""
+    """The clock does not matter: no change of time makes the process dead, or alive once it is killed."""
     directory = Directory(tmp_path)
     child = subprocess.Popen([sys.executable, "-c", HERE], stdout=subprocess.PIPE, stdin=subprocess.PIPE, cwd=ROOT)
     assert child.stdout
@@ -156,7 +162,7 @@ def test_a_process_of_this_machine_is_alive_by_itself(tmp_path: Path, hours: int
 
 
 def test_a_runner_elsewhere_is_alive_while_its_heart_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its clock may differ by hours; one look cannot tell then, two can."""
+    """Its clock may differ by hours; two observations of the heartbeat decide."""
     directory, elsewhere = Directory(tmp_path), {**processes.here(), "boot": "another"}
     heartbeat = clock.utc_text(clock.utc_now() + timedelta(hours=3))
     _written(directory, process=elsewhere, heartbeat=heartbeat)
@@ -169,7 +175,7 @@ def test_a_runner_elsewhere_is_alive_while_its_heart_beats(tmp_path: Path, monke
 
 
 def test_a_runner_elsewhere_that_is_gone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second look that sees the same beat."""
+    """A second observation sees the same heartbeat."""
     directory, elsewhere = Directory(tmp_path), {**processes.here(), "boot": "another"}
     _written(directory, process=elsewhere, heartbeat=clock.utc_text(clock.utc_now() - timedelta(minutes=5)))
     monkeypatch.setattr(clock, "sleep", lambda _: None)
@@ -177,20 +183,20 @@ def test_a_runner_elsewhere_that_is_gone_is_gone(tmp_path: Path, monkeypatch: py
 
 
 def test_runs_sort_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though the clock is set back between them; so do their journals, and the lines of these."""
+    """Even if the clock is set back between them; their journals and lines sort likewise."""
     directory, real, runs, times = Directory(tmp_path), clock.utc_now, [], []
     for hours in (0, -1, -5, 1):
         monkeypatch.setattr(clock, "utc_now", lambda hours=hours: real() + timedelta(hours=hours))
         runs.append(new_run(directory))
         journal = Journal(directory.journal(runs[-1]), runs[-1])
-        times += [journal.write("run.state", state="running")["ts"] for _ in range(2)]
+        times += [journal.write(RunState(state="running")).ts for _ in range(2)]
         journal.close()
     assert runs == sorted(runs)
     assert times == sorted(times)
 
 
 def test_what_overwrites_stays_whole(tmp_path: Path) -> None:
-    """A shorter text is filled up with blanks; a longer one than the file has room for is refused."""
+    """A shorter text is padded with blanks; a text longer than the file is refused."""
     path = tmp_path / "runner.json"
     write_atomically(path, json.dumps({"a": "x" * 100}))
     overwrite(path, json.dumps({"a": 1}))

@@ -1,4 +1,4 @@
-"""Errors say three things, keep no secret, and cross processes whole."""
+"""Errors have three parts, contain no secret, and cross process boundaries unchanged."""
 
 import errno
 import pickle
@@ -32,7 +32,7 @@ CODES = {
 
 @pytest.mark.parametrize("name", sorted(ERRORS))
 def test_an_error_crosses_processes_whole(name: str) -> None:
-    """By pickle from Spark's workers, as a dictionary through the journal; with the exit code of the contract."""
+    """By pickle from Spark's workers, and as a dictionary through the journal, with the documented exit code."""
     error = ERRORS[name]("what", detail="means", hint="do")
     for copy in (pickle.loads(pickle.dumps(error)), from_dict(error.as_dict())):  # noqa: S301 - our own bytes
         assert type(copy) is type(error)
@@ -41,7 +41,7 @@ def test_an_error_crosses_processes_whole(name: str) -> None:
 
 
 def test_an_unknown_error_is_still_one_of_ours() -> None:
-    """A journal of a later version."""
+    """From the journal of a later version."""
     assert type(from_dict({"error": "LaterError", "message": "m"})) is TidemarkError
     assert str(TransientError("only this")) == "only this"
 
@@ -60,7 +60,7 @@ def test_an_unknown_error_is_still_one_of_ours() -> None:
     ],
 )
 def test_secrets_are_removed_when_an_error_is_made(text: str) -> None:
-    """In all three parts."""
+    """From all three parts."""
     error = DecodeError(text, detail=text, hint=text)
     assert "hunter2" not in str(error)
     assert "hunter2" not in repr(error)
@@ -77,7 +77,7 @@ def test_secrets_are_removed_when_an_error_is_made(text: str) -> None:
     ],
 )
 def test_talk_about_secrets_is_left_alone(text: str) -> None:
-    """Only what follows = or : is a value."""
+    """Only text behind = or : is a value."""
     assert redact(text) == text
 
 
@@ -93,7 +93,7 @@ def test_talk_about_secrets_is_left_alone(text: str) -> None:
     ids=["errno", "quota", "arrow", "deltalake", "ours"],
 )
 def test_a_full_disk_is_recognised_wherever_it_comes_from(error: Exception) -> None:
-    """Itself, as a cause, and as what was being handled."""
+    """As the error itself, as a cause, and as the context."""
     assert is_disk_full(error)
     outer = TidemarkError("Publishing failed.")
     outer.__cause__ = error
@@ -114,7 +114,7 @@ def test_a_full_disk_is_recognised_wherever_it_comes_from(error: Exception) -> N
     ],
 )
 def test_a_full_disk_of_the_source_is_not_ours(error: Exception | None) -> None:
-    """Nor is anything else; a cycle of causes ends."""
+    """Nor is any other error; a cycle of causes terminates."""
     assert not is_disk_full(error)
     if error is not None:
         error.__context__ = error

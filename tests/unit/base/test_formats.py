@@ -1,6 +1,6 @@
 """Every file that is kept says its version: what the parent commit wrote is read, what a newer one wrote is refused by name.
 
-`parent_format/` was written by commit ddb7c1e: a pipeline of one table on MySQL, copied, followed, throttled and paused, its runner
+`parent_format/` was written by commit ddb7c1e: a pipeline of one table on MySQL, copied, streamed, throttled and paused, its runner
 killed in the end (a full state every 4 epochs, nothing pruned); a parked chunk and alerts; a draft, a saved connection, saved
 queries. Names of hosts and folders were replaced.
 """
@@ -19,16 +19,18 @@ from app.parts.wizard import drafts
 from engine import formats
 from engine.directory import Directory, read_alerts, read_parked, read_runner, send_command
 from engine.errors import NewerFormatError
-from engine.events import EVENTS, Journal
+from engine.events import fields_of
 from engine.history import History, runs
-from engine.history.schema import VERSION
+from engine.history.index_schema import VERSION
+from engine.journal import Journal
 from engine.ledger.store import Ledger
-from engine.run.bundle import _versions
-from engine.run.control import Control
-from engine.run.controls import Controls, load_controls
-from engine.run.parking import Parking
-from engine.run.redumps import chunk_ranges
-from engine.run.status import status
+from engine.run.commands.control import Control
+from engine.run.commands.overrides import Controls, load_controls
+from engine.run.observe.status import status
+from engine.run.observe.support_bundle import _versions
+from engine.run.redump.requests import chunk_ranges
+from engine.run.snapshot.parking import Parking
+from engine.run.table_commands import parsers
 
 PARENT = Path(__file__).parent / "parent_format"
 DRAFT = "0a1b2c3d"
@@ -36,7 +38,7 @@ DRAFT = "0a1b2c3d"
 
 @pytest.fixture
 def parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
-    """The folder of a pipeline as the parent left it, in a home as the parent left it."""
+    """The parent's pipeline folder, in the parent's home."""
     home = tmp_path / "home"
     shutil.copytree(PARENT, home / "shop")
     (home / ".drafts").mkdir()
@@ -48,7 +50,7 @@ def parents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
 
 
 def test_the_parents_ledger_is_read(parents: Directory) -> None:
-    """From its full state on, and from the first epoch on; both lead to the same."""
+    """From its last full state and from epoch 0; both give the same state."""
     state = Ledger(parents.ledger).state
     assert state is not None
     assert state.epoch == max(int(path.stem[6:]) for path in parents.ledger.glob("epoch-*.json"))
@@ -61,7 +63,7 @@ def test_the_parents_ledger_is_read(parents: Directory) -> None:
 
 
 def test_the_parents_files_are_read(parents: Directory) -> None:
-    """Controls, parked chunks, alerts, the runner's record, commands that were answered, and so the status."""
+    """Controls, parked chunks, alerts, the heartbeat and answered commands, and so the status."""
     assert load_controls(parents) == Controls({"max_rows_per_s": 5000}, snapshot=False, tables=("d.t",))
     (parked,) = read_parked(parents)
     assert (parked["table"], parked["chunk"], parked["attempts"]) == ("d.t", 3, 8)
@@ -71,8 +73,8 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     assert (runner["state"], runner["alive"]) == ("starting", False)
     journal = Journal(parents.journal("99999999T000000-000000"), "99999999T000000-000000")
     assert [p.chunk for p in Parking(parents, journal)._chunks.values()] == [3]
-    control = Control(parents, journal, name="shop")
-    control.look()  # the redump that waits is judged when the ledger is known; nothing is refused
+    control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
+    control.poll_inbox()  # the redump that waits is judged when the ledger is known; nothing is refused
     assert not [e for e in map(json.loads, journal.path.read_text().splitlines()) if e["event"] == "command.refused"]
     assert len(list((parents.inbox / "done").glob("*.json"))) == 2
     journal.close()
@@ -81,11 +83,11 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
 
 
 def test_the_parents_journals_are_read(parents: Directory) -> None:
-    """By the history and by whoever looks for chunks."""
+    """By the history, and by the search for chunks."""
     history = History(None)
-    told = history.refresh([parents])
-    assert told.malformed == 0
-    assert not told.unreadable
+    result = history.refresh([parents])
+    assert result.malformed == 0
+    assert not result.unreadable
     assert len(runs.runs(history.cursor(), "shop")) == 2
     history.close()
     state = Ledger(parents.ledger).state
@@ -99,8 +101,8 @@ def test_the_parents_journals_are_read(parents: Directory) -> None:
 
 
 def test_the_parents_drafts_and_connections_are_read(parents: Directory) -> None:
-    """And written again with their version."""
-    (draft,) = drafts.kept()
+    """They are written back with their version."""
+    (draft,) = drafts.saved_drafts()
     assert (draft.id, draft.name) == (DRAFT, "shop")
     assert drafts.connections()["main"]["host"] == "db"
     drafts.save_connection("other", {"host": "db2"})
@@ -110,7 +112,7 @@ def test_the_parents_drafts_and_connections_are_read(parents: Directory) -> None
 
 
 def test_the_parents_queries_are_read(parents: Directory) -> None:
-    """And written again with their version; a query may be called `format`."""
+    """They are written back with their version; a query may have the name `format`."""
     path = parents.root.parent / "queries.json"
     assert saved.load() == {"all": "SELECT * FROM t", "format": "SELECT 'x'"}
     saved.save("one", "SELECT 1")
@@ -146,26 +148,27 @@ REFUSED: dict[str, tuple[Callable[[Directory], Path], Callable[[Directory], Any]
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_a_newer_version_is_refused_by_name(name: str, parents: Directory) -> None:
-    """With the file, both versions, and what to do; the file is left as it is."""
+    """The error names the file, both versions and the remedy; the file stays unchanged."""
     find, read = REFUSED[name]
     path = find(parents)
     _raise_version(path)
     before = path.read_bytes()
     with pytest.raises(NewerFormatError) as raised:
         read(parents)
-    assert f"{path} has version 7 of the format {name!r}; this Tidemark knows up to 1." in raised.value.message
+    known = formats.VERSIONS[name]
+    assert f"{path} has version 7 of the format {name!r}; this Tidemark knows up to {known}." in raised.value.message
     assert "newer Tidemark" in raised.value.hint
     assert path.read_bytes() == before
 
 
 def test_a_newer_command_is_refused_by_name(parents: Directory) -> None:
-    """That one alone; those behind it are taken."""
+    """Only that one; the commands behind it are executed."""
     identity = send_command(parents, "throttle", arguments={"readers": 1})
     _raise_version(parents.inbox / f"{identity}.json")
     second = send_command(parents, "throttle", arguments={"readers": 2})
     journal = Journal(parents.journal("z"), "z")
-    control = Control(parents, journal, name="shop")
-    control.look()
+    control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
+    control.poll_inbox()
     journal.close()
     events = [json.loads(line) for line in journal.path.read_text().splitlines()]
     (refused,) = [e for e in events if e["event"] == "command.refused"]
@@ -175,14 +178,14 @@ def test_a_newer_command_is_refused_by_name(parents: Directory) -> None:
 
 
 def test_a_newer_journal_is_passed_over_by_name(parents: Directory) -> None:
-    """The others are read; chunks are not looked for behind it."""
+    """The other journals are read; the search for chunks ends there."""
     path = parents.journal("20270101T000000-aaaaaa")
-    fields = dict.fromkeys(EVENTS["run.started"]) | {"format": 7}
+    fields = dict.fromkeys(fields_of("run.started")) | {"format": 7}
     line = {"run": path.stem, "seq": 1, "ts": "2027-01-01T00:00:00.000000Z", "event": "run.started", **fields}
     path.write_text(json.dumps(line) + "\n")
     history = History(None)
-    told = history.refresh([parents])
-    assert "version 7 of the format 'journal'" in told.unreadable[0]
+    result = history.refresh([parents])
+    assert "version 7 of the format 'journal'" in result.unreadable[0]
     assert len(runs.runs(history.cursor(), "shop")) == 2
     history.close()
     state = Ledger(parents.ledger).state
@@ -196,7 +199,7 @@ def test_a_newer_journal_is_passed_over_by_name(parents: Directory) -> None:
 
 
 def test_a_newer_history_is_left_as_it_is(tmp_path: Path) -> None:
-    """The index is built in memory, and says why; an older one is made anew."""
+    """The index is built in memory, with a reason; an older index is rebuilt."""
     path = tmp_path / "history.duckdb"
     with duckdb.connect(path) as newer:
         newer.execute(f"CREATE TABLE version_{VERSION + 1} (version INTEGER)")
@@ -211,7 +214,7 @@ def test_a_newer_history_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 def test_what_is_written_says_its_version(tmp_path: Path) -> None:
-    """The bundle too, which nobody reads back."""
+    """Also the support bundle, which no code reads."""
     assert json.loads(_versions())["format"] == formats.VERSIONS["bundle"]
     directory = Directory(tmp_path)
     identity = send_command(directory, "stop")
@@ -219,5 +222,5 @@ def test_what_is_written_says_its_version(tmp_path: Path) -> None:
     journal = Journal(directory.journal("r"), "r")
     Control(directory, journal).finish(None)
     assert json.loads(directory.runner.read_text())["format"] == formats.VERSIONS["runner"]
-    assert "format" in EVENTS["run.started"]
+    assert "format" in fields_of("run.started")
     journal.close()

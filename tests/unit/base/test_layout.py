@@ -1,4 +1,4 @@
-"""Folder names of a destination (DESIGN 4)."""
+"""Folder names of a destination (docs/destinations.md)."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from engine.layout import changes_folder, folder_fault, folder_name, make_readab
 
 @given(st.text(min_size=1, max_size=20))
 def test_a_folder_name_is_plain_and_says_the_name(name: str) -> None:
-    """ASCII letters, digits, _, -, . and percent signs; percent-decoding gives the name back, so no two are the same."""
+    """ASCII letters, digits, _, -, . and percent-encoding, which decodes to the name; so no two names collide."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -38,7 +38,7 @@ def test_a_folder_name_is_plain_and_says_the_name(name: str) -> None:
     ],
 )
 def test_examples(name: str, folder: str) -> None:
-    """UTF-8 bytes, upper-case digits."""
+    """Bytes of UTF-8, with upper-case hexadecimal digits."""
     assert folder_name(name) == folder
 
 
@@ -46,35 +46,35 @@ def test_examples(name: str, folder: str) -> None:
     ("database", "table", "said"),
     [
         ("shop", "a/b", "slash"),
-        ("..", "t", "dots alone"),
-        ("shop", "a%2Bb", "of another name"),
-        ("s%20p", "t", "of another name"),
-        ("shop", "表" * 28, "longer than"),
+        ("..", "t", "consists of dots"),
+        ("shop", "a%2Bb", "another name's folder"),
+        ("s%20p", "t", "another name's folder"),
+        ("shop", "表" * 28, "too long"),
         ("shop", "orders__Changes", "change log of another"),
     ],
 )
 def test_names_that_cannot_have_folders_of_their_own(database: str, table: str, said: str) -> None:
-    """Two tables never share a folder, and no name leaves the destination."""
+    """No two tables share a folder, and no name leads out of the destination."""
     assert said in folder_fault(database, table)
 
 
 @given(st.lists(st.sampled_from(["a b", "a+b", "a%b", "é", "a%20", "per%cent", "a.b", "..a"]), min_size=2, unique=True))
 def test_folders_and_links_of_allowed_names_are_all_different(names: list[str]) -> None:
-    """A folder is never named like the link of another table."""
+    """No folder has the name of another table's link."""
     allowed = [name for name in names if not folder_fault("shop", name)]
     folders = {folder_name(name): name for name in allowed}
     assert all(folders.get(name, name) == name for name in allowed)
 
 
 def test_a_folder_is_made_with_its_links(tmp_path: Path) -> None:
-    """Beside an encoded folder lies its plain name; something else of that name is refused."""
+    """An encoded folder has its plain name as a link; another file of that name is refused."""
     folder = mirror_folder(tmp_path, "my shop", "größe")
     for _ in range(2):
         make_readable(folder)
     assert (tmp_path / "my shop" / "größe").resolve() == folder.resolve()
     other = mirror_folder(tmp_path, "plain", "a b")
     (tmp_path / "plain" / "a b").mkdir(parents=True)
-    with pytest.raises(SpecError, match="something else has it"):
+    with pytest.raises(SpecError, match="something else has that name"):
         make_readable(other)
 
 

@@ -1,4 +1,4 @@
-"""Lines on a disk that is really full: none is half there, none is lost while memory lasts, and nobody is stopped."""
+"""Lines on a disk that is really full: no line is torn, none is lost while memory suffices, and no caller is blocked."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 
 from engine import linefile
-from engine.events import Journal
+from engine.events import RunState
+from engine.journal import Entry, Journal
 from engine.linefile import LineFile
-from tests.mounts import Small
+from tests.support.mounts import Small
 
 
 @pytest.fixture
 def journal(small: Small) -> Journal:
-    """On a small disk."""
+    """A journal on a small disk."""
     return Journal(small.folder / "r.jsonl", "r")
 
 
@@ -24,12 +25,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def test_a_full_disk_costs_no_line_and_no_caller(journal: Journal, small: Small) -> None:
-    """What finds no room is kept, and written in its order when there is room; the file never ends within a line."""
+    """Lines without room are kept and written in order when there is room; the file never ends within a line."""
     reason = "x" * 1500
-    journal.write("run.state", state="running", reason=reason)
+    journal.write(RunState(state="running", reason=reason))
     small.fill()
     for _ in range(40):
-        journal.write("run.state", state="running", reason=reason)
+        journal.write(RunState(state="running", reason=reason))
         _lines(journal.path)
     assert "journal" in journal.failures
     whole = len(_lines(journal.path))
@@ -44,24 +45,24 @@ def test_a_full_disk_costs_no_line_and_no_caller(journal: Journal, small: Small)
 def test_what_memory_does_not_hold_is_counted_and_said(
     journal: Journal, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The oldest are dropped; the journal says how many as soon as it can."""
+    """The oldest lines are dropped; the journal reports their number as soon as it can."""
     monkeypatch.setattr(linefile, "MOST_LINES", 10)
     small.fill()
     for _ in range(60):
-        journal.write("run.state", state="running", reason="x" * 1500)
+        journal.write(RunState(state="running", reason="x" * 1500))
     small.free()
-    journal.write("run.state", state="paused", reason="")
+    journal.write(RunState(state="paused", reason=""))
     journal.flush()
     events = [json.loads(line) for line in _lines(journal.path)]
-    told = [event for event in events if event["event"] == "error"]
-    assert [event["error"] for event in told] == ["JournalError"]
+    errors = [event for event in events if event["event"] == "error"]
+    assert [event["error"] for event in errors] == ["JournalError"]
     lost = 61 - sum(event["event"] == "run.state" for event in events)
     assert lost > 0
-    assert f"{lost} events were lost" in told[0]["message"]
+    assert f"{lost} events were lost" in errors[0]["message"]
 
 
 def test_a_torn_line_is_ended_before_the_next(tmp_path: Path) -> None:
-    """An earlier process left half a line: the next one stands on a line of its own."""
+    """An earlier process left half a line: the next line starts on a line of its own."""
     path = tmp_path / "f"
     path.write_text('{"whole": 1}\n{"half')
     file = LineFile(path)
@@ -71,16 +72,16 @@ def test_a_torn_line_is_ended_before_the_next(tmp_path: Path) -> None:
 
 
 def test_who_listens_does_not_end_who_writes(tmp_path: Path) -> None:
-    """An error of a listener is kept by its name, until it has worked again."""
+    """A listener's error is kept by its name until the listener works again."""
     journal, heard = Journal(tmp_path / "r.jsonl", "r"), []
 
-    def listener(line: dict[str, object]) -> None:
-        if line["seq"] == 1:
+    def listener(entry: Entry) -> None:
+        if entry.seq == 1:
             raise BrokenPipeError
-        heard.append(line["seq"])
+        heard.append(entry.seq)
 
     journal.listeners.append(listener)
-    journal.write("run.state", state="running")
+    journal.write(RunState(state="running"))
     assert [type(error) for error in journal.failures.values()] == [BrokenPipeError]
-    journal.write("run.state", state="running")
+    journal.write(RunState(state="running"))
     assert (heard, journal.failures) == ([2], {})

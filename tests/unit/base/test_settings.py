@@ -1,4 +1,4 @@
-"""Specs: what is right is read, and each fault has its sentence."""
+"""Specs: valid ones are read, and each fault has its own message."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SpecError
-from engine.settings import Source, load, parse, password, select_tables, webhook
+from engine.globs import select_tables
+from engine.settings import Source, load, parse, password, webhook
 
 GOOD = """
 name = "shop"
@@ -26,7 +27,7 @@ SPEC = Path("/specs/shop.toml")
 
 
 def test_a_spec_is_read_with_its_defaults() -> None:
-    """The contract's example; a relative path is taken from the spec's folder."""
+    """The documented example; relative paths start at the spec's folder."""
     spec = parse(GOOD, SPEC)
     assert (spec.name, spec.source.port, spec.source.startup, spec.snapshot.even_factor_lower) == (
         "shop",
@@ -68,7 +69,7 @@ def test_a_spec_is_read_with_its_defaults() -> None:
             "snapshot.tables.a.b.chunk_row: unknown key; the nearest known key is 'chunk_rows'",
         ),
         ("[sink]", '[snapshot.tables."a.b"]\nchunk_rows = -1\n[sink]', "chunk_rows: Input should be greater than"),
-        ('name = "shop"', 'name = "my shop"', "name: 'my shop' is no name: it begins with"),
+        ('name = "shop"', 'name = "my shop"', "name: 'my shop' is not a valid name: it begins with"),
         ("[snapshot]", 'startup = "inital"\n[snapshot]', "nearest: initial"),
         ("[snapshot]", 'startup = "timestamp:yesterday"\n[snapshot]', "'yesterday' is not a time in UTC"),
         ("[snapshot]", 'startup = "timestamp:2026-01-31T00:00:00+01:00"\n[snapshot]', "is not a time in UTC"),
@@ -82,11 +83,11 @@ def test_a_spec_is_read_with_its_defaults() -> None:
         ("[sink]", '[alerts]\nwebhook = "https://h/hunter2"\n[sink]', "the nearest known key is 'webhook_env'"),
         ("[sink]", "[alerts]\nlag_s = 0\n[sink]", "alerts.lag_s: Input should be greater than 0"),
         ("[sink]", "[metrics]\nport = 70000\n[sink]", "metrics.port: Input should be less than or equal to 65535"),
-        ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec holds a password (source.password)"),
+        ('password_env = "SHOP_PASSWORD"', 'password = "hunter2"', "The spec contains a password (source.password)"),
     ],
 )
 def test_each_fault_has_its_sentence(old: str, new: str, said: str) -> None:
-    """With exit code 2; a password is never repeated."""
+    """The exit code is 2, and no message repeats a password."""
     assert old in GOOD
     with pytest.raises(SpecError) as raised:
         parse(GOOD.replace(old, new), SPEC)
@@ -105,15 +106,15 @@ def test_each_fault_has_its_sentence(old: str, new: str, said: str) -> None:
         "gtid:b4ecf2b5-e602-11f1-a4fc-02fc00000001:1-3:b:1:my_tag:1-2, 3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7",
     ],
 )
-def test_starts_at_a_place_follow_without_a_copy(startup: str) -> None:
-    """Of both servers."""
+def test_starts_at_a_position_stream_without_a_copy(startup: str) -> None:
+    """With the positions of both servers."""
     source = parse(GOOD.replace("[snapshot]", f'startup = "{startup}"\n[snapshot]'), SPEC).source
     assert source.startup == startup
     assert not source.copies
 
 
-def test_all_faults_are_told_at_once() -> None:
-    """One look, not one per try."""
+def test_all_faults_are_reported_at_once() -> None:
+    """In one message."""
     with pytest.raises(SpecError) as raised:
         parse(GOOD.replace("chunk_rows", "rows").replace('host = "127.0.0.1"', "port = 0"), SPEC)
     message = str(raised.value)
@@ -121,7 +122,7 @@ def test_all_faults_are_told_at_once() -> None:
 
 
 def test_a_later_glob_decides_what_is_set_otherwise_for_a_table() -> None:
-    """Value by value; what no glob sets is as for all, and `chunk_key` decides over all globs."""
+    """Setting by setting; anything else is as for all tables. `chunk_key` overrides all globs."""
     rules = """
 [snapshot.tables."shop.*"]
 chunk_rows = 50
@@ -147,14 +148,14 @@ key = "day"
 
 
 def test_tables_are_copied_in_the_order_of_the_globs() -> None:
-    """The first glob that matches is a table's place; all others come last."""
+    """The first matching glob decides; tables without one come last."""
     spec = parse(GOOD.replace("chunk_rows = 100", 'priority = ["*.users", "shop.*"]'), SPEC).snapshot
     names = [("shop", "users"), ("other", "users"), ("shop", "orders"), ("other", "orders")]
     assert [spec.rank(*name) for name in names] == [0, 0, 1, 2]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """Missing, a folder, or no text."""
+    """Missing, a folder, or not text."""
     (tmp_path / "binary").write_bytes(b"\xff\xfe\0")
     for name in ("missing", ".", "binary"):
         with pytest.raises(SpecError, match=r"The spec .*(cannot be read|not UTF-8)"):
@@ -164,7 +165,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 def test_passwords_come_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the environment or from a file; a reference that leads nowhere is an error."""
+    """From the environment or a file; a dangling reference is an error."""
     monkeypatch.setenv("SHOP_PASSWORD", "hunter2")
     (tmp_path / "secret").write_text("hunter3\n", encoding="utf-8")
     common = {"host": "h", "user": "u", "tables": ("a.b",)}
@@ -191,14 +192,14 @@ def test_passwords_come_by_reference(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_globs_choose_tables_and_a_later_one_wins(globs: list[str], chosen: list[str]) -> None:
-    """`!` excludes; names are compared with their case; what no glob names is not chosen."""
+    """`!` excludes; names are case-sensitive; tables without a match are not captured."""
     tables = [("shop", "a"), ("shop", "audit_1"), ("shop", "B"), ("shop2", "a"), ("x", "y.z")]
     assert [".".join(pair) for pair in select_tables(globs, tables)] == chosen
 
 
 @given(st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z"), st.none() | st.integers(1, 2**32 - 4097))
 def test_server_ids_leave_room_for_all_readers(name: str, configured: int | None) -> None:
-    """4096 ids from the first one on, within 32 bits, the same for the same name."""
+    """4096 ids from the first one on, within 32 bits, always the same for the same name."""
     text = GOOD.replace('name = "shop"', f'name = "{name}"')
     if configured:
         text = text.replace("[snapshot]", f"server_id = {configured}\n[snapshot]")
@@ -209,7 +210,7 @@ def test_server_ids_leave_room_for_all_readers(name: str, configured: int | None
 
 
 def test_relative_files_are_taken_from_the_folder_of_the_spec(tmp_path: Path) -> None:
-    """Not from wherever the engine or the console was started."""
+    """Not from the working directory of the engine or the console."""
     text = (
         'name = "a"\n[source]\nhost = "h"\nuser = "u"\npassword_file = "secret"\ntls_ca = "/etc/ca.pem"\ntables = ["d.*"]\n'
         '[sink]\npath = "lake"\n'
@@ -237,7 +238,7 @@ def test_relative_files_are_taken_from_the_folder_of_the_spec(tmp_path: Path) ->
     ],
 )
 def test_masters_of_every_form_are_taken_as_they_are(master: str) -> None:
-    """Spark's own forms."""
+    """All forms that Spark knows."""
     assert parse(f'{GOOD}[spark]\nmaster = "{master}"', SPEC).spark.master == master
 
 
@@ -256,7 +257,7 @@ def test_masters_of_every_form_are_taken_as_they_are(master: str) -> None:
     ],
 )
 def test_unknown_masters_name_the_nearest_form(master: str, said: str) -> None:
-    """Nothing is started; a token is a secret, and has its own place."""
+    """Nothing is started. A token is a secret and has a setting of its own."""
     with pytest.raises(SpecError) as raised:
         parse(f'{GOOD}[spark]\nmaster = "{master}"', SPEC)
     assert said in raised.value.message

@@ -1,16 +1,16 @@
-"""A whole pipeline simulated: the engine's rules, and everything else naive.
+"""A simulated pipeline: the engine's rules, and everything else naive.
 
-Chunks finish whenever they like. Each epoch does what DESIGN 8 says: freeze the set of the chunks reported so far, take the
-source's position P(k+1), read the segment from min(P(k), A(newly finished)) to P(k+1), publish what the rule emits. Meanwhile
-the source goes on. Two readers of what is published are kept: the change log applied entry by entry, which must never
-contradict itself and is the source at each epoch's end; and the mirror, merged now and then.
+Chunks finish at any time. Each epoch follows docs/correctness.md: freeze the set of reported chunks, take the source's position
+P(k+1), read the binlog from min(P(k), A(newly finished)) to P(k+1), and publish what the rule emits. Meanwhile the source goes
+on. Two readers of the published changes are kept: the change log, applied entry by entry, which must never contradict itself
+and equals the source at the end of each epoch; and the mirror, merged now and then.
 """
 
 from dataclasses import dataclass, field
 from random import Random
 
-from engine.capture.backfill import reduce_changes, without
-from engine.capture.emission import Progress, emitted, progress_of, published
+from engine.capture.binlog.emission import Progress, emitted, progress_of, published
+from engine.capture.chunk.backfill import reduce_changes, without
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.plan.coverage import Chunk, Coverage
 from engine.plan.keys import Bound
@@ -19,7 +19,7 @@ from tests.unit.capture.world import Key, Order, State, World, inside, limits_of
 
 @dataclass
 class Reading:
-    """A chunk that is being read, in its steps: the times of low watermark, SELECT and high watermark, and the rows."""
+    """A chunk that is being read: the times of low watermark, SELECT and high watermark, and the rows."""
 
     low: int
     read: int | None = None
@@ -37,7 +37,9 @@ class Pipeline:
         self.reading: dict[int, Reading] = {}
         self.reported: dict[int, Reading] = {}
         self.finished: set[int] = set()
-        self.coverage = Coverage().cut([Chunk(n, limits) for n, limits in enumerate(self.ranges)], (), len(self.ranges))
+        self.coverage = Coverage().split(
+            [Chunk(n, limits) for n, limits in enumerate(self.ranges)], (), len(self.ranges)
+        )
         self.position = start
         self.log: State = {}
         self.mirror: State = {}
@@ -47,13 +49,13 @@ class Pipeline:
 
     @property
     def now(self) -> int:
-        """The last transaction that is committed."""
+        """The last committed transaction."""
         return len(self.world.states) - 1
 
     def step_chunk(self) -> None:
-        """One step of one chunk: its low watermark, its SELECT, its high watermark and backfill, or its report."""
+        """One step of one chunk: low watermark, SELECT, high watermark with backfill, or report."""
         if self.waiting and (not self.reading or self._rng.random() < 0.4):
-            # A low watermark is the end of the last segment, or anything up to now that is visible.
+            # A low watermark is the end of the last binlog range, or anything up to now that is visible.
             self.reading[self.waiting.pop()] = Reading(self._rng.randrange(self.position, self.now + 1))
             return
         if not self.reading:
@@ -77,23 +79,21 @@ class Pipeline:
         reading.rows = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
 
     def epoch(self, pause: int) -> None:
-        """One epoch; `pause`: transactions that the source commits between the freeze and P(k+1)."""
+        """One epoch. `pause`: transactions that the source commits between the freeze and P(k+1)."""
         frozen, self.reported = self.reported, {}
         for _ in range(pause):
             self.world.transact(self._rng)
-        following, ends = self.now, self.world.ends
+        upto, ends = self.now, self.world.ends
         exact: dict[int, Order] = {chunk: ends[r.high or 0] for chunk, r in frozen.items()}
         start = min([ends[self.position], *exact.values()])
         progress = progress_of(self.coverage.pieces(), ends[self.position], exact.get)
         for reading in frozen.values():
             self._publish_rows(reading.rows)
-        # The segment comes in runs that are cut anywhere between events.
-        cut = self._rng.choice([start, ends[self.position], (ends[following][0], 4)])
-        for low, high in (
-            ((start, cut), (cut, ends[following])) if start < cut < ends[following] else ((start, ends[following]),)
-        ):
+        # The range comes in batches that are split anywhere between events.
+        cut = self._rng.choice([start, ends[self.position], (ends[upto][0], 4)])
+        for low, high in ((start, cut), (cut, ends[upto])) if start < cut < ends[upto] else ((start, ends[upto]),):
             self._publish_changes(low, high, progress)
-        self.finished, self.position = self.finished | set(frozen), following
+        self.finished, self.position = self.finished | set(frozen), upto
         self.coverage = self.coverage.finish(frozen)
         self._check_log()
 
@@ -128,7 +128,7 @@ class Pipeline:
         assert self.log == {k: v for k, v in source.items() if any(inside(k, r) for r in done)}
 
     def merge(self) -> None:
-        """The newest image of each key since the last merge replaces or deletes the row."""
+        """Since the last merge, the newest image of each key replaces or deletes the row."""
         newest = {key: (kind, value) for kind, key, value in self.unmerged}
         for key, (kind, value) in newest.items():
             self.mirror.pop(key, None)

@@ -1,4 +1,4 @@
-"""Parquet files of readers: what was written, nothing for nothing, and no remains after an error."""
+"""Parquet files of readers: they contain what was written, empty ones are not created, failed ones are removed."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 def test_a_file_holds_what_was_written_and_its_bounds(tmp_path: Path) -> None:
-    """In order, with rows, bytes and the ends of its integer columns."""
+    """Rows in order, their number, the size, and minimum and maximum of integer columns."""
     with FileWriter(tmp_path / "t", "chunk-000001", SCHEMA, ["id", "a.b"]) as writer:
         writer.write(rows(5, -3))
         writer.write(rows())
@@ -41,7 +41,7 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    """A task that fails takes its file with it; many row groups too."""
+    """A failed task removes its file, even one with many row groups."""
     writer = FileWriter(tmp_path, "chunk", SCHEMA, ["id"])
     writer.write(rows(*range(140_000)))
     assert len(list(tmp_path.iterdir())) == 1
@@ -51,7 +51,7 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_two_attempts_write_two_files(tmp_path: Path) -> None:
-    """A task that is run twice never writes over its first file."""
+    """A task that runs twice never overwrites its first file."""
     for _ in range(2):
         with FileWriter(tmp_path, "chunk-000001", SCHEMA, ["id"]) as writer:
             writer.write(rows(1))
@@ -60,7 +60,7 @@ def test_two_attempts_write_two_files(tmp_path: Path) -> None:
 
 
 def test_a_change_log_has_statistics_of_what_it_is_searched_by(tmp_path: Path) -> None:
-    """Its key, number and time; a chunk has them of all columns."""
+    """For key, number and time; a chunk's file has them for all columns."""
     log = pa.table({"id": [1, 2], "name": ["a", "b"], "_tm_ts": [3, 4], "_tm_seq": [5, 6]})
     for table, bounded, expected in (
         (log, ["id", "_tm_seq"], ["id", "_tm_ts", "_tm_seq"]),

@@ -1,4 +1,4 @@
-"""A group of chunks as one task: what of it is read when something goes wrong, and by which reader."""
+"""A group of chunks as one task: what is still read after a failure, and by which reader."""
 
 from collections import Counter
 from contextlib import nullcontext
@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.capture import tasks
-from engine.capture.carry import moving
-from engine.capture.chunk import ChunkRequest, ChunkResult
+from engine.capture import reader_session, tasks
+from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
+from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.reports import ChunkReport, FailureReport, from_bytes, to_bytes
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Table
 from engine.errors import (
@@ -21,7 +22,8 @@ from engine.errors import (
     TableStoppedError,
     TransientError,
 )
-from engine.plan.chunks import WHOLE, Range, range_from
+from engine.events import Backfill
+from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
@@ -32,7 +34,7 @@ COLUMNS = (Column("id", "int"), Column("day", "date"))
 
 
 class Readers:
-    """What stands for sessions, and for readers that fail where they are told to."""
+    """Fake sessions and readers that fail on command."""
 
     def __init__(self) -> None:
         self.errors: dict[tuple[str, int], BaseException] = {}
@@ -40,7 +42,7 @@ class Readers:
         self.read: list[str] = []
         self.offered: list[Candidate] = []
         self.dropped = 0
-        self.columns = COLUMNS
+        self.columns: tuple[Column, ...] = COLUMNS
         self.watermarks = self
 
     def offer(self, candidate: Candidate) -> None:
@@ -55,20 +57,20 @@ class Readers:
             self.read.append(f"{kind} {request.table.name} {request.number}")
             if error := self.errors.get((request.table.name, request.number)):
                 raise error
-            return ChunkResult(self.limits, AT, AT, [], 3, {}, Counter(), {})
+            return ChunkResult(self.limits, AT, AT, [], 3, Backfill(changes=0, deleted=0, upserted=0), Counter(), {})
 
         return read
 
 
 @pytest.fixture
 def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
-    """All readers of the process; the catalogue shows the columns that `made.columns` says."""
+    """All readers of the process; the fake catalog shows `made.columns`."""
     made = Readers()
     monkeypatch.setattr(tasks, "open_connection", lambda _: nullcontext(made))
     monkeypatch.setattr(tasks, "closing", lambda connection: connection)
     monkeypatch.setattr(tasks, "read_table", lambda _, d, t: Table(d, t, made.columns, ("id",)))
-    monkeypatch.setattr(tasks.sessions, "session", lambda *_: made)
-    monkeypatch.setattr(tasks.sessions, "drop", made.drop)
+    monkeypatch.setattr(reader_session, "session", lambda *_: made)
+    monkeypatch.setattr(reader_session, "drop", made.drop)
     monkeypatch.setattr(tasks, "read_chunk", made.reading("chunk"))
     monkeypatch.setattr(tasks, "read_keyless", made.reading("keyless"))
     return made
@@ -83,8 +85,10 @@ def group(*chunks: tuple[str, int], key: tuple[str, ...] = ("id",)) -> ChunkGrou
 
 
 def done(of: ChunkGroup) -> list[str]:
-    """What is reported: `table number`, or the name of the error."""
-    return [f"{r['table']} {r['chunk']} {r.get('failure', {}).get('error', '')}".strip() for r in of.run()]
+    """The reports: `table number`, or the name of the error."""
+    reports: list[Any] = list(of.run())
+    errors = [type(r.error).__name__ if isinstance(r, FailureReport) else "" for r in reports]
+    return [f"{r.table} {r.chunk} {error}".strip() for r, error in zip(reports, errors, strict=True)]
 
 
 MIXED = (("a", 0), ("b", 0), ("b", 1), ("c", 7))
@@ -92,7 +96,7 @@ MIXED = (("a", 0), ("b", 0), ("b", 1), ("c", 7))
 
 @pytest.mark.parametrize("error", [TableStoppedError("no"), DecodeError("no")])
 def test_a_table_that_stops_does_not_stop_the_others(readers: Readers, error: TableStoppedError) -> None:
-    """Its other chunks are not read; those of the other tables are, with a session that is sound."""
+    """Its other chunks are skipped; other tables are read on, with an intact session."""
     readers.errors["b", 0] = error
     assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}", "d.c 7"]
     assert readers.read == ["chunk a 0", "chunk b 0", "chunk c 7"]
@@ -100,21 +104,21 @@ def test_a_table_that_stops_does_not_stop_the_others(readers: Readers, error: Ta
 
 
 def test_what_would_stop_a_table_that_was_altered_voids_the_read_instead(readers: Readers) -> None:
-    """Whatever went wrong, it was read with columns that it no longer has: the log will tell."""
+    """Whatever the error, the read used columns that are gone. The binlog decides what happens."""
     readers.errors["b", 0], readers.columns = DecodeError("no"), COLUMNS[:1]
     assert done(group(*MIXED)) == ["d.a 0", "d.b 0 SchemaChangedError"]
 
 
 @pytest.mark.parametrize("error", [TransientError("lost"), SourceLostError("gone")])
 def test_a_lost_source_ends_the_task(readers: Readers, error: TransientError) -> None:
-    """What was read before is reported, the rest is for another try."""
+    """Finished chunks are reported, the rest is left for another try."""
     readers.errors["b", 0] = error
     assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}"]
     assert readers.dropped == 1
 
 
 def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> None:
-    """Spark retries it, in a process whose session is not left in the middle of a response."""
+    """Spark retries it in a process whose session is not in the middle of a response."""
     readers.errors["b", 1] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         list(group(*MIXED).run())
@@ -122,7 +126,7 @@ def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> Non
 
 
 @pytest.mark.parametrize(
-    ("error", "away", "own", "told"),
+    ("error", "away", "own", "expected"),
     [
         (TransientError("interrupted"), None, True, "TransientError"),
         (PreflightError("denied"), None, True, "PreflightError"),
@@ -134,9 +138,14 @@ def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> Non
     ],
 )
 def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
-    readers: Readers, monkeypatch: pytest.MonkeyPatch, error: Exception, away: Exception | None, own: bool, told: str
+    readers: Readers,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    away: Exception | None,
+    own: bool,
+    expected: str,
 ) -> None:
-    """Whatever it is, it is reported; another server at the source's address comes before all else."""
+    """Any failure is reported, unless another server answers at the source's address, which comes first."""
 
     def connect(_: Endpoint) -> Any:
         if away:
@@ -146,23 +155,37 @@ def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
     monkeypatch.setattr(tasks, "open_connection", connect)
     readers.errors["b", 1] = error
     last = list(group(*MIXED).run())[-1]
-    assert (last["table"], last["chunk"], last["own"], last["failure"]["error"]) == ("d.b", 1, own, told)
+    assert isinstance(last, FailureReport)
+    assert (last.table, last.chunk, last.own, type(last.error).__name__) == ("d.b", 1, own, expected)
 
 
 def test_a_table_without_identity_is_read_in_its_own_way(readers: Readers) -> None:
-    """And each reader is offered the newest position that is known to be visible."""
+    """Each reader gets the newest position that is known to be visible."""
     assert done(group(("t", 0), key=())) == ["d.t 0"]
     assert readers.read == ["keyless t 0"]
     assert readers.offered == [Candidate(AT, 0.0)]
 
 
 def test_a_report_says_what_was_read_of_a_chunk(readers: Readers) -> None:
-    """Its limits may be nearer than those that were asked for."""
+    """Its range may be smaller than requested."""
     readers.limits = Range(None, ("5", "6"))
     (report,) = group(("t", 0)).run()
-    assert range_from(report["limits"]) == readers.limits
-    assert (report["low"], report["high"], report["rows"]) == (AT.as_dict(), AT.as_dict(), 3)
-    assert tasks.encode(report).startswith('{"table": "d.t", "chunk": 0, "limits": [null, ["5", "6"]]')
+    assert isinstance(report, ChunkReport)
+    assert (report.table, report.chunk, report.limits) == ("d.t", 0, readers.limits)
+    assert (report.low, report.high, report.rows) == (AT, AT, 3)
+
+
+def test_a_report_travels_whole(readers: Readers) -> None:
+    """From a worker to the driver, with an error's three parts."""
+    readers.errors["b", 0] = DecodeError("no", detail="why", hint="do")
+    for report in group(*MIXED).run():
+        arrived = from_bytes(to_bytes(report))
+        if isinstance(report, FailureReport):
+            assert isinstance(arrived, FailureReport)
+            assert arrived.error.as_dict() == report.error.as_dict()
+            assert arrived.table == report.table
+        else:
+            assert arrived == report
 
 
 @pytest.mark.parametrize(
@@ -178,6 +201,6 @@ def test_a_report_says_what_was_read_of_a_chunk(readers: Readers) -> None:
 def test_rows_move_between_chunks_when_the_chunk_key_is_not_of_the_identity(
     columns: tuple[int, ...], key: tuple[str, ...], moves: bool
 ) -> None:
-    """The row then stays the same while its place among the chunks changes."""
+    """The row keeps its identity while it moves to another chunk."""
     by = ChunkKey(tuple(COLUMNS[n] for n in columns), "i") if columns else None
-    assert moving(Table("d", "t", COLUMNS, key), by) == moves
+    assert has_mutable_key(Table("d", "t", COLUMNS, key), by) == moves

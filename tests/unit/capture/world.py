@@ -1,7 +1,7 @@
-"""A source simulated row by row: keys, transactions, the binlog they make, and the table after each of them.
+"""A simulated source: keys, transactions, their binlog, and the table after each transaction.
 
-Times count transactions: `states[t]` is the table after t of them, `ends[t]` the position there. The images that lie in the
-binlog between two times are given to the engine as `Changes`.
+Times count transactions: `states[t]` is the table after t of them, `ends[t]` its position. The engine gets the images between two
+times as `RowChanges`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.capture.backfill import Within
-from engine.capture.changes import FACTS, Changes
+from engine.capture.binlog.row_changes import FACTS, RowChanges
+from engine.capture.chunk.backfill import Within
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
 from engine.plan.chunks import Range
@@ -34,7 +34,7 @@ KEY_TYPES = {
 
 @dataclass(frozen=True)
 class Image:
-    """One row image: where, what, which row."""
+    """One row image: position, kind, row."""
 
     at: Order
     kind: int
@@ -44,7 +44,7 @@ class Image:
 
 @dataclass
 class World:
-    """A table with a key of `columns` columns, by which it is cut; the first one is of type `key_type`."""
+    """A table with a chunk key of `columns` columns; the first one has the type `key_type`."""
 
     columns: int
     key_type: pa.DataType
@@ -73,12 +73,12 @@ class World:
         return pa.schema([*keys, pa.field("v", pa.int64())])
 
     def key(self, rng: Random) -> Key:
-        """A key out of a small space, so that rows meet again."""
+        """A key from a small space, so that keys collide."""
         base = 2**63 - 5 if pa.types.is_decimal(self.key_type) else -5
         return base + rng.randrange(self.spread), *(rng.randrange(2) for _ in range(self.columns - 1))
 
     def transact(self, rng: Random) -> None:
-        """Commit one more transaction of a few row events; sometimes an empty one, sometimes a new file."""
+        """Commit a transaction with a few row events; some transactions are empty, some start a new file."""
         state = dict(self.states[-1])
         file, offset = self.ends[-1]
         if rng.random() < 0.1:
@@ -96,7 +96,7 @@ class World:
     def _row(self, state: State, at: Order, rng: Random) -> list[Image]:
         self.values += 1
         present = sorted(state)
-        act = rng.choice(["insert", "insert", "update", "move", "delete", "again"])
+        act = rng.choice(["insert", "insert", "update", "move", "delete", "resnapshot"])
         if act == "insert" or not present:
             key = self.key(rng)
             if key in state:
@@ -107,7 +107,7 @@ class World:
         old = state.pop(key)
         if act == "delete":
             return [Image(at, DELETE, key, old)]
-        if act == "again":
+        if act == "resnapshot":
             state[key] = self.values
             return [Image(at, DELETE, key, old), Image(at, INSERT, key, self.values)]
         target = self.key(rng) if act == "move" else key
@@ -116,17 +116,17 @@ class World:
         state[target] = self.values
         return [Image(at, BEFORE, key, old), Image(at, AFTER, target, self.values)]
 
-    def changes(self, after: Order, upto: Order) -> Changes:
+    def changes(self, after: Order, upto: Order) -> RowChanges:
         """The images of the binlog in `(after, upto]`."""
         chosen = [image for images in self.images for image in images if after < image.at <= upto]
         rows = self.table((image.key, image.value) for image in chosen)
         facts = [
             {"kind": i.kind, "file": i.at[0], "offset": i.at[1], "ts": 0, "tx_source": 0, "tx_n": 0} for i in chosen
         ]
-        return Changes(rows, pa.Table.from_pylist(facts, schema=FACTS))
+        return RowChanges(rows, pa.Table.from_pylist(facts, schema=FACTS))
 
     def table(self, rows: Iterable[tuple[Key, int]]) -> pa.Table:
-        """Rows as the engine has them."""
+        """Rows as an Arrow table of the engine."""
         listed = list(rows)
         columns: list[list[Any]] = [[key[n] for key, _ in listed] for n in range(self.columns)]
         if pa.types.is_decimal(self.key_type):
@@ -143,7 +143,7 @@ def rows_of(table: pa.Table, columns: int) -> list[tuple[Key, int]]:
 
 
 def inside(key: Key, limits: Range) -> bool:
-    """Whether a key lies in a chunk, as the definition says."""
+    """Whether a key lies in a chunk, by definition."""
     return not (limits.lower and _below(key, limits.lower)) and (limits.upper is None or _below(key, limits.upper))
 
 
@@ -165,7 +165,7 @@ def new_world(rng: Random, transactions: int) -> World:
 
 
 def random_bounds(world: World, rng: Random) -> tuple[Bound, ...]:
-    """Any bounds, of one column or several, also such as no key reaches."""
+    """Random bounds with one or several columns, some beyond all keys."""
     base = world.key(Random(0))[0]
     span = range(base - 20, base + 20) if not pa.types.is_decimal(world.key_type) else range(base, base + 30)
     firsts = rng.choices(span, k=rng.randrange(6))

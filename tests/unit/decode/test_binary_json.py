@@ -1,6 +1,6 @@
-"""Binary JSON becomes the server's text to the last byte; what no server writes is an error, soon, and never anything else.
+"""Binary JSON becomes exactly the server's text. Input that no server writes is an error, soon, and nothing else.
 
-Texts in examples were printed by MySQL 9.7. The encoder here writes documents as the server does, byte for byte.
+The expected texts were printed by MySQL 9.7. `json_documents` writes them byte for byte as the server does.
 """
 
 import json
@@ -8,8 +8,6 @@ import random
 import struct
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -19,194 +17,25 @@ from hypothesis import strategies as st
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.binary_json_text import double_text
 from engine.errors import DecodeError
-from tests.depth import depth
-
-
-class _TooLargeError(Exception):
-    """An offset or a size does not fit into two bytes."""
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A value in a form that Python has none for: its type, its bytes and its text."""
-
-    type: int
-    data: bytes
-    text: str
-
-
-def length_of(size: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
-    data = bytearray()
-    while size > 0x7F:
-        data.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*data, size])
-
-
-def scalar(value: Any) -> tuple[int, bytes]:
-    """The type and the bytes of a value that is no container."""
-    if isinstance(value, Stored):
-        return value.type, value.data
-    if value is None or isinstance(value, bool):
-        return 4, bytes([(None, True, False).index(value)])
-    if isinstance(value, str):
-        data = value.encode()
-        return 12, length_of(len(data)) + data
-    if isinstance(value, float):
-        return 11, struct.pack("<d", value)
-    for type_, code, low, high in ((5, "<h", -(2**15), 2**15), (7, "<i", -(2**31), 2**31), (9, "<q", -(2**63), 2**63)):
-        if low <= value < high:
-            return type_, struct.pack(code, value)
-    return 10, struct.pack("<Q", value)
-
-
-def valued(value: Any, *, small_parent: bool = False) -> tuple[int, bytes]:
-    """The type and the bytes of any value; a container is small if it can be."""
-    if not isinstance(value, (dict, list)):
-        return scalar(value)
-    type_ = 0 if isinstance(value, dict) else 2
-    try:
-        return type_, container(value, large=False)
-    except _TooLargeError:
-        if small_parent:
-            raise
-        return type_ + 1, container(value, large=True)
-
-
-def container(value: dict[str, Any] | list[Any], *, large: bool) -> bytes:
-    """An object or array: members, size, entries of the keys and of the values, keys, values."""
-    width = 4 if large else 2
-
-    def number(size: int) -> bytes:
-        if size >= 1 << 8 * width:
-            raise _TooLargeError
-        return size.to_bytes(width, "little")
-
-    members = sorted(((k.encode(), v) for k, v in value.items()), key=key_order) if isinstance(value, dict) else []
-    keys, values = [key for key, _ in members], [v for _, v in members] if isinstance(value, dict) else value
-    at = 2 * width + len(keys) * (width + 2) + len(values) * (width + 1)
-    key_entries, value_entries, bodies = b"", b"", b"".join(keys)
-    for key in keys:
-        key_entries += number(at) + len(key).to_bytes(2, "little")
-        at += len(key)
-    for member in values:
-        type_, data = valued(member, small_parent=not large)
-        if type_ in (4, 5, 6) or (large and type_ in (7, 8)):
-            sign = b"\xff" if type_ in (5, 7) and data[-1] > 0x7F else b"\0"
-            value_entries += bytes([type_]) + data.ljust(width, sign)
-        else:
-            value_entries += bytes([type_]) + number(at)
-            bodies += data
-            at += len(data)
-    return number(len(values)) + number(at) + key_entries + value_entries + bodies
-
-
-def key_order(member: tuple[bytes, Any]) -> tuple[int, bytes]:
-    """Shorter keys first, then by bytes."""
-    return len(member[0]), member[0]
-
-
-def encoded(value: Any) -> bytes:
-    """A document."""
-    type_, data = valued(value)
-    return bytes([type_]) + data
-
-
-def printed(value: Any) -> str:
-    """The expected text of a value."""
-    if isinstance(value, Stored):
-        return value.text
-    if isinstance(value, float):
-        return printed_double(value)
-    if isinstance(value, dict):
-        members = sorted(((k.encode(), v) for k, v in value.items()), key=key_order)
-        return "{" + ", ".join(f"{printed(k.decode())}: {printed(v)}" for k, v in members) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(printed, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
-
-
-def printed_double(value: float) -> str:
-    """By the rule of `my_gcvt`, from the shortest digits and the place of the point: 0.DIGITS × 10^point."""
-    sign, all_digits, exponent = Decimal(repr(value)).as_tuple()
-    digits = "".join(map(str, all_digits)).lstrip("0")
-    point = len(digits) + int(exponent)
-    digits = digits.rstrip("0")
-    minus = "-" if sign else ""
-    if not digits:
-        return minus + "0.0"
-    if point < -14 or (point > 15 and len(digits) <= point):
-        return f"{minus}{digits[0]}{'.' if len(digits) > 1 else ''}{digits[1:]}e{point - 1}"
-    if point <= 0:
-        return f"{minus}0.{'0' * -point}{digits}"
-    return f"{minus}{digits[:point].ljust(point, '0')}.{digits[point:] or '0'}"
-
-
-def opaque(type_: int, data: bytes, text: str) -> Stored:
-    """An opaque value of a column type."""
-    return Stored(15, bytes([type_]) + length_of(len(data)) + data, text)
-
-
-def packed_decimal(digits: str, scale: int, *, negative: bool) -> bytes:
-    """Precision, scale and digits in groups of nine as DECIMAL stores them."""
-    whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
-    groups = [whole[: len(whole) % 9]] + [whole[n : n + 9] for n in range(len(whole) % 9, len(whole), 9)]
-    groups += [fraction[n : n + 9] for n in range(0, scale, 9)]
-    data = bytearray(b"".join(int(g).to_bytes((0, 1, 1, 2, 2, 3, 3, 4, 4, 4)[len(g)], "big") for g in groups if g))
-    data[0] ^= 0x80
-    return bytes([len(digits), scale]) + (bytes(b ^ 0xFF for b in data) if negative else bytes(data))
-
-
-@st.composite
-def decimals(draw: st.DrawFn) -> Stored:
-    """Decimals of any precision and scale."""
-    digits = draw(st.text("0123456789", min_size=1, max_size=65))
-    scale, negative = draw(st.integers(0, min(30, len(digits)))), draw(st.booleans())
-    whole = digits[: len(digits) - scale].lstrip("0") or "0"
-    text = ("-" if negative else "") + whole + ("." + digits[len(digits) - scale :] if scale else "")
-    return opaque(246, packed_decimal(digits, scale, negative=negative), text)
-
-
-@st.composite
-def times(draw: st.DrawFn) -> Stored:
-    """Times, dates, and dates with times."""
-    hour, minute, second = draw(st.integers(0, 838)), draw(st.integers(0, 59)), draw(st.integers(0, 59))
-    micros = draw(st.sampled_from([0, 1, 999_999]) | st.integers(0, 999_999))
-    type_ = draw(st.sampled_from([7, 10, 11, 12]))
-    if type_ == 11:
-        packed, negative = (hour << 12 | minute << 6 | second) << 24 | micros, draw(st.booleans())
-        text = f'"{"-" * (negative and packed > 0)}{hour:02}:{minute:02}:{second:02}.{micros:06}"'
-        return opaque(11, struct.pack("<q", -packed if negative else packed), text)
-    year, month, day = draw(st.integers(0, 9999)), draw(st.integers(0, 12)), draw(st.integers(0, 31))
-    hour %= 24
-    packed = ((((year * 13 + month) << 5 | day) << 17) | hour << 12 | minute << 6 | second) << 24 | micros
-    clock = "" if type_ == 10 else f" {hour:02}:{minute:02}:{second:02}.{micros:06}"
-    return opaque(type_, struct.pack("<q", packed), f'"{year:04}-{month:02}-{day:02}{clock}"')
-
-
-texts = (
-    st.text(max_size=12)
-    | st.text('"\\\b\n\t\0\x1f\x7fé\u2028日😀/', max_size=12)
-    | st.integers(120, 140).map("x".__mul__)
-)
-integers = st.integers(-40_000, 70_000) | st.integers(-(2**63), 2**64 - 1) | st.integers(0, 63).map(lambda n: 2**n - 1)
-unsigned = st.one_of(
-    st.integers(0, 2**16 - 1).map(lambda n: Stored(6, struct.pack("<H", n), str(n))),
-    st.integers(0, 2**32 - 1).map(lambda n: Stored(8, struct.pack("<I", n), str(n))),
-    st.integers(0, 2**64 - 1).map(lambda n: Stored(10, struct.pack("<Q", n), str(n))),
-)
-doubles = st.floats(allow_nan=False, allow_infinity=False)
-scalars = st.one_of(st.none(), st.booleans(), integers, unsigned, doubles, texts, decimals(), times())
-documents = st.recursive(
-    scalars, lambda inner: st.lists(inner, max_size=6) | st.dictionaries(texts, inner, max_size=6), max_leaves=25
+from tests.support.depth import depth
+from tests.unit.support.json_documents import (
+    Stored,
+    documents,
+    doubles,
+    encoded,
+    length_of,
+    opaque,
+    packed_decimal,
+    printed,
+    printed_double,
+    scalars,
 )
 
 
 @given(documents)
 @settings(max_examples=depth(100, 1000))
 def test_any_document_has_its_text(value: Any) -> None:
-    """Containers of everything in each other, from bytes and from a view of bytes."""
+    """Any nesting of containers, from bytes and from a memory view."""
     document = encoded(value)
     assert text_of(document) == printed(value)
     assert text_of(memoryview(b"before" + document + b"behind")[6 : 6 + len(document)]) == printed(value)
@@ -214,7 +43,7 @@ def test_any_document_has_its_text(value: Any) -> None:
 
 @given(documents, st.integers(0, 2))
 def test_large_containers_have_their_text(value: Any, place: int) -> None:
-    """The same values beside a long text, which makes all containers around it large."""
+    """The same values beside a long text, which makes all enclosing containers large."""
     members = [
         value,
         -1,
@@ -243,7 +72,7 @@ def test_large_containers_have_their_text(value: Any, place: int) -> None:
     ],
 )  # fmt: skip
 def test_doubles(value: float, text: str) -> None:
-    """Printed in full between 10^-15 and 10^15 and otherwise with an exponent."""
+    """Printed in full between 10^-15 and 10^15, otherwise with an exponent."""
     assert text_of(encoded(value)) == text
     assert double_text(value) == printed_double(value) == text
 
@@ -255,7 +84,7 @@ def test_doubles(value: float, text: str) -> None:
 )
 @settings(max_examples=depth(150, 1500))
 def test_any_double_reads_back(value: float) -> None:
-    """The text is that of the rule, and the same number."""
+    """The text follows the rule and parses to the same number."""
     assert double_text(value) == printed_double(value)
     assert struct.pack("<d", float(double_text(value))) == struct.pack("<d", value)
 
@@ -282,12 +111,12 @@ def test_any_double_reads_back(value: float) -> None:
     ],
 )  # fmt: skip
 def test_single_documents(document: str, text: str) -> None:
-    """Bytes and text as the server has them: opaque values, escapes, line ends in base64, bytes left over."""
+    """Bytes and texts from a server: opaque values, escapes, base64 line breaks, trailing bytes."""
     assert text_of(bytes.fromhex(document)) == text
 
 
 def test_keys_of_objects_seen_before_are_not_mixed_up() -> None:
-    """Objects with the same keys, the same key bytes cut otherwise, and more kinds than are kept."""
+    """Objects with the same keys, the same key bytes split differently, and more kinds than are cached."""
     for value in (
         {"ab": 1, "abc": 2},
         {"a": 1, "babc": 2},
@@ -308,7 +137,7 @@ def test_keys_of_objects_seen_before_are_not_mixed_up() -> None:
 
 
 def nested(depth: int) -> Any:
-    """Objects and arrays in turn, `depth` of them."""
+    """Alternating objects and arrays, `depth` levels."""
     value: Any = 7
     for n in range(depth):
         value = {"k": value} if n % 3 else [value]
@@ -345,14 +174,14 @@ def test_documents_of_several_mebibytes() -> None:
     ],
 )  # fmt: skip
 def test_what_no_server_writes_is_an_error(document: str) -> None:
-    """Cut off, out of bounds, overlapping, of unknown type, out of range or no UTF-8."""
+    """Truncated, out of bounds, overlapping, of unknown type, out of range or not UTF-8."""
     with pytest.raises(DecodeError):
         text_of(bytes.fromhex(document))
 
 
 @given(documents)
 def test_cut_off_documents_are_errors(value: Any) -> None:
-    """At every byte, but for the empty rest, which is a document."""
+    """Truncated at every byte, except to zero bytes, which is a document."""
     document = encoded(value)
     for end in range(1, len(document)):
         with pytest.raises(DecodeError):
@@ -362,7 +191,7 @@ def test_cut_off_documents_are_errors(value: Any) -> None:
 @given(documents, st.randoms(use_true_random=False))
 @settings(max_examples=depth(100, 1000))
 def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random) -> None:
-    """Any change of some bytes gives a text in proportion to the document, or a DecodeError, and nothing else."""
+    """Any change of some bytes gives a text in proportion to the document, or a DecodeError."""
     for _ in range(10):
         document = bytearray(encoded(value))
         for _ in range(chance.choice((1, 1, 2, 5))):
@@ -379,7 +208,7 @@ def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random
 @given(st.binary(max_size=80), st.integers(0, 16))
 @settings(max_examples=depth(100, 1000))
 def test_any_bytes_are_a_text_or_an_error(data: bytes, kind: int) -> None:
-    """As a document and as differences."""
+    """As a document and as a diff vector."""
     with suppress(DecodeError):
         text_of(bytes([kind]) + data)
     with suppress(DecodeError):
@@ -387,12 +216,12 @@ def test_any_bytes_are_a_text_or_an_error(data: bytes, kind: int) -> None:
 
 
 def small_array(entries: list[tuple[int, int]], size: int, body: bytes = b"") -> bytes:
-    """An array whose entries and size are made up."""
+    """An array with arbitrary entries and size."""
     return struct.pack("<HH", len(entries), size) + b"".join(struct.pack("<BH", *entry) for entry in entries) + body
 
 
 def test_overlapping_values_do_not_blow_up() -> None:
-    """Each level refers twice to the next, or thousands of entries to one text or one key: an error within a moment."""
+    """Each level refers twice to the next, or thousands of entries to one value: an error, at once."""
     levels = b""
     for level in range(90):
         size = 10 + len(levels)
@@ -443,7 +272,7 @@ def path_of(legs: list[str | int], chance: random.Random) -> str:
 
 
 def places(value: Any, legs: tuple[str | int, ...] = ()) -> list[tuple[Any, tuple[str | int, ...]]]:
-    """Every container in a document, with its path."""
+    """Every container of a document, with its path."""
     if not isinstance(value, (dict, list)):
         return []
     found = [(value, legs)]
@@ -464,7 +293,7 @@ trees = st.recursive(
 )
 @settings(max_examples=120)
 def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.Random) -> None:
-    """Replacing, inserting and removing anywhere gives the text of the document that has it so."""
+    """Replacing, inserting and removing anywhere gives the text of the resulting document."""
     before, diffs = encoded(value), b""
     for _ in range(chance.randrange(6)):
         inside, legs = chance.choice(places(value))
@@ -510,7 +339,7 @@ def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.R
     ],
 )  # fmt: skip
 def test_single_differences(diffs: bytes, text: str) -> None:
-    """Places before, behind and counted from the end; keys go where the server has them; numbers stay as printed."""
+    """Positions at the start, the end and from the end; keys are sorted as the server does; numbers keep their text."""
     price = opaque(246, packed_decimal("150", 2, negative=False), "1.50")
     assert apply_diffs(encoded({"a": 1, "l": [1, 2, 3], "b c": {"x": price}}), diffs) == text
 
@@ -532,13 +361,13 @@ def test_single_differences(diffs: bytes, text: str) -> None:
     ],
 )  # fmt: skip
 def test_differences_that_do_not_fit_are_errors(diffs: bytes) -> None:
-    """Cut off, with a path that the server does not write, or to a place that is not there, or is there already."""
+    """Truncated, with an invalid path, at a missing position, or at an occupied one."""
     with pytest.raises(DecodeError):
         apply_diffs(encoded({"a": 1, "l": [1, 2, 3]}), diffs)
 
 
 def test_differences_do_not_blow_up() -> None:
-    """Many keys into one object, and values into values until they are too deep, take a moment."""
+    """Many keys into one object, and nesting until it is too deep, take a moment."""
     begun = time.perf_counter()
     inserted = b"".join(diff(INSERT, f"$.k{n}", n) for n in range(5000))
     assert apply_diffs(encoded({}), inserted) == printed({f"k{n}": n for n in range(5000)})

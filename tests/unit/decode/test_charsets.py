@@ -1,4 +1,4 @@
-"""Character sets: to UTF-8 as the servers do it, whole columns at once as value by value."""
+"""Character sets: whole columns become UTF-8 as the servers convert them, value by value."""
 
 import zlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.charsets import CHARSETS, columns, east_asian, single, tables, to_utf8
+from engine.decode.charsets import CHARSETS, code_tables, columns, east_asian, single, to_utf8
 
 REFUSED = (UnicodeDecodeError, pa.ArrowInvalid)
 UNICODE = {"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "ucs2": "utf-16-be"}
@@ -81,13 +81,13 @@ def _text_of(raw: bytes, charset: str) -> str:
 
 @pytest.mark.parametrize(("charset", "raw", "text"), ASKED)
 def test_examples_from_the_servers(charset: str, raw: bytes, text: str) -> None:
-    """Corrections, codes without a character and other curiosities arrive as the servers send them."""
+    """Corrections, unassigned codes and other peculiarities decode as the servers send them."""
     assert _text_of(raw, charset) == text
 
 
 @pytest.mark.parametrize(("charset", "raw"), MALFORMED)
 def test_malformed_bytes_are_refused(charset: str, raw: bytes) -> None:
-    """Bytes that no column holds, and surrogates, are an error, alone, before and behind other texts."""
+    """Bytes that no column can hold, and surrogates, are an error, alone and beside other texts."""
     for values in ([raw], [b"", raw, None], [None, "ab".encode(UNICODE.get(charset, "ascii")), raw]):
         with pytest.raises(REFUSED):
             to_utf8(pa.array(values, pa.binary()), charset)
@@ -99,14 +99,14 @@ def test_malformed_bytes_are_refused(charset: str, raw: bytes) -> None:
     ("utf8mb4", b"\xc3", b"\xa4"),
 ])  # fmt: skip
 def test_a_character_does_not_reach_over_two_values(charset: str, first: bytes, second: bytes) -> None:
-    """Two values that are text only together are refused."""
+    """Two values that are valid only when joined are refused."""
     assert _text_of(first + second, charset)
     with pytest.raises(REFUSED):
         to_utf8(pa.array([first, second], pa.binary()), charset)
 
 
 def test_an_error_names_the_set_and_the_bytes() -> None:
-    """The error shows the bytes that are no character, and none of the text around them."""
+    """The error shows the invalid bytes, and none of the text around them."""
     with pytest.raises(UnicodeDecodeError) as caught:
         to_utf8(pa.array([b"secret", b"\xd6\xd0\xd6\x20secret"], pa.binary()), "gbk")
     assert (caught.value.encoding, caught.value.object) == ("gbk", b"\xd6\x20")
@@ -117,7 +117,7 @@ def test_an_error_names_the_set_and_the_bytes() -> None:
 
 @pytest.mark.parametrize("charset", ALL)
 def test_empty_columns_and_columns_of_nulls(charset: str) -> None:
-    """No value, empty values and NULLs stay what they are."""
+    """Columns without values, with empty values and with NULLs."""
     for values in ([], [None], [b""], [b"", None, b""]):
         decoded = to_utf8(pa.array(values, pa.binary()), charset)
         assert decoded.type == pa.string()
@@ -125,7 +125,7 @@ def test_empty_columns_and_columns_of_nulls(charset: str) -> None:
 
 
 def test_bytes_under_nulls_are_not_looked_at() -> None:
-    """Arrow allows any bytes where the validity says NULL: they are neither decoded nor refused."""
+    """Arrow allows any bytes under a NULL: they are neither decoded nor refused."""
     for charset in ("gbk", "latin1", "utf8mb4", "ascii"):
         buffers = [pa.py_buffer(b"\x05"), pa.py_buffer(np.array([0, 1, 3, 4], np.int32)), pa.py_buffer(b"a\xff\xffb")]
         values = pa.Array.from_buffers(pa.binary(), 3, buffers)
@@ -155,13 +155,13 @@ FINGERPRINTS = {
 
 @pytest.mark.parametrize("charset", sorted(single.CHARSETS | east_asian.CHARSETS))
 def test_the_tables_are_the_ones_that_were_proved_on_servers(charset: str) -> None:
-    """The decoded text of all codes has the checksum it had when the live test passed: another Python's codec would show here."""
+    """The decoded text of all codes has the checksum of the live test; another Python codec would change it."""
     assert zlib.crc32(_text_of(b"".join(_codes(charset)), charset).encode()) == FINGERPRINTS[charset]
 
 
 @pytest.mark.parametrize("charset", ALL)
 def test_windows_end_anywhere(charset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text longer than a window is the same in windows of every size, wherever in a character they end."""
+    """A text longer than a window decodes alike for any window size, wherever characters are split."""
     codes = _codes(charset)
     text = b"".join(codes[:: len(codes) // 50 or 1] + codes[-9:] + codes[:9])
     column = pa.array([text, b"", text], pa.binary())
@@ -173,7 +173,7 @@ def test_windows_end_anywhere(charset: str, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("charset", ALL)
 def test_long_texts_of_strange_bytes_are_text_or_refused(charset: str) -> None:
-    """Bytes that look like the start of a character, for longer than a window, raise no error but ours."""
+    """Lead bytes for longer than a window raise no foreign error."""
     for unit in (b"\x8f", b"\x8e", b"\x81\x30\x81", b"\x81", b"\xfe", b"\xd8", b"\xdc\x00\xd8", b"\x8f\xa1"):
         start = unit * 2002
         try:
@@ -196,7 +196,7 @@ def _columns(draw: st.DrawFn) -> tuple[str, list[bytes | None]]:
 @given(_columns(), st.data())
 @settings(max_examples=300)
 def test_columns_equal_a_naive_model(column: tuple[str, list[bytes | None]], data: st.DataObject) -> None:
-    """Any texts, NULLs and slices, in windows of any size, are decoded as value by value, character by character."""
+    """Any texts, NULLs and slices, in windows of any size, equal a decoder that goes value by value."""
     charset, values = column
     start = data.draw(st.integers(0, len(values)))
     count = data.draw(st.integers(0, len(values) - start))
@@ -210,7 +210,7 @@ def test_columns_equal_a_naive_model(column: tuple[str, list[bytes | None]], dat
 @given(st.sampled_from(ALL), st.lists(st.binary(max_size=9) | _LIKELY, max_size=5), st.sampled_from([16, 1 << 16]))
 @settings(max_examples=1000)
 def test_any_bytes_are_text_or_refused(charset: str, values: list[bytes], window: int) -> None:
-    """Random bytes give what the naive model gives, or the named error exactly where the model has one."""
+    """Random bytes decode as in the naive model, or raise the named error exactly where the model does."""
     try:
         expected = [_naive(value, charset) for value in values]
     except UnicodeDecodeError:
@@ -226,17 +226,17 @@ def test_any_bytes_are_text_or_refused(charset: str, values: list[bytes], window
 
 @cache
 def _codes(charset: str) -> tuple[bytes, ...]:
-    """Codes that are characters in a set: all of the single-byte and East Asian ones, those below 128 first."""
+    """Valid codes of a set: all single-byte and East Asian ones, ASCII first."""
     if charset in single.CHARSETS:
         return tuple(bytes([a]) for a in range(256))
     if charset in east_asian.CHARSETS:
-        return tuple(_east_asian_codes(tables.SETS[charset]))
+        return tuple(_east_asian_codes(code_tables.SETS[charset]))
     astral = [0x10000, 0x1F600, 0x10FFFF] if charset not in ("ucs2", "utf8mb3", "utf8") else []
     points = [*range(0xD800), *range(0xE000, 0x10000), *astral * 1000]
     return tuple(chr(point).encode(UNICODE.get(charset, "utf-8")) for point in points)
 
 
-def _east_asian_codes(this: tables.Set) -> Iterator[bytes]:
+def _east_asian_codes(this: code_tables.Set) -> Iterator[bytes]:
     yield from (bytes([a]) for a in (*range(128), *(range(0xA1, 0xE0) if this.kana else ())))
     yield from (bytes([a, b]) for first, second in this.areas for a in first for b in second)
     if this.prefixed:
@@ -250,7 +250,7 @@ def _east_asian_codes(this: tables.Set) -> Iterator[bytes]:
 
 
 def _naive(raw: bytes, charset: str) -> str:
-    """A value by itself, from its first character to its last."""
+    """Decode one value, character by character."""
     if charset in single.CHARSETS:
         codec, corrections = single._SETS[charset]
         own = {first + n: character for first, run in corrections.items() for n, character in enumerate(run)}
@@ -264,7 +264,7 @@ def _naive(raw: bytes, charset: str) -> str:
 
 
 def _naive_east_asian(raw: bytes, charset: str) -> str:
-    this, at, text = tables.SETS[charset], 0, ""
+    this, at, text = code_tables.SETS[charset], 0, ""
     while at < len(raw):
         width = 1
         if this.prefixed and raw[at] == 0x8F:

@@ -1,4 +1,4 @@
-"""Checksums: one flipped bit anywhere in an event is found, and the stream stands in front of that event."""
+"""Checksums: a single flipped bit in an event is found, and the stream stays in front of that event."""
 
 import zlib
 from itertools import pairwise
@@ -8,42 +8,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.decode.binlog_events import Kind
 from engine.decode.checksums import RESIDUE, STEER, first_damaged
-from engine.decode.events import Kind
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import BinlogDamagedError, SourceLostError
-from tests.unit.wire import Binlog, laid_out
+from tests.unit.support.wire import Binlog, laid_out
 
 
 def log_of(bodies: list[bytes], *, checksum: bool = True) -> Binlog:
-    """A file with rotation, description, and an event of each body."""
+    """A file with rotation, format description, and one event per body."""
     log = Binlog(checksum=checksum)
     for body in bodies:
         log.add(Kind.WRITE_ROWS, body)
     return log
 
 
-def followed(log: Binlog, payloads: list[bytes], position: StreamPosition | None = None) -> list[Run]:
-    """The runs of a stream that comes in one block."""
+def batches_of(log: Binlog, payloads: list[bytes], position: StreamPosition | None = None) -> list[EventBatch]:
+    """The event batches of a stream that comes in one block."""
     return list((position or StreamPosition(log.file, 4)).runs(*laid_out(payloads)))
 
 
 def flipped(payload: bytes, bit: int) -> bytes:
-    """The payload with one bit of its event changed; the zero byte in front of it stays."""
+    """The payload with one bit of its event flipped; the leading zero byte stays."""
     changed = bytearray(payload)
     changed[1 + bit // 8] ^= 1 << bit % 8
     return bytes(changed)
 
 
 def test_the_steering_bytes_begin_a_checksum_again() -> None:
-    """The arithmetic that one call for a block rests on."""
+    """The arithmetic that makes one call per block possible."""
     assert zlib.crc32(STEER.to_bytes(4, "little") + b"\0", RESIDUE) == 0
     assert {zlib.crc32(m + zlib.crc32(m).to_bytes(4, "little")) for m in (b"", b"a", bytes(99))} == {RESIDUE}
 
 
 @pytest.mark.parametrize("event", [0, 1, 2, 4, 5])
 def test_one_flipped_bit_is_found_wherever_it_is(event: int) -> None:
-    """In rotation, description and rows; every bit of header, body and checksum. What lies in front of it is handed out."""
+    """In rotation, description and rows; every bit of header, body and checksum. The events before it are returned."""
     log = log_of([b"", b"abc", bytes(40), b"x" * 9])
     for bit in range((len(log.payloads[event]) - 1) * 8):
         if event == 1 and bit == 17 * 8:
@@ -65,7 +65,7 @@ def test_one_flipped_bit_is_found_wherever_it_is(event: int) -> None:
     st.lists(st.integers(0, 30), max_size=3),
 )
 def test_damage_of_any_kind_is_found(bodies: list[bytes], data: st.DataObject, cuts: list[int]) -> None:
-    """Several bytes of several events, however the stream is cut into blocks: the first damaged event is named."""
+    """Several bytes of several events, however the stream is split: the first damaged event is named."""
     log = log_of(bodies)
     victims = data.draw(st.sets(st.integers(2, len(log.payloads) - 1), min_size=1, max_size=3))
     payloads = list(log.payloads)
@@ -84,7 +84,7 @@ def test_damage_of_any_kind_is_found(bodies: list[bytes], data: st.DataObject, c
 
 
 def test_the_whole_block_is_as_sound_as_its_events() -> None:
-    """The one call for a block and the look at each event agree, with and without damage, in a buffer that may not be written."""
+    """The check of a block agrees with the check of each event, with and without damage, on a read-only buffer."""
     log = log_of([bytes([n]) * n for n in range(200)])
     buffer, start, end = laid_out(log.payloads[2:])
     assert first_damaged(buffer.copy(), start, end) is None
@@ -99,52 +99,54 @@ def test_the_whole_block_is_as_sound_as_its_events() -> None:
 
 
 def test_a_file_that_is_being_written_opens_like_one_that_is_closed() -> None:
-    """The in-use flag of its description is no part of the checksum."""
+    """The in-use flag of the format description is not part of its checksum."""
     log = log_of([b"abc"])
     log.payloads[1] = flipped(log.payloads[1], 17 * 8)
-    assert sum(len(run.headers) for run in followed(log, log.payloads)) == 3
+    assert sum(len(run.headers) for run in batches_of(log, log.payloads)) == 3
 
 
 def test_without_checksums_only_sizes_are_compared() -> None:
-    """`binlog_checksum=NONE`: a changed byte passes, another size does not; the description has a checksum all the same."""
+    """`binlog_checksum=NONE`: a changed byte passes, a changed size does not; the description always has a checksum."""
     log = log_of([b"abc", b"def"], checksum=False)
     body = [*log.payloads[:3], flipped(log.payloads[3], 20 * 8)]
-    assert sum(len(run.headers) for run in followed(log, body)) == 4
+    assert sum(len(run.headers) for run in batches_of(log, body)) == 4
     with pytest.raises(BinlogDamagedError, match="its size"):
-        followed(log, [*log.payloads[:3], flipped(log.payloads[3], 9 * 8)])
+        batches_of(log, [*log.payloads[:3], flipped(log.payloads[3], 9 * 8)])
     with pytest.raises(BinlogDamagedError, match="checksum"):
-        followed(log, [log.payloads[0], flipped(log.payloads[1], 30 * 8)])
+        batches_of(log, [log.payloads[0], flipped(log.payloads[1], 30 * 8)])
 
 
 def test_a_description_that_the_server_changed_passes_in_a_file_without_checksums() -> None:
-    """For a dump that begins within a file its position is cleared; a changed algorithm is found all the same."""
+    """A dump from within a file clears the description's position; a changed algorithm is still found."""
     plain, summed = (log_of([b"abc"], checksum=checksum) for checksum in (False, True))
     changed = bytearray(plain.payloads[1])
     changed[14:18] = bytes(4)
-    assert sum(len(run.headers) for run in followed(plain, [plain.payloads[0], bytes(changed), plain.payloads[2]])) == 3
+    assert (
+        sum(len(run.headers) for run in batches_of(plain, [plain.payloads[0], bytes(changed), plain.payloads[2]])) == 3
+    )
     event = bytearray(summed.payloads[1][1:-4])
     event[13:17] = bytes(4)
     whole = b"\0" + event + zlib.crc32(event).to_bytes(4, "little")
-    assert sum(len(run.headers) for run in followed(summed, [summed.payloads[0], whole, summed.payloads[2]])) == 3
+    assert sum(len(run.headers) for run in batches_of(summed, [summed.payloads[0], whole, summed.payloads[2]])) == 3
     with pytest.raises(BinlogDamagedError):
-        followed(summed, [summed.payloads[0], flipped(whole, (len(event) - 1) * 8), summed.payloads[2]])
+        batches_of(summed, [summed.payloads[0], flipped(whole, (len(event) - 1) * 8), summed.payloads[2]])
 
 
 def test_a_file_with_checksums_may_follow_one_without() -> None:
-    """Each description says what comes behind it; the rotation between them has what the old file has."""
+    """Each description applies to the events behind it; the rotation in between follows the old file."""
     first, second = Binlog("bin.000009", checksum=False), Binlog("bin.000010")
     first.commit()
     first.rotate("bin.000010")
     second.commit()
     payloads = [*first.payloads, *second.payloads]
     position = StreamPosition("bin.000009", 4)
-    assert sum(len(run.headers) for run in followed(first, payloads, position)) == len(payloads)
+    assert sum(len(run.headers) for run in batches_of(first, payloads, position)) == len(payloads)
     assert (position.file, position.offset) == ("bin.000010", second.position)
 
 
 def test_a_rotation_to_a_stranger_is_refused() -> None:
-    """One without a right checksum must name the file that was asked for."""
+    """A rotation without a valid checksum must name the requested file."""
     log = Binlog("bin.000001", checksum=False)
     with pytest.raises(BinlogDamagedError):
-        followed(log, log.payloads, StreamPosition("other.000001", 4))
-    assert np.all([run.file == "bin.000001" for run in followed(log, log.payloads)])
+        batches_of(log, log.payloads, StreamPosition("other.000001", 4))
+    assert np.all([run.file == "bin.000001" for run in batches_of(log, log.payloads)])

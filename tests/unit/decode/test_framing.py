@@ -1,4 +1,4 @@
-"""Packet boundaries: the walk in lanes finds what the plain loop and a naive parser find."""
+"""Packet boundaries: the vectorised walk finds what the plain loop and a naive parser find."""
 
 import random
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.decode.framing import MAX_PAYLOAD, PADDING, grown, packet_starts, packet_starts_plainly
-from tests.unit.wire import packets
+from tests.unit.support.wire import packets
 
 
 def naive(data: bytes, at: int = 0) -> tuple[list[int], int]:
-    """One packet after the other."""
+    """Parse one packet after the other."""
     starts = []
     while len(data) - at >= 4:
         size = int.from_bytes(data[at : at + 3], "little")
@@ -24,7 +24,7 @@ def naive(data: bytes, at: int = 0) -> tuple[list[int], int]:
 
 
 def chain(n: int, rng: random.Random) -> bytes:
-    """Packets in the packet, their numbers counting up, now and then so that they end with it."""
+    """Packets within a packet, with ascending numbers, some of which end with it."""
     count, size = rng.randrange(3, 12), rng.randrange(6)
     return rng.randbytes(rng.randrange(3)) + packets([bytes(size)] * count, (n + rng.randrange(2)) % 256)
 
@@ -41,10 +41,10 @@ CONTENTS: dict[str, Callable[[int, random.Random], bytes]] = {
 }
 
 
-def filled(shape: str, count: int, seed: int, cut: int) -> tuple[np.ndarray, int, bytes]:
-    """A buffer of packets that ends `cut` bytes early, with hostile bytes behind."""
+def filled(content: str, count: int, seed: int, cut: int) -> tuple[np.ndarray, int, bytes]:
+    """A buffer of packets that ends `cut` bytes early, followed by hostile bytes."""
     rng = random.Random(seed)
-    data = packets([CONTENTS[shape](n, rng) for n in range(count)], rng.randrange(256))
+    data = packets([CONTENTS[content](n, rng) for n in range(count)], rng.randrange(256))
     data = data[: max(0, len(data) - cut)]
     return np.frombuffer(data + b"\1\0\0\0" * (PADDING // 4), np.uint8).copy(), len(data), data
 
@@ -58,17 +58,17 @@ def filled(shape: str, count: int, seed: int, cut: int) -> tuple[np.ndarray, int
 @example("chains", 6000, 1, 2)
 @example("empty", 9000, 2, 0)
 @example("changing", 9000, 3, 1)
-def test_lanes_find_the_boundaries_that_the_plain_loop_finds(shape: str, count: int, seed: int, cut: int) -> None:
-    """Whatever payloads look like, wherever the buffer ends: the same starts and the same end, three times."""
-    buffer, size, data = filled(shape, count, seed, cut)
+def test_lanes_find_the_boundaries_that_the_plain_loop_finds(content: str, count: int, seed: int, cut: int) -> None:
+    """Whatever the payloads, wherever the buffer ends: three parsers find the same boundaries."""
+    buffer, size, data = filled(content, count, seed, cut)
     starts, end = packet_starts(buffer, size)
     plain, plain_end = packet_starts_plainly(buffer, size)
     assert (starts.tolist(), end) == (plain.tolist(), plain_end) == naive(data)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 50))
-def test_the_search_starts_where_it_is_told_to(seed: int, skipped: int) -> None:
-    """From the start of any packet on, the rest is found."""
+def test_the_search_starts_at_the_given_offset(seed: int, skipped: int) -> None:
+    """From the start of any packet, the rest is found."""
     buffer, size, data = filled("mixed", 2000, seed, 0)
     at = naive(data)[0][skipped]
     starts, end = packet_starts(buffer, size, at)
@@ -77,7 +77,7 @@ def test_the_search_starts_where_it_is_told_to(seed: int, skipped: int) -> None:
 
 @given(st.integers(0, 2**32))
 def test_a_payload_full_of_a_false_chain_does_not_mislead(seed: int) -> None:
-    """One long packet among short ones holds thousands of false packets in perfect order; none of them is taken for real."""
+    """A long packet contains thousands of well-formed false packets; none is taken for real."""
     rng = random.Random(seed)
     false = packets([bytes(12)] * rng.randrange(2000, 4000), rng.randrange(256))[rng.randrange(20) :]
     true = [bytes(12)] * 1500
@@ -88,7 +88,7 @@ def test_a_payload_full_of_a_false_chain_does_not_mislead(seed: int) -> None:
 
 
 def test_a_packet_of_the_largest_size_is_one_packet() -> None:
-    """16 MiB less one byte, and the packet that goes on with it."""
+    """16 MiB less one byte, and the packet that continues it."""
     data = packets([bytes(3), bytes(MAX_PAYLOAD), b"tail"])
     buffer = np.frombuffer(data + bytes(PADDING), np.uint8).copy()
     starts, end = packet_starts(buffer, len(data))

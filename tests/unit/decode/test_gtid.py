@@ -20,18 +20,18 @@ from engine.decode.gtid_events import TaggedGtid, read_gtid_list, read_previous_
 from engine.errors import SourceLostError
 
 SERVERS = [uuid.UUID(int=n) for n in (1, 2**64, 2**127 + 5)]
-Members = set[tuple[str, int]]
+Membership = set[tuple[str, int]]
 
 members = st.sets(st.tuples(st.sampled_from([str(s) for s in SERVERS]), st.integers(1, 12) | st.integers(1, 2**62)))
 
 
-def members_of(gtids: GtidSet) -> Members:
-    """Every single one; intervals are short here."""
+def members_of(gtids: GtidSet) -> Membership:
+    """All members; the intervals are short here."""
     return {(sid, n) for sid, intervals in gtids.intervals.items() for a, b in intervals for n in range(a, b + 1)}
 
 
-def made(of: Members) -> GtidSet:
-    """The engine's set of these transactions, as it makes one out of events."""
+def made(of: Membership) -> GtidSet:
+    """The engine's set of these transactions, built from events."""
     return gtid_set_of(*_arrays(of))
 
 
@@ -45,8 +45,8 @@ def normal(gtids: GtidSet) -> bool:
 
 
 @given(members)
-def test_the_set_of_many_transactions_holds_each_of_them(of: Members) -> None:
-    """In any order, of any servers, in normal form; given twice it is the same."""
+def test_the_set_of_many_transactions_holds_each_of_them(of: Membership) -> None:
+    """In any order, of any servers, in normal form; duplicates change nothing."""
     gtids = made(of)
     assert members_of(gtids) == of
     assert normal(gtids)
@@ -55,15 +55,15 @@ def test_the_set_of_many_transactions_holds_each_of_them(of: Members) -> None:
     assert str(twice) == str(gtids)
 
 
-def _arrays(of: Members) -> tuple[list[str], np.ndarray, np.ndarray]:
+def _arrays(of: Membership) -> tuple[list[str], np.ndarray, np.ndarray]:
     sources = ["", *(f"{sid}:" for sid in SERVERS)]
     source = np.array([sources.index(f"{sid}:") for sid, _ in of], np.int64)
     return sources, source, np.array([n for _, n in of], np.int64)
 
 
 @given(members, members)
-def test_union_is_the_union(a: Members, b: Members) -> None:
-    """Overlapping sets too: replays overlap by design."""
+def test_union_is_the_union(a: Membership, b: Membership) -> None:
+    """Also of overlapping sets, as replays overlap by design."""
     union = made(a).union(made(b))
     assert members_of(union) == a | b
     assert normal(union)
@@ -71,15 +71,15 @@ def test_union_is_the_union(a: Members, b: Members) -> None:
 
 
 @given(members)
-def test_text_is_read_back(of: Members) -> None:
-    """`parse_gtid_set` is the inverse of `str`, with the server's line breaks too."""
+def test_text_is_read_back(of: Membership) -> None:
+    """`parse_gtid_set` inverts `str`, and accepts the server's line breaks."""
     gtids = made(of)
     assert members_of(parse_gtid_set(str(gtids))) == of
     assert members_of(parse_gtid_set(str(gtids).replace(",", ",\n").upper())) == of
 
 
 def test_text_is_as_the_server_writes_it() -> None:
-    """Lone numbers without a dash, servers in order."""
+    """Single numbers without a dash, servers in order."""
     first, second = (str(s) for s in SERVERS[:2])
     assert str(parse_gtid_set(f"{second}:1-3, {first}:7:1-5:6")) == f"{first}:1-7,{second}:1-3"
     assert str(parse_gtid_set("")) == ""
@@ -89,13 +89,13 @@ def test_text_is_as_the_server_writes_it() -> None:
     "text", ["x", "{}", "{}:", "{}:a", "{}:5-3", "{}:0", "{}:-1", "{}:1--5", "{}:tag", "{}:1:tag", "{}:1-2-3"]
 )
 def test_other_texts_are_refused(text: str) -> None:
-    """A set that is not understood must not look smaller than it is."""
+    """A set that cannot be parsed must not appear smaller."""
     with pytest.raises(ValueError):  # noqa: PT011 - uuid, int and we each say it in their own words
         parse_gtid_set(text.format(SERVERS[0]))
 
 
 @given(members)
-def test_previous_gtids_are_read(of: Members) -> None:
+def test_previous_gtids_are_read(of: Membership) -> None:
     """The event holds intervals with exclusive ends."""
     gtids = made(of)
     body = struct.pack("<Q", len(gtids.intervals))
@@ -122,7 +122,7 @@ PREVIOUS = bytes.fromhex(
 
 
 def test_tagged_events_are_read() -> None:
-    """What MySQL wrote, and nothing that is cut short."""
+    """Events from MySQL; truncated ones are refused."""
     assert read_tagged_gtid(TAGGED) == TaggedGtid(f"{SID}:my_tag:", 1, 0x0660D1A9D287F4)
     assert str(read_previous_gtids(PREVIOUS)) == f"{SID}:1-3:b:1:my_tag:1-2"
     for size in range(20):
@@ -134,7 +134,7 @@ def test_tagged_events_are_read() -> None:
 
 
 def test_tags_in_texts() -> None:
-    """As MySQL writes and reads them: a tag holds for the intervals behind it, without regard to case."""
+    """As MySQL reads and writes them: a tag applies to the intervals behind it and ignores case."""
     text = f"{SID}:1-3:b:1:my_tag:1-2"
     assert str(parse_gtid_set(text)) == text
     assert str(parse_gtid_set(f"{SID}:MY_TAG:2:B:1:my_tag:1, {SID}:1-3")) == text
@@ -143,8 +143,8 @@ def test_tags_in_texts() -> None:
 
 
 @given(members, members)
-def test_a_set_knows_what_it_holds(a: Members, b: Members) -> None:
-    """Subsets, and transactions many at a time."""
+def test_a_set_knows_what_it_holds(a: Membership, b: Membership) -> None:
+    """Subsets, and many transactions at a time."""
     assert (made(a) <= made(b)) == (a <= b)
     for sid in map(str, SERVERS):
         numbers = np.array([n for s, n in sorted(a | b) if s == sid], np.int64)
@@ -152,7 +152,7 @@ def test_a_set_knows_what_it_holds(a: Members, b: Members) -> None:
 
 
 def test_positions_of_mariadb() -> None:
-    """The last transaction of each domain; what is later wins."""
+    """The last transaction of each domain; a later one replaces it."""
     assert str(parse_gtid_position("7-1-3,0-2-5")) == "0-2-5,7-1-3"
     assert joined(["0-1-5,1-2-7", "0-3-6", ""], mariadb=True) == "0-3-6,1-2-7"
     for text in ("0-1", "0-1-2-3", "a-1-2", "0-1-2,0-1-3", "0-1--2", "0:1"):
@@ -161,7 +161,7 @@ def test_positions_of_mariadb() -> None:
 
 
 def test_gtid_lists_are_read() -> None:
-    """As MariaDB 10.11 wrote it: the last entry of a domain is its newest."""
+    """Written by MariaDB 10.11: the last entry of a domain is its newest."""
     body = bytes.fromhex(
         "030000000700000031390a000100000000000000000000006300000004000000000000000000000031390a000500000000000000"
     )

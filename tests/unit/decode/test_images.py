@@ -1,4 +1,4 @@
-"""Row images come back in the binlog's order as the values that were encoded; anything else is an error of ours."""
+"""Row images decode to the encoded values, in the binlog's order; anything else raises an error of ours."""
 
 import random
 from contextlib import suppress
@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.events import Headers, read_headers, read_table_map
+from engine.decode.binlog_events import Headers, read_headers, read_table_map
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_table_map, decode_images
 from engine.decode.schema import Column, Table
 from engine.decode.types.base import Mapped, slices
 from engine.errors import DecodeError, SourceLostError, TableStoppedError
-from tests.depth import depth
-from tests.unit.cells import announced
-from tests.unit.values import MAKERS, expected, tables
-from tests.unit.wire import Binlog, laid_out, table_map
+from tests.support.depth import depth
+from tests.unit.support.cells import announced
+from tests.unit.support.values import MAKERS, expected, tables
+from tests.unit.support.wire import Binlog, laid_out, table_map
 
 KINDS = {"insert": [INSERT], "delete": [DELETE], "update": [BEFORE, AFTER]}
 Event = tuple[str, int, list[list[Any]]]
@@ -29,7 +29,7 @@ Event = tuple[str, int, list[list[Any]]]
 
 @st.composite
 def events(draw: st.DrawFn, row: st.SearchStrategy[list[Any]], most: int = 8) -> list[Event]:
-    """Row events: what they do, their version, their images in order."""
+    """Row events: their kind, version and images, in order."""
     out = []
     for _ in range(draw(st.integers(1, most))):
         kind = draw(st.sampled_from(sorted(KINDS)))
@@ -49,7 +49,7 @@ def log_of(table: Table, happened: list[Event]) -> Binlog:
 
 
 def decoded(table: Table, payloads: list[bytes]) -> tuple[Images, Headers]:
-    """The images of all events behind the first three packets (rotation, format, table map)."""
+    """The images of all events behind the first three packets (rotation, format description, table map)."""
     buffer, start, end = laid_out(payloads)
     headers = read_headers(buffer, start, end)
     chosen = pa.array(range(3, len(payloads)), pa.int64()).to_numpy()
@@ -84,7 +84,7 @@ def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> Non
 @given(st.data())
 @settings(max_examples=depth(75, 600))
 def test_columns_that_are_passed_over_change_no_others(data: st.DataObject) -> None:
-    """With any columns of any type marked as unread, the others are what they were, and those are NULL."""
+    """With any columns marked as unread, these are NULL and the others do not change."""
     table, row = data.draw(tables(most=6))
     payloads = log_of(table, data.draw(events(row))).payloads
     unread = data.draw(st.lists(st.booleans(), min_size=len(table.columns), max_size=len(table.columns)))
@@ -97,7 +97,7 @@ def test_columns_that_are_passed_over_change_no_others(data: st.DataObject) -> N
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 250, 251, 300])
 def test_any_number_of_columns(count: int) -> None:
-    """From 251 columns on their number takes three bytes; bitmaps end inside a byte or with it."""
+    """The column count takes three bytes from 251 on; bitmaps end within a byte or with it."""
     table = Table("d", "t", tuple(Column(f"c{n}", "tinyint") for n in range(count)), ("c0",))
     values = [[None if (n + r) % 3 == 0 else n % 100 for n in range(count)] for r in range(4)]
     images, _ = decoded(table, log_of(table, [("update", 2, values), ("insert", 1, values)]).payloads)
@@ -107,7 +107,7 @@ def test_any_number_of_columns(count: int) -> None:
 
 
 def test_bounds_in_images_are_exact() -> None:
-    """The values that other decoders lose."""
+    """The values that other decoders get wrong."""
     table = Table(
         "d",
         "t",
@@ -131,7 +131,7 @@ def test_bounds_in_images_are_exact() -> None:
 @given(st.data())
 @settings(max_examples=depth(100, 1000))
 def test_damaged_images_are_refused_or_decoded_never_a_crash(data: st.DataObject) -> None:
-    """A changed byte in a row event or its table map gives an error of ours or valid arrays; nothing else."""
+    """A changed byte in a row event or its table map gives an error of ours or valid arrays."""
     table, row = data.draw(tables(most=4))
     payloads = [bytearray(p) for p in log_of(table, data.draw(events(row, most=3))).payloads]
     rng = random.Random(data.draw(st.integers(0, 2**32)))
@@ -149,7 +149,7 @@ def test_damaged_images_are_refused_or_decoded_never_a_crash(data: st.DataObject
 
 @pytest.mark.parametrize("number", range(len(MAKERS)))
 def test_a_table_map_announces_what_the_column_is(number: int) -> None:
-    """Every type's own announcement is accepted; another type's, and the digits of another column, are not."""
+    """Each type's own metadata is accepted; another type's, and another column's digits, are not."""
     column = Column("c", **MAKERS[number][0])
     table = Table("d", "t", (column,), ("c",))
     check_table_map(table, read_table_map(table_map(table, 1), mariadb=False))
@@ -176,7 +176,7 @@ def _short(described: tuple[int, bytes]) -> bytes:
 
 
 def test_a_renamed_column_is_recognised_where_the_binlog_has_names() -> None:
-    """With binlog_row_metadata=FULL a name that differs stops the table."""
+    """With binlog_row_metadata=FULL, a different name stops the table."""
     table = Table("d", "t", (Column("a", "int"),), ("a",))
     other = Table("d", "t", (Column("b", "int"),), ("b",))
     with pytest.raises(TableStoppedError, match=r"Captured: b\. In the binlog: 1 columns \(a\)"):
@@ -185,7 +185,7 @@ def test_a_renamed_column_is_recognised_where_the_binlog_has_names() -> None:
 
 
 def test_an_image_that_lacks_columns_stops_the_table() -> None:
-    """binlog_row_image=MINIMAL in one session: the missing values are not guessed."""
+    """binlog_row_image=MINIMAL in a session: missing values are not guessed."""
     table = Table("d", "t", (Column("a", "int"), Column("b", "int")), ("a",))
     payloads = log_of(table, [("insert", 2, [[1, 2]])]).payloads
     lacking = bytearray(payloads[3])
@@ -195,8 +195,8 @@ def test_an_image_that_lacks_columns_stops_the_table() -> None:
 
 
 @pytest.mark.parametrize("kind", ["enum", "set"])
-def test_labels_that_the_catalogue_cannot_show_stop_the_table(kind: str) -> None:
-    """Without labels in the table map, and with a "?" in the catalogue's, nobody knows the label."""
+def test_labels_that_the_catalog_cannot_show_stop_the_table(kind: str) -> None:
+    """Without labels in the table map and with a "?" in the catalog, the label is unknown."""
     table = Table("d", "t", (Column("a", kind, labels=("?", "b"), charset="utf8mb4"),), ("a",))
     log = Binlog(checksum=False)
     log.add(19, table_map(table, 5, names=False))
@@ -209,7 +209,7 @@ def test_labels_that_the_catalogue_cannot_show_stop_the_table(kind: str) -> None
 
 
 def test_the_first_second_of_1970_is_no_zero_date() -> None:
-    """MariaDB stores its fractions."""
+    """MariaDB stores fractions of it."""
     table = Table("d", "t", (Column("a", "timestamp", fraction=6, null_dates=True),), ("a",))
     first = datetime(1970, 1, 1, 0, 0, 0, 500000, tzinfo=UTC)
     images, _ = decoded(table, log_of(table, [("insert", 2, [[first]])]).payloads)
@@ -217,7 +217,7 @@ def test_the_first_second_of_1970_is_no_zero_date() -> None:
 
 
 def test_an_update_without_after_image_is_refused() -> None:
-    """A pair that is not one."""
+    """Its images are not a pair."""
     table = Table("d", "t", (Column("a", "int"),), ("a",))
     with pytest.raises(DecodeError, match="no after-image"):
         decoded(table, log_of(table, [("update", 2, [[1]])]).payloads)
@@ -226,20 +226,20 @@ def test_an_update_without_after_image_is_refused() -> None:
 @given(st.data())
 @settings(max_examples=20)
 def test_events_of_many_images_and_of_one(data: st.DataObject) -> None:
-    """Bulk and single-row events side by side: every image is found, whatever lies beside it."""
+    """Bulk and single-row events side by side: every image is found."""
     table, row = data.draw(tables(most=12))
     happened = []
     for size in (40, 1, 0, 7, 2):
         for kind, pair in KINDS.items():
             images = [data.draw(row) for _ in range(3)] * (size * len(pair))
             happened += [(kind, 2, images)] if images else []
-    images, _ = decoded(table, log_of(table, happened).payloads)
+    found, _ = decoded(table, log_of(table, happened).payloads)
     for n, column in enumerate(table.columns):
-        assert images.rows[n].to_pylist() == [expected(column, values[n]) for _, _, rows in happened for values in rows]
+        assert found.rows[n].to_pylist() == [expected(column, values[n]) for _, _, rows in happened for values in rows]
 
 
 def test_the_decoders_do_not_believe_the_walk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two images taken for one: the columns end before it does."""
+    """If two images are taken for one, the columns end too early."""
     table = Table("d", "t", (Column("a", "int"),), ("a",))
     monkeypatch.setattr("engine.decode.images.ends", lambda records, *_: records.end)
     with pytest.raises(DecodeError, match="another length"):
@@ -247,7 +247,7 @@ def test_the_decoders_do_not_believe_the_walk(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_row_event_with_another_number_of_columns_is_refused() -> None:
-    """Its bitmaps would be taken for values."""
+    """Its bitmaps would be decoded as values."""
     table = Table("d", "t", (Column("a", "int"), Column("b", "int")), ("a",))
     payloads = log_of(table, [("insert", 2, [[1, 2]])]).payloads
     wrong = bytearray(payloads[3])
@@ -257,7 +257,7 @@ def test_a_row_event_with_another_number_of_columns_is_refused() -> None:
 
 
 def test_values_need_not_lie_in_the_buffers_order() -> None:
-    """What was compressed lies, unpacked, behind events that came later."""
+    """Decompressed content lies behind events that came later."""
     buffer = np.frombuffer(b"onetwothree" + bytes(64), np.uint8)
     start, end, null = np.array([6, 3, 3, 0]), np.array([11, 6, 3, 3]), np.array([False, False, True, False])
     assert slices(buffer, start, end, null, pa.string()).to_pylist() == ["three", "two", None, "one"]

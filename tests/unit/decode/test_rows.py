@@ -1,4 +1,4 @@
-"""Rows of the binary protocol come back as the values that were encoded; anything else is an error of ours."""
+"""Rows of the binary protocol decode to the encoded values; anything else raises an error of ours."""
 
 import json
 import random
@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decode.rows import check_types, decode_rows
-from engine.decode.schema import Column, Index, Table, arrow_schema, table_from_dict
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.result_rows import check_types, decode_rows
+from engine.decode.schema import Column, Index, Table, table_from_dict
 from engine.decode.types import TYPES, fault
 from engine.errors import DecodeError, TableStoppedError
-from tests.depth import depth
-from tests.unit.cells import lenenc, protocol_code
-from tests.unit.values import LATIN1_CHARACTERS, MAKERS, expected, tables
-from tests.unit.wire import TRAILER, laid_out, row_payload
+from tests.support.depth import depth
+from tests.unit.support.cells import lenenc, protocol_code
+from tests.unit.support.values import LATIN1_CHARACTERS, MAKERS, expected, tables
+from tests.unit.support.wire import TRAILER, laid_out, row_payload
 
 
 def decoded(columns: tuple[Column, ...], payloads: list[bytes]) -> pa.RecordBatch:
@@ -62,7 +63,7 @@ def test_every_type_has_its_arrow_type_with_and_without_rows(number: int) -> Non
 
 
 def test_bounds_of_unsigned_numbers_and_decimals_are_exact() -> None:
-    """2^64 - 1, 38 digits, 65 digits below zero and a decimal without whole digits."""
+    """2^64 - 1, 38 digits, 65 negative digits, and a decimal without integer digits."""
     columns = (
         Column("a", "bigint", unsigned=True),
         Column("b", "decimal", precision=38, scale=10),
@@ -76,7 +77,7 @@ def test_bounds_of_unsigned_numbers_and_decimals_are_exact() -> None:
 
 
 def test_latin1_is_tested_with_its_undefined_bytes() -> None:
-    """The naive model knows 224 printable bytes, among them the five that Windows-1252 leaves undefined."""
+    """The naive model has 224 printable bytes, including the five that Windows-1252 leaves undefined."""
     assert len(LATIN1_CHARACTERS) == 224
     assert "\x81" in LATIN1_CHARACTERS
 
@@ -113,7 +114,7 @@ def test_damaged_rows_are_refused_or_decoded_never_a_crash(data: st.DataObject) 
     ids=lambda column: f"{column.type}-{column.precision}",
 )
 def test_a_length_of_eight_bytes_cannot_run_over(column: Column, length: int) -> None:
-    """The sum of a cursor and a hostile length must not wrap round into the buffer."""
+    """Cursor plus hostile length must not wrap around into the buffer."""
     with pytest.raises(DecodeError):
         decoded((column,), [b"\0\0" + lenenc(3) + b"1.0", b"\0\0" + b"\xfe" + length.to_bytes(8, "little") + b"abc"])
 
@@ -131,14 +132,14 @@ AS_A_NUMBER = (".12", "1.2", "1e2", "+1.20", "-.10")
     + [(65, t) for t in WRONG if t != "123456789.00"],
 )
 def test_a_text_that_is_no_decimal_of_its_scale_is_refused(precision: int, text: str) -> None:
-    """Digits, a point and two digits, within the precision: all else stops the table."""
+    """Only digits, a point and two digits, within the precision, are accepted."""
     column = Column("c", "decimal", precision=precision, scale=2)
     with pytest.raises(DecodeError):
         decoded((column,), [b"\0\0" + lenenc(len(text)) + text.encode()])
 
 
 def test_a_zerofilled_decimal_is_read() -> None:
-    """ZEROFILL prints zeros in front, up to the precision."""
+    """ZEROFILL pads with zeros up to the precision."""
     column = Column("c", "decimal", precision=5, scale=2)
     assert decoded((column,), [b"\0\0" + lenenc(6) + b"001.20"]).to_pylist() == [{"c": Decimal("1.20")}]
     wide = Column("c", "decimal", precision=40, scale=2)
@@ -165,7 +166,7 @@ def test_a_date_that_does_not_exist_stops_the_table(kind: str, sent: bytes, said
 
 
 def test_dates_that_do_not_exist_are_null_where_the_column_says_so() -> None:
-    """And are counted; a NULL is not."""
+    """They are counted; a NULL is not."""
     column = Column("c", "datetime", fraction=0, null_dates=True)
     buffer, start, end = laid_out([b"\0\0\0", b"\0\4", b"\0\0\4\xe8\7\2\x1e", b"\0\0\4\xe8\7\2\x1d"])
     nulled: Counter[str] = Counter()
@@ -181,7 +182,7 @@ def test_text_that_is_not_utf8_stops_the_table() -> None:
 
 
 def test_an_unsupported_type_names_the_column() -> None:
-    """A type or a character set that is not decoded is an error with the column's name, never a NULL."""
+    """A type or character set without a decoder is an error with the column's name, never a NULL."""
     assert fault(Column("where", "geography")) == "Column 'where': type GEOGRAPHY is not supported."
     assert "character set klingon" in str(fault(Column("c", "char", charset="klingon")))
     with pytest.raises(TableStoppedError, match="where"):
@@ -191,14 +192,14 @@ def test_an_unsupported_type_names_the_column() -> None:
 
 
 def test_a_table_survives_the_ledger() -> None:
-    """`table_from_dict` is the inverse of `as_dict`."""
+    """`table_from_dict` inverts `as_dict`."""
     columns = tuple(Column(f"c{n}", **facts) for n, (facts, _) in enumerate(MAKERS))
     table = Table("d", "t", columns, ("c0", "c1"), indexes=(Index("PRIMARY", ("c0", "c1")), Index("x", ("c2",))))
     assert table_from_dict(json.loads(json.dumps(table.as_dict()))) == table
 
 
 def test_bytes_behind_the_buffer_never_become_values() -> None:
-    """The padding is full of 0xFF in these tests; a value cut off at the buffer's end is refused."""
+    """The padding is 0xFF in these tests; a value truncated at the buffer's end is refused."""
     assert set(TRAILER) == {0xFF}
     buffer, start, end = laid_out([b"\0\0\1"])
     with pytest.raises(DecodeError):

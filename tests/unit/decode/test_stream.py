@@ -1,33 +1,34 @@
-"""Events, their headers and their places in the file, as a dump sends them."""
+"""Events, their headers and their positions, as a dump sends them."""
 
 import random
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.events import Kind, read_headers, read_query, read_rotate, read_table_map, refuse_unknown
+from engine.decode.binlog_events import Kind, read_headers, read_query, read_rotate, read_table_map, refuse_unknown
 from engine.decode.schema import Column, Table
-from engine.decode.stream import Run, StreamPosition
+from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError
-from tests.unit.wire import Binlog, laid_out, table_map
+from tests.unit.support.wire import Binlog, laid_out, table_map
 
 TABLE = Table("shop", "orders", (Column("id", "int"),), ("id",))
 
 
-def runs_of(payloads: list[bytes], position: StreamPosition, cuts: list[int] | None = None) -> list[Run]:
-    """The runs of a stream that comes in blocks."""
+def runs_of(payloads: list[bytes], position: StreamPosition, cuts: list[int] | None = None) -> list[EventBatch]:
+    """The event batches of a stream that comes in blocks."""
     edges = sorted({0, len(payloads), *(cuts or [])})
     return [run for a, b in pairwise(edges) for run in position.runs(*laid_out(payloads[a:b]))]
 
 
 @given(st.booleans(), st.lists(st.integers(0, 12), max_size=4), st.integers(0, 5))
 def test_each_event_knows_the_position_behind_it(checksum: bool, cuts: list[int], more: int) -> None:
-    """However the stream is cut into blocks, with and without checksums, over the end of a file."""
+    """However the stream is split, with and without checksums, across the end of a file."""
     first = Binlog("bin.000009", checksum=checksum)
     ends = [first.query("BEGIN") for _ in range(more)] + [first.rotate("bin.000010")]
     second = Binlog("bin.000010", checksum=checksum)
@@ -43,7 +44,7 @@ def test_each_event_knows_the_position_behind_it(checksum: bool, cuts: list[int]
 
 
 def test_offsets_beyond_four_gigabytes_count_on() -> None:
-    """End positions have 32 bits; the position does not."""
+    """End positions have 32 bits; ours have more."""
     log = Binlog("bin.000001")
     log.position = 2**32 - 60
     ends = [log.commit() for _ in range(5)]
@@ -54,7 +55,7 @@ def test_offsets_beyond_four_gigabytes_count_on() -> None:
 
 
 def test_a_position_that_goes_back_is_refused() -> None:
-    """It looks like one that ran over its 32 bits, but no server leaves out so much."""
+    """It resembles a 32-bit overflow, but no server skips that much."""
     log = Binlog()
     log.commit()
     log.position -= 40
@@ -64,7 +65,7 @@ def test_a_position_that_goes_back_is_refused() -> None:
 
 
 def test_events_that_a_server_leaves_out_leave_a_gap() -> None:
-    """MariaDB does not send annotations: the next position is right all the same."""
+    """MariaDB does not send annotations: the next position is still right."""
     log = Binlog()
     log.position += 500
     end = log.commit()
@@ -75,7 +76,7 @@ def test_events_that_a_server_leaves_out_leave_a_gap() -> None:
 
 @pytest.mark.parametrize("kind", [26, 20, 43, 99])
 def test_an_event_that_is_not_decoded_is_refused_by_name(kind: int) -> None:
-    """It may carry rows: the position stays in front of it; an event marked ignorable may be passed over."""
+    """It may contain rows, so the position stays in front of it; events marked ignorable may be skipped."""
     log = Binlog()
     log.add(kind, b"payload")
     with pytest.raises(SourceLostError, match=Kind(kind).name if kind in list(Kind) else f"type {kind}"):
@@ -86,7 +87,7 @@ def test_an_event_that_is_not_decoded_is_refused_by_name(kind: int) -> None:
 
 
 def test_statements_table_maps_and_rotations_are_read() -> None:
-    """The bodies that Python looks at."""
+    """The event bodies that are parsed in Python."""
     log = Binlog(checksum=False)
     log.query("UPDATE `ü` SET a = 1", database="shop")
     log.add(19, table_map(TABLE, 0x0102030405))
@@ -101,9 +102,9 @@ def test_statements_table_maps_and_rotations_are_read() -> None:
 
 @given(st.integers(0, 2**32))
 def test_damaged_bodies_are_refused_or_read(seed: int) -> None:
-    """Cut and changed bytes of table maps and statements: an error of ours or a value."""
+    """Truncated and changed bytes of table maps and statements give an error of ours or a value."""
     rng = random.Random(seed)
-    facts = [
+    facts: list[dict[str, Any]] = [
         {"type": "decimal", "precision": 9, "scale": 1},
         {"type": "enum", "labels": ("a", "bc"), "charset": "utf8mb4"},
     ]
@@ -123,7 +124,7 @@ def test_damaged_bodies_are_refused_or_read(seed: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-def test_a_damaged_stream_is_refused_or_followed(seed: int) -> None:
+def test_a_damaged_stream_is_refused_or_read(seed: int) -> None:
     """Headers too: sizes, positions and types of any value."""
     rng = random.Random(seed)
     log = Binlog()

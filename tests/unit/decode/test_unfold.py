@@ -1,58 +1,21 @@
-"""Compressed events: what they stand for, in whole and in pieces, and what they are when they are not whole."""
+"""Compressed events: what they contain, as a whole and in pieces, and what happens when they are damaged."""
 
 import struct
 import zlib
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.events import ROWS_COMPRESSED, Kind, among, read_query
+from engine.decode.binlog_events import ROWS_COMPRESSED, Kind, read_query
 from engine.decode.schema import Column, Table
-from engine.decode.stream import Run, StreamPosition
-from engine.decode.unfold import STATEMENTS, Unfolded, unfolded
+from engine.decode.unfold import unfolded
 from engine.errors import SourceLostError
-from tests.unit.cells import lenenc
-from tests.unit.wire import Binlog, laid_out, rows_body
+from tests.unit.support.compressed import event, opened, packed, payload, run_of
+from tests.unit.support.wire import Binlog, rows_body
 
 ITEMS = Table("shop", "items", (Column("id", "bigint"),), ("id",))
-
-
-def payload(events: bytes, *, compression: int = 0, size: int | None = None) -> bytes:
-    """The body of a TRANSACTION_PAYLOAD event."""
-    content = pa.compress(events, codec="zstd", asbytes=True) if compression == 0 else events
-    fields = {2: compression, 3: len(events) if size is None else size, 1: len(content)}
-    head = b"".join(bytes([n, len(lenenc(value))]) + lenenc(value) for n, value in fields.items())
-    return head + b"\0" + content
-
-
-def packed(content: bytes) -> bytes:
-    """What MariaDB makes of a part of an event."""
-    length = len(content).to_bytes(4, "big").lstrip(b"\0")
-    return bytes([0x80 | len(length)]) + length + zlib.compress(content)
-
-
-def run_of(log: Binlog) -> Run:
-    """The events of the log as one run, without those that open the dump."""
-    *_, run = StreamPosition(log.file, 4).runs(*laid_out(log.payloads))
-    return run
-
-
-def statements(run: Run) -> list[int]:
-    """The numbers of the events that are unfolded before anything is read."""
-    return np.flatnonzero(among(run.headers.kind, STATEMENTS)).tolist()
-
-
-def opened(run: Run, most: int = 1 << 24) -> list[Unfolded]:
-    """What it stands for."""
-    return list(unfolded(run, np.array(statements(run), np.int64), most))
-
-
-def event(kind: int, body: bytes) -> bytes:
-    """An event without checksum."""
-    return struct.pack("<IBIIIH", 5, kind, 1, 19 + len(body), 0, 0) + body
 
 
 @given(
@@ -61,7 +24,7 @@ def event(kind: int, body: bytes) -> bytes:
     st.sampled_from([0, 255]),
 )
 def test_a_payload_stands_for_its_events(happened: list[bytes | list[bytes]], most: int, compression: int) -> None:
-    """In their order among plain events, each where its payload is; as many runs as it takes, each no larger than it may be."""
+    """In order among plain events, each at its payload's position; in as many batches as the size limit requires."""
     log, expected = Binlog(), []
     for number, one in enumerate(happened):
         if isinstance(one, bytes):
@@ -85,7 +48,7 @@ def test_a_payload_stands_for_its_events(happened: list[bytes | list[bytes]], mo
 
 
 def test_a_large_payload_comes_in_pieces() -> None:
-    """Larger than a piece of what is unpacked at a time, with events that lie across their edges."""
+    """Larger than one step of decompression, with events across the edges."""
     bodies = [bytes([n]) * (1_300_000 + n) for n in range(12)]
     log = Binlog()
     log.add(40, payload(b"".join(event(30, body) for body in bodies)))
@@ -96,7 +59,7 @@ def test_a_large_payload_comes_in_pieces() -> None:
 
 
 def test_statements_are_read_however_they_are_logged() -> None:
-    """MariaDB's compressed ones, and those of LOAD DATA."""
+    """MariaDB's compressed statements, and those of LOAD DATA."""
     log = Binlog()
     head = struct.pack("<IIBHH", 7, 0, 4, 0, 3) + b"\0\0\0" + b"shop\0"
     log.add(165, head + packed(b"ALTER TABLE t ADD c INT"))
@@ -110,7 +73,7 @@ def test_statements_are_read_however_they_are_logged() -> None:
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize(("kind", "images"), [("insert", [[1], [2]]), ("update", [[1], [2]]), ("delete", [[3]])])
 def test_compressed_row_events_are_what_they_were(version: int, kind: str, images: list[list[int]]) -> None:
-    """Only those that are chosen are unpacked; the others keep their type."""
+    """Only the chosen events are decompressed; the others keep their type."""
     body = rows_body(ITEMS, 8, kind, images, version=version)
     at = 8 + (2 if version == 2 else 0) + 1 + (2 if kind == "update" else 1)
     number = (166 if version == 1 else 169) + ["insert", "update", "delete"].index(kind)
@@ -136,7 +99,7 @@ BROKEN = {
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
 def test_a_payload_that_is_not_whole_is_refused(body: bytes) -> None:
-    """With its place; none of it is used."""
+    """With its position; nothing of it is used."""
     log = Binlog()
     log.add(40, body)
     with pytest.raises(SourceLostError, match=f"bin.000001:{log.position}"):
@@ -145,7 +108,7 @@ def test_a_payload_that_is_not_whole_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\x01x", b"\x91\x01x", b"\x81\x05" + zlib.compress(b"abc"), b"\x81\x03abc"])
 def test_a_compressed_event_that_is_not_whole_is_refused(content: bytes) -> None:
-    """Another algorithm, another length, no zlib data."""
+    """Another algorithm, a wrong length, invalid zlib data."""
     log = Binlog()
     log.add(165, struct.pack("<IIBHH", 7, 0, 4, 0, 0) + b"shop\0" + content)
     with pytest.raises(SourceLostError, match="cannot be unpacked"):

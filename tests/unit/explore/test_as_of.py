@@ -1,4 +1,4 @@
-"""A table as it was at a time, against a model: any changes, any lag of the merges, any time."""
+"""A table as of a time, compared with a model: any changes, any merge lag, any time."""
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ LOG = pa.schema(
         ("_tm_kind", pa.string()),
         ("_tm_ts", pa.timestamp("us", "UTC")),
         ("_tm_seq", pa.int64()),
-        ("_tm_refresh", pa.string()),
+        ("_tm_redump", pa.string()),
     ]
 )
 MIRROR = pa.schema([("id", pa.int32()), ("v", pa.int32()), ("_tm_seq", pa.int64())])
@@ -30,7 +30,7 @@ MIRROR = pa.schema([("id", pa.int32()), ("v", pa.int32()), ("_tm_seq", pa.int64(
 
 @dataclass
 class Source:
-    """A table, its log, and what it was after each change of its own: (seconds, rows)."""
+    """A table, its change log, and its rows after each change: (seconds, rows)."""
 
     rows: Rows
     whole_seconds: bool
@@ -40,34 +40,34 @@ class Source:
     """The mirror, if all is merged."""
     now_s: float = 0.0
 
-    def tell(self, key: int, value: int, kind: str, refresh: str | None = None) -> None:
-        """One image more."""
-        self.log.append((key, value, kind, float(int(self.now_s)) if self.whole_seconds else self.now_s, refresh))
+    def log_change(self, key: int, value: int, kind: str, redump: str | None = None) -> None:
+        """Append an image to the change log."""
+        self.log.append((key, value, kind, float(int(self.now_s)) if self.whole_seconds else self.now_s, redump))
         self.held = mirror(self.held, self.log[-1:])
 
     def change(self, what: str, key: int, other: int, value: int) -> None:
-        """What an application does: insert, update, delete or give a row another key; or an operator, who has all read again."""
+        """An application inserts, updates, deletes or moves a row; or an operator redumps everything."""
         if what == "redump":
             for ghost in sorted(self.held.keys() - self.rows.keys()):
-                self.tell(ghost, self.held[ghost], "-D", "c")
+                self.log_change(ghost, self.held[ghost], "-D", "c")
             for known, held in self.rows.items():
-                self.tell(known, held, "+I", "c")
+                self.log_change(known, held, "+I", "c")
             return
         if key not in self.rows:
             self.rows[key] = value
-            self.tell(key, value, "+I")
+            self.log_change(key, value, "+I")
         elif what == "delete":
-            self.tell(key, self.rows.pop(key), "-D")
+            self.log_change(key, self.rows.pop(key), "-D")
         else:
             aim = other if what == "move" and other not in self.rows else key
-            self.tell(key, self.rows.pop(key), "-U")
+            self.log_change(key, self.rows.pop(key), "-U")
             self.rows[aim] = value
-            self.tell(aim, value, "+U")
+            self.log_change(aim, value, "+U")
         self.were.append((self.log[-1][3], dict(self.rows)))
 
 
 def mirror(begun: Rows, log: list[tuple[int, int, str, float, str | None]]) -> Rows:
-    """What merges make of it."""
+    """The mirror after the merges."""
     rows = dict(begun)
     for key, value, kind, _, _ in log:
         rows.pop(key, None)
@@ -77,7 +77,7 @@ def mirror(begun: Rows, log: list[tuple[int, int, str, float, str | None]]) -> R
 
 
 def shown(source: Source, held: Rows, at_s: float, merged: int) -> Rows:
-    """What the query answers. held: the mirror; merged: what it is said to have."""
+    """The answer of the query. held: the mirror; merged: the recorded merges."""
     names = [
         {
             "id": k,
@@ -85,9 +85,9 @@ def shown(source: Source, held: Rows, at_s: float, merged: int) -> Rows:
             "_tm_kind": kind,
             "_tm_ts": BEGIN + timedelta(seconds=s),
             "_tm_seq": n,
-            "_tm_refresh": refresh,
+            "_tm_redump": redump,
         }
-        for n, (k, v, kind, s, refresh) in enumerate(source.log, 1)
+        for n, (k, v, kind, s, redump) in enumerate(source.log, 1)
     ]
     log = pa.Table.from_pylist(names, LOG)
     kept = pa.Table.from_pylist([{"id": k, "v": v, "_tm_seq": None} for k, v in held.items()], MIRROR)
@@ -125,9 +125,9 @@ def test_a_table_is_what_it_was(
     known: float,
     at: float,
 ) -> None:
-    """However far merges lag behind, and whichever earlier merge is taken for the last one; with redumps."""
-    healed = any(what == "redump" for what, *_ in changes)
-    first = wrong if healed else begun
+    """However far merges lag behind, whichever earlier merge is taken for the last, and with redumps."""
+    repaired = any(what == "redump" for what, *_ in changes)
+    first = wrong if repaired else begun
     source = Source(dict(begun), whole_seconds, held=first)
     for what, key, other, value, later_s in changes:
         source.now_s += later_s
@@ -142,7 +142,7 @@ def test_a_table_is_what_it_was(
 
 
 def test_a_lag_of_days_needs_no_hour() -> None:
-    """A row was changed two days before the time that is asked for, and its merge is still to come."""
+    """A row was changed two days before the requested time, and its merge is still pending."""
     source = Source({1: 10}, whole_seconds=False)
     source.now_s = 1.0
     source.change("update", 1, 1, 11)
@@ -151,7 +151,7 @@ def test_a_lag_of_days_needs_no_hour() -> None:
 
 @pytest.mark.parametrize("merged", [0, 2])
 def test_a_row_that_came_later_was_not_there(merged: int) -> None:
-    """An insert, and the new key of an update; merged or not."""
+    """An insert, and the new key of an update, merged or not."""
     source = Source({1: 10}, whole_seconds=False)
     source.now_s = 5.0
     source.change("move", 1, 2, 10)

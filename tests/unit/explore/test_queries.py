@@ -1,4 +1,4 @@
-"""Queries over a lake: what they see, what they cannot reach, and how they end."""
+"""Queries over a lake: the tables they see, what they have no access to, and how they end."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ TABLE = Table(
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """A lake with one table of three rows, and another one that nothing was written to yet."""
+    """A lake with a table of three rows, and a table without commits."""
     folder = mirror_folder(tmp_path, TABLE.database, TABLE.name)
     make_readable(folder)
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "the name": ["a", "b", None]})
@@ -28,7 +28,7 @@ def lake(tmp_path: Path) -> Path:
 
 
 def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
-    """Quoted where they must be; one whose first commit is still to come is no error of the others."""
+    """Quoted if necessary; a table without a commit does not break the others."""
     other = Table("Shop", "orders2", (Column("id", "int"),), ("id",))
     found = answer(lake, [TABLE, other], f"SELECT * FROM {quoted('Shop')}.{quoted(TABLE.name)} ORDER BY id -- orders2")
     assert found.rows.to_pydict() == {"id": [1, 2, 3], "the name": ["a", "b", None]}
@@ -48,15 +48,15 @@ def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
     ],
 )
 def test_a_query_reaches_nothing_else(lake: Path, sql: str) -> None:
-    """Neither files nor the console's own variables, nor the settings that keep it from them."""
+    """No files, no variables of the console, and no settings that would give access to them."""
     with pytest.raises(QueryError):
         answer(lake, [TABLE], sql)
 
 
 def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong query, none, one that takes too long; and a long answer is cut and says so."""
-    for sql, told in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
-        with pytest.raises(QueryError, match=told):
+    """An invalid query, an empty one, a slow one; and a truncated answer says that it is truncated."""
+    for sql, message in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
+        with pytest.raises(QueryError, match=message):
             answer(lake, [TABLE], sql)
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         answer(
@@ -71,6 +71,6 @@ def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_values_stay_values() -> None:
-    """A key that somebody types cannot become SQL."""
+    """A key that a user types cannot become SQL."""
     assert "id = '1''; DROP TABLE x'" in history_sql(TABLE, ["1'; DROP TABLE x"])
     assert '"Shop"."or""ders__changes"' in as_of_sql(TABLE, datetime(2026, 1, 2, tzinfo=UTC), 0)

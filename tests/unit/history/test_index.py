@@ -1,4 +1,4 @@
-"""The index says what the journals say, however often and at whatever instants it was refreshed."""
+"""The index contains what the journals contain, however often and whenever it was refreshed."""
 
 import subprocess
 import sys
@@ -10,13 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.directory import Directory
-from engine.events import Journal
+from engine.events import RunEnded
 from engine.history import History
 from engine.history.fetch import Cursor
+from engine.history.index_schema import TABLES
 from engine.history.runs import journalled, runs
-from engine.history.schema import TABLES
-from tests.browser.journals import SimulatedTable, Simulation
-from tests.depth import depth
+from engine.journal import Journal
+from tests.support.depth import depth
+from tests.support.entries import event
+from tests.support.simulation import SimulatedTable, Simulation
 
 
 def contents(index: History) -> dict[str, list[tuple[object, ...]]]:
@@ -29,7 +31,7 @@ def contents(index: History) -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A journal with everything in it: a failure, a pause, a torn line, a table that is cut while it is copied."""
+    """A journal with a failure, a pause, a torn line and a table that is split while it is copied."""
     walked = SimulatedTable("shop.items", 40_000, 40, None, estimated_chunks=30, split_each=5)
     tables = [SimulatedTable("shop.orders", 400_000, 40), walked]
     simulation = Simulation(tmp_path_factory.mktemp("source") / "shop", tables, seed=3)
@@ -40,7 +42,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @settings(max_examples=depth(5, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_split_into_refreshes_gives_the_same_index(journal: bytes, tmp_path: Path, data: st.DataObject) -> None:
-    """A journal that grows by any pieces, even in the middle of a character, is indexed as if it was there at once."""
+    """A journal that grows in arbitrary pieces, even within a character, is indexed as if it had been complete."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(journal)), max_size=6)))
     directory = Directory(tmp_path / "shop")
     directory.journals.mkdir(parents=True, exist_ok=True)
@@ -55,7 +57,7 @@ def test_any_split_into_refreshes_gives_the_same_index(journal: bytes, tmp_path:
 
 
 def test_the_index_goes_on_after_a_restart_and_can_be_deleted(journal: bytes, tmp_path: Path) -> None:
-    """Offsets are stored with the rows, so a new process reads only what is new; a deleted file is built again."""
+    """Offsets are stored with the rows, so a new process reads only new lines; a deleted index is rebuilt."""
     directory = Directory(tmp_path / "shop")
     directory.journals.mkdir(parents=True)
     path = tmp_path / "history.duckdb"
@@ -78,8 +80,8 @@ def test_the_index_goes_on_after_a_restart_and_can_be_deleted(journal: bytes, tm
     third.close()
 
 
-def test_a_journal_that_was_replaced_is_read_anew(journal: bytes, tmp_path: Path) -> None:
-    """A file that shrank is another file: nothing of the old one stays."""
+def test_a_journal_that_was_replaced_is_read_from_its_start(journal: bytes, tmp_path: Path) -> None:
+    """A file that shrank is another file: no row of the old one remains."""
     directory = Directory(tmp_path / "shop")
     directory.journals.mkdir(parents=True)
     index, fresh = History(None), History(None)
@@ -93,7 +95,7 @@ def test_a_journal_that_was_replaced_is_read_anew(journal: bytes, tmp_path: Path
 
 
 def test_a_second_console_builds_its_index_in_memory_and_says_so(journal: bytes, tmp_path: Path) -> None:
-    """DuckDB has one owner; the second console works all the same."""
+    """A DuckDB file has one owner; the second console works all the same."""
     path = tmp_path / "history.duckdb"
     code = (
         "import sys, pathlib; from engine.history import History; h = History(pathlib.Path(sys.argv[1]));"
@@ -121,7 +123,7 @@ def test_a_second_console_builds_its_index_in_memory_and_says_so(journal: bytes,
 
 
 def test_an_index_of_another_version_is_built_again(tmp_path: Path) -> None:
-    """Nothing in it is worth a migration: the journals have it all."""
+    """There is no migration, because the journals have everything."""
     path = tmp_path / "history.duckdb"
     with duckdb.connect(path) as old:
         old.execute("CREATE TABLE event (something INTEGER); CREATE TABLE version_0 (version INTEGER)")
@@ -131,7 +133,7 @@ def test_an_index_of_another_version_is_built_again(tmp_path: Path) -> None:
 
 
 def test_an_unreadable_journal_is_named_and_the_others_are_read(journal: bytes, tmp_path: Path) -> None:
-    """One bad file does not take the history away."""
+    """One bad file does not hide the others."""
     directory = Directory(tmp_path / "shop")
     directory.journals.mkdir(parents=True)
     directory.journal("r").write_bytes(journal)
@@ -142,10 +144,10 @@ def test_an_unreadable_journal_is_named_and_the_others_are_read(journal: bytes, 
 
 
 def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:
-    """Many ask the same within a second; nobody is told what is no longer so."""
+    """Repeated queries within a second are cached; no answer is outdated."""
     directory = Directory(tmp_path / "shop")
     journal = Journal(directory.journal("r1"), "r1")
-    journal.write("run.started", pipeline="shop")
+    journal.write(event("run.started", pipeline="shop"))
     history, asked = History(None), []
 
     def count(cursor: Cursor, name: str, *, limit: int) -> int:
@@ -158,7 +160,7 @@ def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:
     assert asked == [("shop", 1), ("shop", 2)]
     history.refresh([directory])
     assert (history.ask(count, "shop", limit=1), len(asked)) == (1, 2), "nothing was written"
-    journal.write("run.ended", outcome="done")
+    journal.write(RunEnded(outcome="done"))
     history.refresh([directory])
     assert (history.ask(count, "shop", limit=1), len(asked)) == (2, 3)
     journal.close()

@@ -1,4 +1,4 @@
-"""Each query answers from the journals what really happened in the simulated runs."""
+"""Each query answers from the journals what happened in the simulated runs."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from engine.directory import Directory
-from engine.events import Journal
-from engine.history import History, chunks, log, runs, series, tables
+from engine.events import RunStarted, TableResumed
+from engine.history import History, runs, series
+from engine.history import chunk_queries as chunks
+from engine.history import event_queries as log
+from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
-from tests.browser.journals import SimulatedTable, Simulation
+from engine.journal import Journal
+from tests.support.simulation import SimulatedTable, Simulation
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
 ORDERS = SimulatedTable("shop.orders", 400_000, 40)
@@ -17,7 +21,7 @@ COUNTRIES = SimulatedTable("shop.countries", 250, 1, None)
 
 
 def indexed(*simulations: Simulation) -> Cursor:
-    """A cursor on the journals of these runs."""
+    """A cursor on an index over the journals of these runs."""
     index = History(None)
     index.refresh({simulation.directory for simulation in simulations})
     return index.cursor()
@@ -30,7 +34,7 @@ def half(tmp_path: Path) -> Simulation:
 
 
 def test_progress_counts_each_chunk_once(half: Simulation) -> None:
-    """Waiting, reading, failed, finished and published add up to the plan."""
+    """Waiting, reading, failed, finished and published chunks add up to the plan."""
     found = {one.table: one for one in tables.progress(indexed(half), "shop")}
     orders = found["shop.orders"]
     assert orders.chunks == 40
@@ -42,7 +46,7 @@ def test_progress_counts_each_chunk_once(half: Simulation) -> None:
 
 
 def test_a_dead_runs_unpublished_chunks_are_waiting_again(half: Simulation, tmp_path: Path) -> None:
-    """Only what an epoch committed survives a crash; its rows are counted, the others' are not."""
+    """Only committed chunks survive a crash, and only their rows count."""
     half.advance(0.5)
     assert half.unpublished
     states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
@@ -59,14 +63,14 @@ def test_a_dead_runs_unpublished_chunks_are_waiting_again(half: Simulation, tmp_
 
 
 def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None:
-    """A killed runner may have committed an epoch without a line of it in the journal; the next one says so."""
+    """A killed runner may have committed an epoch without journalling it; the next run journals it."""
     half.advance(0.5)
     lost = {number for _, number, _ in half.unpublished}
     assert lost
     run = "zz-later"
     journal = Journal(half.directory.journal(run), run)
-    journal.write("run.started", pipeline="shop", host="h", pid=1, version="0", until=None, spec={})
-    journal.write("table.resumed", table="shop.orders", chunks=[[number, number] for number in sorted(lost)])
+    journal.write(RunStarted(pipeline="shop", host="h", pid=1, version="0", until=None, spec={}, format=1))
+    journal.write(TableResumed(table="shop.orders", chunks=[[number, number] for number in sorted(lost)]))
     journal.close()
     states = chunks.chunk_states(indexed(half), "shop", "shop.orders")
     committed = {number for table, number in half.committed if table == "shop.orders"}
@@ -75,7 +79,7 @@ def test_what_a_later_run_finds_committed_is_published(half: Simulation) -> None
 
 @pytest.mark.parametrize("table", [ORDERS, SimulatedTable("shop.orders", 400_000, 25)])
 def test_results_of_an_old_plan_do_not_fill_a_new_one(half: Simulation, table: SimulatedTable) -> None:
-    """A table that is copied anew starts from nothing, also with the very same bounds."""
+    """A resnapshotted table starts from zero, even with the same bounds."""
     half.advance(60)
     assert half.phase == "streaming"
     again = Simulation(half.directory.root, [table], run="second", start=half.now + timedelta(seconds=9))
@@ -85,7 +89,7 @@ def test_results_of_an_old_plan_do_not_fill_a_new_one(half: Simulation, table: S
 
 
 def test_a_lost_last_line_does_not_leave_chunks_behind(half: Simulation) -> None:
-    """Killed between ledger and journal, a run has no line of its last epoch; a followed table is published whole."""
+    """A run killed between ledger and journal lacks its last epoch's line; a streaming table is fully published."""
     journal = half.advance(60).journal.path
     lines = journal.read_text().splitlines(keepends=True)
     last = max(n for n, line in enumerate(lines) if '"chunk.finished"' in line)
@@ -97,7 +101,7 @@ def test_a_lost_last_line_does_not_leave_chunks_behind(half: Simulation) -> None
 
 
 def test_a_stopped_table_keeps_its_reason(half: Simulation) -> None:
-    """Later lines about the state carry none."""
+    """Later lines about the state have no reason."""
     half.write("table.state", table="shop.countries", state="stopped", reason="no such column")
     half.now += timedelta(seconds=1)
     half.write("table.state", table="shop.countries", state="stopped", reason=None)
@@ -106,7 +110,7 @@ def test_a_stopped_table_keeps_its_reason(half: Simulation) -> None:
 
 
 def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
-    """It is shown as what it is, and its chunks are awaited no more."""
+    """It is shown as removed, and its chunks are not waited for."""
     half.write("table.state", table="shop.orders", state="removed", reason=None)
     found = {one.table: one for one in tables.progress(indexed(half), "shop")}
     orders = found["shop.orders"]
@@ -116,7 +120,7 @@ def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
 
 
 def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path: Path) -> None:
-    """The last word counts."""
+    """The last event counts."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
     def state() -> str:
@@ -141,7 +145,7 @@ def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path:
     assert state() == "reading"
 
 
-def test_one_chunk_is_told_whole(half: Simulation) -> None:
+def test_one_chunk_has_its_whole_history(half: Simulation) -> None:
     """Range, times, watermarks, backfill, file and epoch of a published chunk."""
     found = chunks.chunk(indexed(half), "shop", "shop.orders", 1)
     assert found is not None
@@ -155,7 +159,7 @@ def test_one_chunk_is_told_whole(half: Simulation) -> None:
 
 
 def test_reads_are_in_order_and_windows_widest_first(half: Simulation) -> None:
-    """Lanes need time order, windows need width order."""
+    """The reader timeline needs time order, the list of windows needs width order."""
     cursor = indexed(half)
     read = chunks.reads(cursor, "shop")
     assert [one.started for one in read] == sorted(one.started for one in read)
@@ -166,7 +170,7 @@ def test_reads_are_in_order_and_windows_widest_first(half: Simulation) -> None:
 
 
 def test_reads_since_a_time_are_those_that_ended_then_or_later(half: Simulation) -> None:
-    """A chart asks for no more than it shows."""
+    """A chart queries only what it shows."""
     cursor = indexed(half)
     ends = sorted(read.ended for read in chunks.reads(cursor, "shop"))
     later = chunks.reads(cursor, "shop", since=ends[5])
@@ -175,7 +179,7 @@ def test_reads_since_a_time_are_those_that_ended_then_or_later(half: Simulation)
 
 
 def test_runs_say_how_they_ended(tmp_path: Path) -> None:
-    """Newest first, with the error of the one that failed."""
+    """Newest first, with the error of the failed run."""
     first = Simulation(tmp_path / "shop", [ORDERS], run="a", start=START).advance(3)
     first.end("failed", 4, {"error": "SourceLostError", "message": "purged", "detail": "", "hint": ""})
     second = Simulation(tmp_path / "shop", [ORDERS], run="b", start=START + timedelta(minutes=1)).advance(3)
@@ -192,7 +196,7 @@ def test_runs_say_how_they_ended(tmp_path: Path) -> None:
 
 
 def test_lag_is_the_worst_of_its_bucket_and_gaps_stay_gaps(half: Simulation) -> None:
-    """An average would hide a spike; a bucket without a reading is left out."""
+    """An average would hide a peak; buckets without measurements are left out."""
     half.now += timedelta(seconds=60)
     half.advance(10)
     cursor = indexed(half)
@@ -205,7 +209,7 @@ def test_lag_is_the_worst_of_its_bucket_and_gaps_stay_gaps(half: Simulation) -> 
 
 
 def test_epochs_add_up(half: Simulation) -> None:
-    """The sum over buckets is the sum over commits, and the newest position is the last one."""
+    """The sum over buckets equals the sum over commits, and the newest position is the last one."""
     cursor = indexed(half)
     totals = series.epoch_totals(cursor, "shop")
     assert sum(one.changes for one in series.epoch_series(cursor, "shop", START, 3000)) == totals.changes
@@ -214,7 +218,7 @@ def test_epochs_add_up(half: Simulation) -> None:
 
 
 def test_commands_are_answered_by_their_id(half: Simulation) -> None:
-    """What the console sent is found again in the journal."""
+    """The journal's answer is found for each command that the console sent."""
     half.command("pause", "c0ffee000001")
     cursor = indexed(half)
     found = log.answers(cursor, "shop", ["c0ffee000001", "unknown"])
@@ -225,56 +229,56 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
 
 
 def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
-    """Newest first; text is looked for in the whole line, whatever its case."""
+    """Newest first; the text is searched in the whole line, ignoring case."""
     cursor = indexed(half)
     found = log.events(cursor, "shop", ["table.planned", "table.state"], text="COUNTRIES")
     assert {one.table for one in found} == {"shop.countries"}
     assert len(log.events(cursor, "shop", ["epoch.committed"], limit=2)) == 2
 
 
-def test_a_failure_is_mended_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
-    """Not by a read before it, and not by one chunk of two; a new plan ends what was of the old."""
+def test_a_failure_is_resolved_when_all_its_chunks_were_read_after_it(tmp_path: Path) -> None:
+    """Not by an earlier read, and not by one chunk of two; a new plan ends failures of the old one."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
-    def tell(name: str, **fields: object) -> None:
+    def write(name: str, **fields: object) -> None:
         run.now += timedelta(seconds=1)
         run.write(name, table="shop.orders", **fields)
 
     def fail(chunks: list[int]) -> None:
-        tell("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
+        write("chunk.failed", chunks=chunks, group="g", error="E", message="m", retry_in_s=4)
 
-    def mended() -> list[bool]:
-        return [one.mended for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
+    def resolved() -> list[bool]:
+        return [one.resolved for one in log.events(indexed(run), "shop", ["chunk.failed", "chunk.parked"])]
 
-    tell("chunk.finished", chunk=0, rows=1)
+    write("chunk.finished", chunk=0, rows=1)
     fail([0])
     fail([1, 2])
     fail([3])
-    tell("chunk.parked", chunk=4, error="E", message="m", attempts=8, parked=1)
-    tell("chunk.finished", chunk=1, rows=1)
-    tell("chunk.finished", chunk=3, rows=1)
-    assert mended() == [False, True, False, False]
-    tell("chunk.finished", chunk=4, rows=1)
-    assert mended() == [True, True, False, False]
-    tell("table.planned", chunks=[[None, None]], reason="r")
+    write("chunk.parked", chunk=4, error="E", message="m", attempts=8, parked=1)
+    write("chunk.finished", chunk=1, rows=1)
+    write("chunk.finished", chunk=3, rows=1)
+    assert resolved() == [False, True, False, False]
+    write("chunk.finished", chunk=4, rows=1)
+    assert resolved() == [True, True, False, False]
+    write("table.planned", chunks=[[None, None]], reason="r")
     fail([0])
-    assert mended() == [False, True, True, True, True]
+    assert resolved() == [False, True, True, True, True]
 
 
 def test_an_error_that_is_tried_again_is_over_when_that_time_has_passed(tmp_path: Path) -> None:
-    """A newer line says how it went on; one that ended a run stays."""
+    """A newer line shows how it went on; an error that ended a run stays."""
     run = Simulation(tmp_path / "shop", [ORDERS], start=START)
 
-    def mended() -> list[bool]:
-        return [one.mended for one in log.events(indexed(run), "shop", ["error"])]
+    def resolved() -> list[bool]:
+        return [one.resolved for one in log.events(indexed(run), "shop", ["error"])]
 
     run.write("error", message="away", retry_in_s=4)
     run.write("error", message="purged", retry_in_s=None)
-    assert mended() == [False, False]
+    assert resolved() == [False, False]
     for after_s, over in ((3, False), (2, True)):
         run.now += timedelta(seconds=after_s)
         run.write("source.lag", lag_s=0.0, lag_bytes=0)
-        assert mended() == [False, over]
+        assert resolved() == [False, over]
 
 
 def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> None:

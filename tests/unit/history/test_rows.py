@@ -1,4 +1,4 @@
-"""A journal line becomes rows of the index, or less, but never an error."""
+"""A journal line becomes rows of the index, or nothing, but never an error."""
 
 from datetime import UTC, datetime
 
@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events import EVENTS
-from engine.history.rows import place_of, rows_of
-from engine.history.schema import TABLES
-from engine.history.tail import Line
+from engine.events import EVENTS, fields_of
+from engine.history.index_schema import TABLES
+from engine.history.journal_rows import place_of, rows_of
+from engine.history.journal_slices import Line
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -21,8 +21,8 @@ ANYTHING = st.recursive(
 
 @given(st.sampled_from(sorted(EVENTS)), st.data())
 def test_any_value_in_any_field_fits_the_tables(event: str, data: st.DataObject) -> None:
-    """An older or newer engine may write other types: what does not fit becomes NULL."""
-    body = {name: data.draw(ANYTHING) for name in EVENTS[event]}
+    """Other versions of the engine may write other types: values that do not fit become NULL."""
+    body = {name: data.draw(ANYTHING) for name in fields_of(event)}
     line = Line("r", 1, datetime(2026, 1, 31, tzinfo=UTC), event, body, "{}")
     for table, row in rows_of("p", line):
         pa.Table.from_pylist([row], schema=TABLES[table])
@@ -31,12 +31,12 @@ def test_any_value_in_any_field_fits_the_tables(event: str, data: st.DataObject)
 
 @pytest.mark.parametrize("text", [None, "", "mysql-bin.000001", "0-1-100", "a.b:c", "mysql-bin.000001:x", 3, "b.²:4"])
 def test_what_is_no_position_has_no_place(text: object) -> None:
-    """Better no order than a wrong one."""
+    """No order is better than a wrong one."""
     assert place_of(text) is None
 
 
 def test_places_order_positions() -> None:
-    """By file number, then by offset, also when a number gets one digit more."""
+    """By file number, then by offset, even when the number gets another digit."""
     texts = ["b.000001:4", "b.000001:5000000000", "b.000002:4", "b.999999:4", "b.1000000:4"]
     places = [place_of(text) for text in texts]
     assert None not in places
@@ -44,7 +44,7 @@ def test_places_order_positions() -> None:
 
 
 def test_every_event_that_has_a_table_of_its_own_is_in_the_protocol() -> None:
-    """Mappers are for events that the engine writes."""
-    from engine.history.rows import _MAPPERS
+    """Every mapper is for an event that the engine writes."""
+    from engine.history.journal_rows import _MAPPERS
 
     assert set(_MAPPERS) <= set(EVENTS)

@@ -1,4 +1,4 @@
-"""Journal files are read line by line, whatever state they are in."""
+"""Journal files are read line by line, whatever their state."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.history.tail import parse_line, read_slice
+from engine.history.journal_slices import parse_line, read_slice
 
 
 def line(seq: int, **more: object) -> bytes:
@@ -18,7 +18,7 @@ def line(seq: int, **more: object) -> bytes:
 
 
 def test_a_half_written_line_is_left_for_the_next_time(tmp_path: Path) -> None:
-    """The writer may be in the middle of a line: it is neither read nor counted as malformed."""
+    """The writer may still be writing it: it is neither read nor counted as malformed."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1) + line(2)[:20])
     first = read_slice(journal, 0, 0)
@@ -30,7 +30,7 @@ def test_a_half_written_line_is_left_for_the_next_time(tmp_path: Path) -> None:
 
 
 def test_a_malformed_line_is_counted_and_the_rest_is_read(tmp_path: Path) -> None:
-    """One torn line must not hide the rest of a run."""
+    """A torn line must not hide the rest of a run."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1) + b'{"run": "r", "seq"\xff\n' + b"[]\n\n" + line(2))
     found = read_slice(journal, 0, 0)
@@ -48,7 +48,7 @@ def test_a_line_that_was_read_already_is_not_read_again(tmp_path: Path) -> None:
 
 
 def test_a_line_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
-    """A plan of many chunks is one long line."""
+    """A plan with many chunks is one long line."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1, message="x" * 5000) + line(2))
     first = read_slice(journal, 0, 0, limit=100)
@@ -58,7 +58,7 @@ def test_a_line_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
 
 @given(st.binary(max_size=200))
 def test_no_bytes_are_fatal(raw: bytes) -> None:
-    """Whatever a line holds, it is a line or it is not."""
+    """Any bytes give a line or a malformed line."""
     parse_line(raw)
 
 
@@ -69,7 +69,7 @@ def test_no_bytes_are_fatal(raw: bytes) -> None:
     )
 )
 def test_no_json_is_fatal(value: object) -> None:
-    """A field of any type is a line or it is not."""
+    """Fields of any type give a line or a malformed line."""
     for name in ("run", "seq", "ts", "event"):
         fields = {"run": "r", "seq": 1, "ts": "2026-01-31T00:00:00.000000Z", "event": "error", name: value}
         parse_line(json.dumps(fields).encode())

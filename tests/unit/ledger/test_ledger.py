@@ -1,4 +1,4 @@
-"""The ledger: records make the state, one runner commits an epoch, and nothing that is needed is ever deleted."""
+"""The ledger: records build the state, one runner commits an epoch, and no record that is needed is ever deleted."""
 
 import ast
 import json
@@ -17,7 +17,7 @@ from engine.ledger import store
 from engine.ledger.state import State, apply, state_from_dict, state_to_dict
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan, Range, Strategy, plan_from_dict
-from engine.plan.coverage import Chunk, Coverage, Cut, Uncut, cut_as_dict, uncut_table
+from engine.plan.coverage import Chunk, Coverage, Split, Unsplit, split_as_dict, unsplit_table
 
 _folders = count()
 
@@ -28,57 +28,60 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "FULL_STATE_EVERY", 5)
 
 
-def planned(name: str, strategy: Strategy, chunks: int) -> dict[str, Any]:
+STRATEGIES: list[tuple[Strategy, int]] = [("even", 10**6), ("uneven", 9), ("one", 1)]
+
+
+def planned(name: str, strategy: Strategy, chunks: int) -> Any:
     """A table that joins."""
     plan = Plan(name, 9, 9, ("k",), "i", "0", "9", None, strategy, "", 5, chunks, "1", "1")
     return {"table": {"name": name}, "plan": plan.as_dict()}
 
 
-def cut_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
-    """One or two chunks off an uncut range."""
-    of = rng.choice(coverage.uncut)
+def split_some(coverage: Coverage, rng: Random) -> tuple[Coverage, list[Chunk]]:
+    """Split one or two chunks off an unsplit range."""
+    of = rng.choice(coverage.unsplit)
     chunks, lower = [], of.limits.lower
     for _ in range(rng.randrange(1, 3)):
         bound = (str(int(lower[0] if lower else 0) + 10), *(["7"] * rng.randrange(2)))
         chunks.append(Range(lower, bound))
         lower = bound
     if of.way == "whole" or of.limits.upper or rng.random() < 0.3:
-        return coverage.after(Cut(of, (of.limits,), None))
-    return coverage.after(Cut(of, tuple(chunks), Range(lower, None)))
+        return coverage.after(Split(of, (of.limits,), None))
+    return coverage.after(Split(of, tuple(chunks), Range(lower, None)))
 
 
 def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]:
-    """What an epoch says of a table's chunks, and the coverage after it."""
+    """What an epoch records of a table's chunks, and the coverage after it."""
     change: dict[str, Any] = {}
-    told: dict[int, Chunk] = {}
+    planned_chunks: dict[int, Chunk] = {}
     for _ in range(rng.randrange(3)):
-        if coverage.uncut:
-            coverage, chunks = cut_some(coverage, rng)
-            told |= {chunk.number: chunk for chunk in chunks}
+        if coverage.unsplit:
+            coverage, chunks = split_some(coverage, rng)
+            planned_chunks |= {chunk.number: chunk for chunk in chunks}
     taken = rng.sample(sorted(coverage.pending), min(len(coverage.pending), rng.randrange(3)))
     for number in taken:
         limits = coverage.pending[number]
         if limits.upper is None and rng.random() < 0.5:  # it has grown: read up to a nearer bound
             nearer = Range(limits.lower, (str(int(limits.lower[0] if limits.lower else 0) + 5),))
             coverage = coverage.shortened(number, nearer)
-            told[number] = Chunk(number, nearer)
-    if told:
-        change["cut"] = cut_as_dict(told.values(), coverage)
+            planned_chunks[number] = Chunk(number, nearer)
+    if planned_chunks:
+        change["split"] = split_as_dict(planned_chunks.values(), coverage)
     if taken:
         change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
     return coverage.finish(taken), change
 
 
-def records(rng: Random) -> Iterator[dict[str, Any]]:
-    """Epochs as a coordinator makes them."""
+def records(rng: Random) -> Iterator[Any]:
+    """Epochs as a coordinator commits them."""
     coverages: dict[str, Coverage] = {}
     seq = 0
     for epoch in count():
         tables: dict[str, Any] = {}
         if epoch == 0 or rng.random() < 0.1:
             name = f"shop.t{len(coverages)}"
-            plan = planned(name, *rng.choice([("even", 10**6), ("uneven", 9), ("one", 1)]))
-            coverages[name] = uncut_table(plan_from_dict(plan["plan"]))
+            plan = planned(name, *rng.choice(STRATEGIES))
+            coverages[name] = unsplit_table(plan_from_dict(plan["plan"]))
             tables[name] = {"planned": plan}
         for name in list(coverages):
             change = tables.setdefault(name, {})
@@ -96,22 +99,22 @@ def records(rng: Random) -> Iterator[dict[str, Any]]:
         }))  # fmt: skip
 
 
-def naive(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The state, by looking at all records at once."""
+def naive(history: list[Any]) -> Any:
+    """The state, computed from all records at once."""
     tables: dict[str, Any] = {}
     for name in {name for record in history for name in record["tables"]}:
         mine = [record["tables"][name] for record in history if name in record["tables"]]
         done = [chunk for change in mine for chunk in change.get("chunks", [])]
         finished = {chunk["chunk"] for chunk in done}
         stops = [change["stopped"] for change in mine if "stopped" in change]
-        cuts = [change["cut"] for change in mine if "cut" in change]
-        chunks = {number: [lower, upper] for cut in cuts for number, lower, upper in cut["chunks"]}
+        splits = [change["split"] for change in mine if "split" in change]
+        chunks = {number: [lower, upper] for split in splits for number, lower, upper in split["chunks"]}
         dates = [change["changes"]["nulled"]["d"] for change in mine if "changes" in change]
         tables[name] = {
             "plan": next(change["planned"]["plan"] for change in mine if "planned" in change),
             "finished": finished,
             "pending": {number: limits for number, limits in chunks.items() if number not in finished},
-            "uncut": cuts[-1]["uncut"] if cuts else None,
+            "unsplit": splits[-1]["unsplit"] if splits else None,
             "read": sorted(str(limits) for number, limits in chunks.items() if number in finished),
             "rows_read": sum(chunk["rows"] for chunk in done),
             "changes_applied": sum(sum(change["changes"]["kinds"]) for change in mine if "changes" in change),
@@ -121,8 +124,8 @@ def naive(history: list[dict[str, Any]]) -> dict[str, Any]:
     return tables
 
 
-def seen(state: State, history: list[dict[str, Any]]) -> dict[str, Any]:
-    """A state in the words of `naive`; the joined runs are taken apart where its chunks meet."""
+def seen(state: State, history: list[Any]) -> Any:
+    """A state in the form of `naive`, with joined ranges split at the chunks' bounds."""
     tables = {}
     for name, table in state.tables.items():
         own = {field: getattr(table, field) for field in ("plan", "rows_read", "changes_applied", "stopped")}
@@ -132,7 +135,7 @@ def seen(state: State, history: list[dict[str, Any]]) -> dict[str, Any]:
             **own,
             "finished": {n for first, last in table.coverage.finished for n in range(first, last + 1)},
             "pending": {number: ends for number, *ends in written["chunks"]},
-            "uncut": written["uncut"] if any("cut" in r["tables"].get(name, {}) for r in history) else None,
+            "unsplit": written["unsplit"] if any("split" in r["tables"].get(name, {}) for r in history) else None,
             "read": expected if runs_of(expected) == sorted(map(str, written["runs"])) else written["runs"],
             "nulled": table.nulled.get("d", 0),
         }
@@ -140,7 +143,7 @@ def seen(state: State, history: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def runs_of(chunks: list[str]) -> list[str]:
-    """Neighbouring ranges joined, the slow way."""
+    """Join neighbouring ranges, the slow way."""
     ranges = [ast.literal_eval(chunk) for chunk in chunks]
     while pair := next(((a, b) for a in ranges for b in ranges if a[1] is not None and a[1] == b[0]), None):
         ranges = [r for r in ranges if r not in pair] + [[pair[0][0], pair[1][1]]]
@@ -149,7 +152,7 @@ def runs_of(chunks: list[str]) -> list[str]:
 
 @given(st.integers(0, 2**32), st.integers(1, 30))
 def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
-    """And a full state on the way changes nothing."""
+    """A full state in between changes nothing."""
     source = records(Random(seed))
     history = [next(source) for _ in range(epochs)]
     state = shortcut = None
@@ -169,7 +172,7 @@ def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
 @given(st.integers(0, 2**32))
 @settings(max_examples=15)
 def test_resuming_at_any_instant_gives_the_committed_state(tmp_path: Path, often: None, seed: int) -> None:
-    """Commits, prunings, restarts and remains of crashes in any order: state and unapplied epochs are as if none had been."""
+    """Commits, prunings, restarts and leftovers of crashes in any order: state and unapplied epochs are right."""
     rng, folder = Random(seed), tmp_path / str(next(_folders))
     ledger, history, applied = Ledger(folder), [], -1
     source = records(rng)
@@ -199,14 +202,14 @@ def test_only_one_of_two_runners_commits_an_epoch(tmp_path: Path) -> None:
     record = next(source)
     first.commit(record)
     with pytest.raises(PipelineHeldError) as held:
-        second.commit({**record, "run": "another"})
+        second.commit(record | {"run": "another"})
     assert held.value.exit_code == 5
     assert Ledger(tmp_path).epoch(0)["run"] == "r"
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000000.json"]
 
 
 def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, often: None) -> None:
-    """The file of its epoch is gone, so the name is free: a full state says that the epoch was committed."""
+    """Its epoch's file is gone and the name is free, but a full state shows that the epoch was committed."""
     source = records(Random(2))
     awake = Ledger(tmp_path)
     history = [next(source) for _ in range(14)]
@@ -218,7 +221,7 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
     awake.prune(13)
     assert not (tmp_path / "epoch-00000003.json").exists()
     with pytest.raises(PipelineHeldError):
-        asleep.commit({**history[3], "run": "asleep"})
+        asleep.commit(history[3] | {"run": "asleep"})
     assert asleep.state is not None
     assert asleep.state.epoch == 2
     assert seen(Ledger(tmp_path).state or asleep.state, history) == naive(history)
@@ -229,7 +232,7 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
 def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
     tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, instant: int
 ) -> None:
-    """Between any two looks at its folder: the state is one that was committed, never an older one or none, and no error."""
+    """Every read returns a committed state, never an older or empty one, and never fails."""
     source = records(Random(3))
     history = [next(source) for _ in range(14)]
     runner = Ledger(tmp_path)
@@ -248,7 +251,7 @@ def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
             meanwhile()
         return list(real(ledger, pattern))
 
-    def read(ledger: Ledger, name: str, real: Any = Ledger._read) -> dict[str, Any]:
+    def read(ledger: Ledger, name: str, real: Any = Ledger._read) -> Any:
         if ledger is not runner:
             meanwhile()
         return dict(real(ledger, name))
@@ -265,7 +268,7 @@ def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
 
 @pytest.mark.parametrize("missing", [0, 2])
 def test_a_gap_is_an_error(tmp_path: Path, missing: int) -> None:
-    """Nothing is published on a state that is not proved."""
+    """Nothing is published on an unproved state."""
     source, ledger = records(Random(3)), Ledger(tmp_path)
     for _ in range(5):
         ledger.commit(next(source))
@@ -275,7 +278,7 @@ def test_a_gap_is_an_error(tmp_path: Path, missing: int) -> None:
 
 
 def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
-    """And names itself."""
+    """The error names the file."""
     ledger = Ledger(tmp_path)
     ledger.commit(next(records(Random(4))))
     (tmp_path / "epoch-00000000.json").write_text("{", encoding="utf-8")
@@ -284,7 +287,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
-    """It would have no columns and no chunks."""
+    """The table would have no columns and no chunks."""
     record = next(records(Random(5)))
     record["tables"]["shop.x"] = {"chunks": []}
     with pytest.raises(LedgerError, match="never planned"):
@@ -293,9 +296,9 @@ def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
 
 @given(st.lists(st.sampled_from(range(40)), unique=True), st.integers(1, 5))
 def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> None:
-    """Closed, sorted, not touching, and the same numbers, in whatever order they finish; their ranges of keys are joined."""
+    """Closed, sorted, not touching, the same in whatever order chunks finish; key ranges are joined."""
     chunks = [Chunk(n, Range((str(n),) if n else None, (str(n + 1),) if n < 39 else None)) for n in range(40)]
-    coverage = Coverage().cut(chunks, (), 40)
+    coverage = Coverage().split(chunks, (), 40)
     for first in range(0, len(numbers), size):
         coverage = coverage.finish(numbers[first : first + size])
     assert [n for a, b in coverage.finished for n in range(a, b + 1)] == sorted(numbers)
@@ -305,47 +308,47 @@ def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> No
 
 
 def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
-    """The epoch that publishes it says its bounds and what is uncut; the table is not copied before the rest is."""
+    """Its epoch records the new bounds and the unsplit rest; the table is complete only after the rest."""
     record = next(records(Random(1)))
-    coverage, _ = uncut_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
-        Cut(Uncut(0, WHOLE, "whole"), (WHOLE,), None)
+    coverage, _ = unsplit_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
+        Split(Unsplit(0, WHOLE, "whole"), (WHOLE,), None)
     )
     shortened = coverage.shortened(0, Range(None, ("5",)))
-    cut = cut_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
+    split = split_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
     chunk = {"chunk": 0, "exact": {}, "files": [], "rows": 4, "nulled": {}}
-    record["tables"] = {"t": {"planned": planned("t", "one", 1), "cut": cut, "chunks": [chunk]}}
+    record["tables"] = {"t": {"planned": planned("t", "one", 1), "split": split, "chunks": [chunk]}}
     state = apply(None, json.loads(json.dumps(record)))
     table = state.tables["t"]
     assert table.coverage.runs == (Range(None, ("5",)),)
-    assert table.coverage.uncut == (Uncut(1, Range(("5",), None), "walk"),)
+    assert table.coverage.unsplit == (Unsplit(1, Range(("5",), None), "walk"),)
     assert (table.copied, table.state, table.chunks, state.copied) == (False, "copying", 2, False)
 
 
 def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
-    """An epoch 0 whose plans list their chunks, and a full state without a coverage: nothing is guessed."""
+    """An epoch 0 whose plans list chunks, and a full state without coverage: nothing is guessed."""
     record = next(records(Random(1)))
     old = {"table": "shop.t0", "chunks": [{"index": 0, "lower": None, "upper": None}]}
     with pytest.raises(LedgerError, match="by an earlier version"):
-        apply(None, {**record, "tables": {"shop.t0": {"planned": {"table": {}, "plan": old}}}})
+        apply(None, record | {"tables": {"shop.t0": {"planned": {"table": {}, "plan": old}}}})
     table = {"table": {}, "plan": old, "finished": [[0, 3]], "rows_read": 9, "changes_applied": 0, "stopped": None}
     full = {"epoch": 5, "ledger": "l", "identity": "i", "position": {}, "next_seq": 1, "tables": {"shop.t0": table}}
     (tmp_path / "state-00000005.json").write_text(json.dumps(full), encoding="utf-8")
     with pytest.raises(LedgerError, match="by an earlier version") as raised:
         Ledger(tmp_path)
-    assert "Go on with the version that began this pipeline" in raised.value.hint
+    assert "Continue with the version that began this pipeline" in raised.value.hint
 
 
 def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
-    """A table's shape is what it joined with, then what each alteration and each new copy say; a full state keeps it."""
-    joins = {**planned("t", "one", 1), "shape": {"rules": "a"}}
-    epochs: list[dict[str, Any]] = [{"planned": joins}]
+    """The projection at its addition, then after each alteration and each new copy; a full state keeps it."""
+    joins = {**planned("t", "one", 1), "projection": {"rules": "a"}}
+    epochs: list[Any] = [{"planned": joins}]
     epochs += [
-        {kind: {**planned("t", "one", 1), "shape": shape}}
-        for kind, shape in (("altered", {"rules": "b"}), ("again", None))
+        {kind: {**planned("t", "one", 1), "projection": projection}}
+        for kind, projection in (("altered", {"rules": "b"}), ("resnapshot", None))
     ]
-    state, shapes = None, []
+    state, projections = None, []
     for epoch, change in enumerate(epochs):
-        common = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
-        state = state_from_dict(state_to_dict(apply(state, {"epoch": epoch, **common, "tables": {"t": change}})))
-        shapes.append(state.tables["t"].shape)
-    assert shapes == [{"rules": "a"}, {"rules": "b"}, None]
+        common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
+        state = state_from_dict(state_to_dict(apply(state, common | {"epoch": epoch, "tables": {"t": change}})))
+        projections.append(state.tables["t"].projection)
+    assert projections == [{"rules": "a"}, {"rules": "b"}, None]

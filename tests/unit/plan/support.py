@@ -1,4 +1,4 @@
-"""Tables to be planned, and a server that stands still: SQLite, which orders integers as the real ones do and reads their SQL."""
+"""Tables to plan, and a fake server: SQLite, which orders integers like the real ones and accepts their SQL."""
 
 import re
 import sqlite3
@@ -15,7 +15,7 @@ _HINT = re.compile(r" FORCE INDEX \(`[^`]*`\)")
 
 
 def table(*columns: Column, key: Sequence[str] = (), indexes: Iterable[Index] | None = None, **more: Any) -> Table:
-    """A table of the database `shop`; without `indexes` it has the one of its key, if it has one."""
+    """A table in the database `shop`; without `indexes` it has its primary key's, if any."""
     own = (Index("PRIMARY", tuple(key)),) if key else ()
     return Table("shop", "orders", columns, tuple(key), indexes=own if indexes is None else tuple(indexes), **more)
 
@@ -36,14 +36,14 @@ def text(name: str = "s", **more: Any) -> Column:
 
 
 def below(key: Key, bound: Bound) -> bool:
-    """Whether a key lies below a bound, by definition: NULL is below all; a bound lies in front of all that begin with it."""
+    """Whether a key lies below a bound, by definition: NULL is below all; a bound lies in front of all keys that begin with it."""
     if key[0] is None:
         return True
     return key[: len(bound)] < tuple(int(part) for part in bound)
 
 
 class Server:
-    """`main.t` with integer key columns k0, k1, …; it can be the connection of the walk (`walking`)."""
+    """`main.t` with integer key columns k0, k1, …; with `walking` it is the connection of the walk."""
 
     def __init__(self, columns: int, *, nullable: bool) -> None:
         self.key = ChunkKey(tuple(Column(f"k{n}", "bigint", nullable=nullable and not n) for n in range(columns)), "i")
@@ -53,28 +53,28 @@ class Server:
         self._db.execute(f"CREATE TABLE t ({', '.join(self.key.names)})")
 
     def insert(self, keys: Iterable[Key]) -> None:
-        """More rows."""
+        """Insert more rows."""
         for key in keys:
             self.keys.append(key)
             self._db.execute(f"INSERT INTO t VALUES ({', '.join('?' * len(key))})", key)
 
     def ask(self, statement: str) -> list[dict[str, Any]]:
-        """What a statement returns."""
+        """Execute a statement."""
         cursor = self._db.execute(_HINT.sub("", statement))
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
     def rows(self, condition: str) -> list[int]:
-        """The numbers, from 0, of the rows that a condition chooses."""
+        """The numbers, from 0, of the rows that a condition selects."""
         where = f" WHERE {condition}" if condition else ""
         return [row["n"] - 1 for row in self.ask(f"SELECT rowid AS n FROM t{where}")]
 
     def close(self) -> None:
-        """Forget everything."""
+        """Close the database."""
         self._db.close()
 
 
 @pytest.fixture
 def walking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The walk asks whatever `Server` it is given as its connection."""
+    """Let the walk use whatever `Server` it gets as its connection."""
     monkeypatch.setattr("engine.plan.walk.query", Server.ask)

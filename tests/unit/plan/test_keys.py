@@ -1,4 +1,4 @@
-"""Chunk keys: which columns a table is cut by, and what is refused."""
+"""Chunk keys: which columns a table is split by, and which are refused."""
 
 import pytest
 
@@ -30,7 +30,7 @@ ENUM = column("e", "enum", labels=("a", "b"))
     ],
 )
 def test_the_identity_is_the_chunk_key_as_far_as_it_can_be_ordered(of: Table, names: tuple[str, ...] | None) -> None:
-    """An ENUM, or a text of a character set with several codes, ends the key; as the first column there is no key at all."""
+    """An ENUM, or a text in a charset with several codes per character, ends the key; as first column it prevents one."""
     key = own_key(of)
     assert (key and key.names) == names
     assert chunk_key(of, Snapshot()) == key
@@ -38,7 +38,7 @@ def test_the_identity_is_the_chunk_key_as_far_as_it_can_be_ordered(of: Table, na
 
 @pytest.mark.parametrize("charset", sorted(SEVERAL_CODES))
 def test_texts_with_several_codes_are_not_ordered(charset: str) -> None:
-    """The way back from Unicode is not known there; it is in all others."""
+    """Their code cannot be recovered from Unicode; in all other charsets it can."""
     assert why_unordered(text(charset=charset)) == f"in the character set {charset} one character has several codes"
     assert not why_unordered(text(charset="gbk"))
 
@@ -50,7 +50,7 @@ def test_types_without_ranges_are_not_ordered(kind: str) -> None:
 
 
 def test_dates_that_become_null_are_not_ordered() -> None:
-    """Their rows would lie nowhere."""
+    """Their rows would be in no chunk."""
     of = table(column("d", "date"), ID, key=["id"], indexes=[Index("d", ("d",))]).with_null_dates(null_dates=True)
     with pytest.raises(SpecError, match="which hides where their rows belong"):
         configured_key(of, "d")
@@ -80,9 +80,9 @@ def indexed(*indexes: tuple[str, ...], transactional: bool = True, key: tuple[st
 def test_a_configured_key_goes_on_over_its_index_and_the_identity(
     of: Table, name: str, names: tuple[str, ...], index: str
 ) -> None:
-    """InnoDB keeps the identity behind each index; a nullable or unordered column behind the first ends the key.
+    """InnoDB appends the primary key to each index; a nullable or unordered column behind the first ends the key.
 
-    The identity's own index is the first choice, then the one with the most columns.
+    The primary key's index is preferred, then the one with the most columns.
     """
     key = configured_key(of, name)
     assert (key.names, key.index) == (names, index)
@@ -91,18 +91,18 @@ def test_a_configured_key_goes_on_over_its_index_and_the_identity(
 @pytest.mark.parametrize(
     ("name", "said", "hint"),
     [
-        ("x", "is to be 'x', which the table does not have", "Its columns: id, n, v, w, e, s."),
-        ("e", "is to be 'e', by which it cannot be cut: no range of an index on ENUM can be read", "Choose another column."),
+        ("x", "is set to 'x', which the table does not have", "Its columns: id, n, v, w, e, s."),
+        ("e", "is set to 'e', which cannot split it: no range of an index on ENUM can be read", "Choose another column."),
         (
             "w",
-            "is to be 'w', which no index begins with: every chunk would scan the whole table",
+            "is set to 'w', which no index begins with: every chunk would scan the whole table",
             "CREATE INDEX … ON `shop`.`orders` (`w`);",
         ),
-        ("n", "is to be 'n', which no index begins with", "Choose a column with an index"),
+        ("n", "is set to 'n', which no index begins with", "Choose a column with an index"),
     ],
 )  # fmt: skip
 def test_a_configured_key_that_does_not_do_is_refused(name: str, said: str, hint: str) -> None:
-    """With the reason and what to do; nothing is started."""
+    """With the reason and a remedy; nothing is started."""
     with pytest.raises(SpecError) as raised:
         chunk_key(indexed(("v",)), Snapshot(chunk_key={"shop.orders": name}))
     assert raised.value.message.startswith("The chunk key of shop.orders ")

@@ -1,4 +1,4 @@
-"""Keys and bounds from outside: values become SQL and Arrow values, all else is refused before it is either."""
+"""Keys and bounds from users: values become SQL and Arrow values; anything else is refused first."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -19,7 +19,7 @@ MOMENT = column("m", "datetime")
 
 
 def _ask(_: Column, values: Sequence[str], bounds: Sequence[str]) -> Signs:
-    """A server whose collation knows no case."""
+    """A server with a case-insensitive collation."""
     ways = [[(v.lower() > b.lower()) - (v.lower() < b.lower()) for b in bounds] for v in values]
     return np.array(ways, np.int8)
 
@@ -41,19 +41,19 @@ def _ask(_: Column, values: Sequence[str], bounds: Sequence[str]) -> Signs:
     ],
 )
 def test_what_is_no_key_is_refused(columns: tuple[Column, ...], key: Bound) -> None:
-    """Another type, too many columns, what cannot be named exactly, and whatever is more than a value."""
+    """A wrong type, too many columns, types without exact text, and anything beyond a value."""
     with pytest.raises(SpecError, match=r"shop\.orders"):
         check_keys(table(*columns, key=[c.name for c in columns]), [key])
 
 
 def test_a_table_without_a_key_has_no_named_rows() -> None:
-    """Nothing tells them apart."""
+    """Nothing identifies its rows."""
     with pytest.raises(SpecError, match="no key"):
         check_keys(table(column("id", "int")), [("1",)])
 
 
 def test_keys_become_a_condition_and_values() -> None:
-    """Quotes and all: a text travels in hexadecimal."""
+    """Quotes included: text is sent as hexadecimal digits."""
     one = table(column("id", "int"), key=["id"])
     check_keys(one, [("5",), ("-7",)])
     assert having(one, [("5",), ("-7",)]) == "`id` IN (5, -7)"
@@ -78,7 +78,7 @@ def test_keys_become_a_condition_and_values() -> None:
     ],
 )
 def test_a_range_that_is_empty_or_none_is_refused(lower: Bound | None, upper: Bound | None) -> None:
-    """Upside down it would hold everything but itself."""
+    """A reversed range would select everything else."""
     key = key_of(column("n", "int"), text("s"))
     with pytest.raises(SpecError):
         check_range(table(*key.columns, key=key.names), key, Range(lower, upper), _ask)
@@ -88,6 +88,6 @@ def test_a_range_that_is_empty_or_none_is_refused(lower: Bound | None, upper: Bo
     ("lower", "upper"), [(None, None), (("5",), None), (("5",), ("7",)), (("5", "a"), ("5", "B")), (("5",), ("5", "a"))]
 )
 def test_a_range_is_a_range(lower: Bound | None, upper: Bound | None) -> None:
-    """Of fewer columns than the key too; texts as the server orders them."""
+    """Also with fewer columns than the key; texts in the server's order."""
     key = key_of(column("n", "int"), text("s"))
     check_range(table(*key.columns, key=key.names), key, Range(lower, upper), _ask)

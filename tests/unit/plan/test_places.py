@@ -1,4 +1,4 @@
-"""Where keys lie among bounds, against Python's own comparison."""
+"""The place of keys among bounds, compared with Python's own comparison."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ from tests.unit.plan.support import column, key_of, text
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: its column, values as Arrow holds them, a value as a bound's text, and as Python orders it."""
+    """A type: its column, Arrow values, the text of a value as a bound, and Python's order."""
 
     column: Column
     values: st.SearchStrategy[Any]
@@ -88,7 +88,7 @@ KINDS = {
 
 
 def asking(kind: Kind) -> Callable[[Column, Sequence[str], Sequence[str]], Signs]:
-    """A server that compares as the kind orders; each value and bound is asked for once."""
+    """A server that compares in the kind's order; each value and bound is asked for once."""
 
     def ask(column: Column, values: Sequence[str], bounds: Sequence[str]) -> Signs:
         assert column.type == kind.column.type
@@ -105,7 +105,7 @@ def asking(kind: Kind) -> Callable[[Column, Sequence[str], Sequence[str]], Signs
 @given(data=st.data())
 @settings(max_examples=30)
 def test_a_key_is_placed_as_its_type_is_ordered(kind: Kind, data: st.DataObject) -> None:
-    """As many bounds as lie at or below it; NULL below all of them."""
+    """By the number of bounds at or below it; NULL is below all of them."""
     values = data.draw(st.lists(st.none() | kind.values, max_size=12))
     pool = st.sampled_from([v for v in values if v is not None] or [data.draw(kind.values)]) | kind.values
     drawn = sorted(data.draw(st.lists(pool, max_size=4)), key=kind.order)
@@ -116,12 +116,13 @@ def test_a_key_is_placed_as_its_type_is_ordered(kind: Kind, data: st.DataObject)
     assert placed.tolist() == [0 if v is None else sum(order(b) <= order(v) for b in bounds) for v in values]
     # A reader that stops early makes the bound of the row that it has read.
     rows = pa.table({"k": _column(kind.column, bounds, data)})
-    read = [bound_at(key_of(kind.column), rows, n) for n in range(len(bounds))]
+    read = [bound for n in range(len(bounds)) if (bound := bound_at(key_of(kind.column), rows, n)) is not None]
+    assert len(read) == len(bounds)
     assert place(keys, read, key_of(kind.column), asking(kind)).tolist() == placed.tolist()
 
 
 def _column(column: Column, values: list[Any], data: st.DataObject) -> pa.ChunkedArray:
-    """Values in chunks of any length."""
+    """Values in Arrow chunks of any length."""
     type_, at = value_type(column).arrow(column), data.draw(st.integers(0, len(values)))
     if pa.types.is_decimal(type_):
         values = [None if v is None else Decimal(v) for v in values]
@@ -141,7 +142,7 @@ _parts = st.tuples(st.integers(-2, 2), st.sampled_from("aAbB"), st.integers(0, 2
 def test_a_composite_key_is_placed_row_by_row(
     values: list[tuple[int, str, int]], bounds: set[tuple[Any, ...]], null: set[int]
 ) -> None:
-    """Bounds of any number of columns, one in front of all keys that begin with it; a text in the middle that the server orders."""
+    """Bounds with any number of columns, in front of all keys that begin with them; the server orders a text column."""
 
     def order(key: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(part.casefold() if isinstance(part, str) else part for part in key)
@@ -170,7 +171,7 @@ def test_a_composite_key_is_placed_row_by_row(
 
 
 def test_the_server_is_asked_a_thousand_values_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one connection, which is made only when there is something to ask."""
+    """Through one connection, which is opened only if needed."""
     asked: list[int] = []
     opened: list[Endpoint] = []
 

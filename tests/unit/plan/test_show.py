@@ -1,8 +1,9 @@
-"""`plan` on the command line and as JSON: every chunk, in the order of its keys, in pieces."""
+"""`plan` on the command line and as JSON: every chunk, in key order, streamed in parts."""
 
 import io
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ from engine.errors import SpecError
 from engine.plan import planner, show
 from engine.plan.chunks import Plan
 from engine.plan.planner import check_names, plan_tables
-from engine.plan.show import json_parts, shown
+from engine.plan.show import json_parts, text_table
 from engine.plan.speed import seconds
-from engine.settings import Snapshot
+from engine.settings import Snapshot, Throttle
 from engine.source.catalog import Statistics
 from tests.unit.plan.support import Server, column, table, walking
 
@@ -25,7 +26,7 @@ UNEVEN = Plan("main.t", 12, 600, ("k0", "k1"), "i", "0", "2", 0.25, "uneven", "w
 
 @pytest.fixture
 def planned(monkeypatch: pytest.MonkeyPatch, walking: None) -> list[bool]:
-    """One table with two plans, read at 100 bytes a second; whether they were asked for exactly."""
+    """One table with two plans, read at 100 bytes per second; records whether exact plans were requested."""
     asked: list[bool] = []
 
     def plans(*_: object, exact: bool) -> list[Plan]:
@@ -38,13 +39,13 @@ def planned(monkeypatch: pytest.MonkeyPatch, walking: None) -> list[bool]:
 
 
 def parts(server: Server, *, exact: bool) -> Any:
-    """The JSON that is written."""
+    """The JSON output."""
     tables = [server.table, server.table]
-    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), exact=exact)))["tables"]  # type: ignore[arg-type]
+    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), Throttle(), exact=exact)))["tables"]
 
 
 def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
-    """With its number in that order, its bounds, and the seconds that the copy takes."""
+    """With its number in that order, its bounds, and the copy's duration in seconds."""
     with closing(Server(2, nullable=False)) as server:
         server.insert((n // 4, n % 4) for n in range(12))
         walked, keyless = parts(server, exact=True)
@@ -60,18 +61,18 @@ def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
 
 
 def test_an_estimate_lists_no_chunks(planned: list[bool]) -> None:
-    """Nothing is walked and nothing is measured."""
+    """It neither walks nor measures anything."""
     with closing(Server(2, nullable=False)) as server:
-        told = parts(server, exact=False)
-    assert [(t["chunks"], t["estimated_s"]) for t in told] == [(None, None), (None, None)]
+        found = parts(server, exact=False)
+    assert [(t["chunks"], t["estimated_s"]) for t in found] == [(None, None), (None, None)]
     assert planned == [False]
 
 
 def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
-    """For people; and below it why each table is cut so."""
+    """For people, followed by the reason for each table's plan."""
     out = Console(file=io.StringIO(), width=90)
     with closing(Server(2, nullable=False)) as server:
-        out.print(shown(server, [server.table] * 2, Snapshot(readers=2), exact=True))  # type: ignore[arg-type]
+        out.print(text_table(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))
     lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0"]
     assert lines[3:] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
@@ -79,15 +80,39 @@ def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
 
 @pytest.mark.parametrize(
     ("speed", "readers", "took_s"),
-    [(None, 2, None), (100.0, 1, 6.0), (100.0, 3, 2.0), (100.0, 99, 2.0), (7.0, 3, 28.6)],
+    [(100.0, 1, 6.0), (100.0, 3, 2.0), (100.0, 99, 2.0), (7.0, 3, 28.6)],
 )
-def test_how_long_a_copy_takes(speed: float | None, readers: int, took_s: float | None) -> None:
-    """All readers work on it, as far as there are chunks for them."""
-    assert seconds(UNEVEN, speed, readers) == took_s
+def test_how_long_a_copy_takes(speed: float, readers: int, took_s: float) -> None:
+    """All readers share it, if there are enough chunks; without a speed it is unknown."""
+    assert seconds(UNEVEN, None, readers, Throttle()) is None
+    assert seconds(UNEVEN, speed, readers, Throttle()) == pytest.approx(took_s, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("throttle", "took_s"),
+    [
+        (Throttle(max_rows_per_s=2), 6.0),
+        (Throttle(max_bytes_per_s=50), 12.0),
+        (Throttle(max_rows_per_s=2, max_bytes_per_s=50), 12.0),
+        (Throttle(max_rows_per_s=1000), 2.0),
+        (Throttle(readers=1), 6.0),
+    ],
+)
+def test_a_copy_is_no_faster_than_its_throttle(throttle: Throttle, took_s: float) -> None:
+    """The tighter rate limits it, if reading would be faster."""
+    assert seconds(UNEVEN, 100.0, 3, throttle) == took_s
+
+
+def test_many_small_tables_take_their_time() -> None:
+    """A thousand tables of a few milliseconds each are not rounded to zero."""
+    small = replace(UNEVEN, approx_rows=20, approx_bytes=100, estimated_chunks=1)
+    took_s = seconds(small, 1e6, 4, Throttle(max_rows_per_s=1000))
+    assert took_s is not None
+    assert 1000 * took_s == pytest.approx(20)
 
 
 def test_a_chunk_key_of_a_table_that_is_not_captured_is_refused() -> None:
-    """With the nearest name, before anything is asked of the server."""
+    """The error suggests the nearest name, before the server is asked."""
     tables = [table(column("id", "int"), key=["id"])]
     with pytest.raises(SpecError, match=r"names 'shop\.order', which is not among") as raised:
         check_names(tables, Snapshot(chunk_key={"shop.order": "id"}))
@@ -98,10 +123,10 @@ def test_a_chunk_key_of_a_table_that_is_not_captured_is_refused() -> None:
 def test_rows_that_the_statistics_do_not_know_are_counted(
     monkeypatch: pytest.MonkeyPatch, counted: int, rows: int
 ) -> None:
-    """A table that was filled a moment ago; no more of them than takes a moment."""
+    """For a table that was just filled, as far as that is quick."""
     monkeypatch.setattr(planner, "statistics", lambda *_: {"shop.orders": Statistics(0, 100, 100)})
     monkeypatch.setattr(planner, "key_ends", lambda *_: ["1", "5"])
     monkeypatch.setattr(planner, "query", lambda *_: [{"n": counted}])
     tables = [table(column("id", "int"), key=["id"])]
-    assert plan_tables(None, tables, Snapshot())[0].approx_rows == rows  # type: ignore[arg-type]
-    assert plan_tables(None, tables, Snapshot(), exact=False)[0].approx_rows == 0  # type: ignore[arg-type]
+    assert plan_tables(None, tables, Snapshot())[0].approx_rows == rows
+    assert plan_tables(None, tables, Snapshot(), exact=False)[0].approx_rows == 0

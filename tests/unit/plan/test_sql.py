@@ -1,12 +1,12 @@
-"""Golden SQL: the conditions of ranges, the walk's statements, a chunk's SELECT, and the literals of bounds."""
+"""Golden SQL: range conditions, the walk's statements, a chunk's SELECT, and literals of bounds."""
 
 from pathlib import Path
 
 import pytest
 
-from engine.capture.chunk import ChunkRequest, select_statement
+from engine.capture.chunk.chunk_reader import ChunkRequest, select_statement
 from engine.decode.schema import Column
-from engine.plan.chunks import WHOLE, Range, behind, predicate, range_from, text
+from engine.plan.chunks import WHOLE, Range, after_bound, predicate, range_from, text
 from engine.plan.keys import Bound, ChunkKey, fetched
 from engine.plan.ordering import order_statement
 from engine.plan.walk import key_statement
@@ -39,14 +39,14 @@ NULLABLE = key_of(column("a", "int", nullable=True), column("b", "int"))
     ],
 )
 def test_the_condition_of_a_range(key: ChunkKey, lower: Bound | None, upper: Bound | None, sql: str) -> None:
-    """Row by row, in ORs that become ranges of the index; NULL keys are read with the first chunk; names are quoted."""
+    """Row by row, in ORs that become index ranges; NULL keys are in the first chunk; names are quoted."""
     assert predicate(key, Range(lower, upper)) == sql
 
 
 def test_the_condition_of_what_lies_behind_a_bound() -> None:
-    """Strictly: keys that begin with it are left out."""
-    assert behind(AB, ("1",)) == "`a` > 1"
-    assert behind(AB, ("1", "2.50")) == "((`a` = 1 AND `b` > 2.50) OR (`a` > 1))"
+    """Strictly after: keys that begin with the bound are excluded."""
+    assert after_bound(AB, ("1",)) == "`a` > 1"
+    assert after_bound(AB, ("1", "2.50")) == "((`a` = 1 AND `b` > 2.50) OR (`a` > 1))"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_the_condition_of_what_lies_behind_a_bound() -> None:
     ],
 )  # fmt: skip
 def test_a_bound_as_sql(column: Column, bound: str, sql: str) -> None:
-    """No text of a key is ever SQL by itself; a DECIMAL never gets an exponent, which would make it a DOUBLE."""
+    """A key's text never becomes SQL; a DECIMAL never gets an exponent, which would make it a DOUBLE."""
     assert key_of(column).literal(0, bound) == sql
 
 
@@ -89,12 +89,12 @@ def test_a_bound_as_sql(column: Column, bound: str, sql: str) -> None:
     ],
 )
 def test_a_fetched_value_as_a_bound(of: Column, value: object, bound: str) -> None:
-    """Its text; texts come as the digits of their UTF-8."""
+    """Its text; texts as hexadecimal digits of their UTF-8."""
     assert fetched(of, value) == bound
 
 
 def test_the_statements_of_a_walk() -> None:
-    """One range of the index, ordered, one row; a bound of all columns says whether the key lies behind it."""
+    """One index range, ordered, one row; a bound with all columns tells whether the key is after it."""
     table = support.table(*AB.columns, key=["a", "b", "c"])
     keys = "SELECT `a` AS k0, `b` AS k1, CAST(`c` AS CHAR) AS k2, "
     source = "FROM `shop`.`orders` AS t FORCE INDEX (`PRIMARY`)"
@@ -116,8 +116,8 @@ def test_the_statements_of_a_walk() -> None:
     )
 
 
-def test_a_text_that_does_not_lead_back_to_its_code_is_told() -> None:
-    """In sets with codes that no character stands for; in UTF-8 there are none."""
+def test_a_text_that_does_not_convert_back_is_marked() -> None:
+    """In charsets with unassigned codes; UTF-8 has none."""
     latin = support.text("s", charset="greek", collation="greek_general_ci")
     statement = key_statement(support.table(latin), key_of(latin), WHOLE, 9)
     assert "HEX(`s`) = HEX(CONVERT(CONVERT(`s` USING utf8mb4) USING greek)) AS exact" in statement
@@ -148,9 +148,9 @@ def test_a_walk_passes_over_null() -> None:
     ],
 )  # fmt: skip
 def test_the_select_of_a_chunk(identity: list[str], key: ChunkKey | None, limits: Range, rest: str) -> None:
-    """Columns listed, one range of the key's index, and no more than twice the planned rows.
+    """Listed columns, one range of the key's index, and at most twice the planned rows.
 
-    Without that limit where it could fall between rows of the same key: when the key does not hold the identity, or is NULL.
+    Without the limit if it could separate rows with equal keys: if the key does not contain the primary key, or is NULL.
     """
     columns = (column("a", "int"), column("b", "int"), column("c", "date"), column("v", "int"))
     request = ChunkRequest(support.table(*columns, key=identity), 0, key, limits, 9, Path(), 0)
@@ -158,7 +158,7 @@ def test_the_select_of_a_chunk(identity: list[str], key: ChunkKey | None, limits
 
 
 def test_the_statement_that_asks_for_the_order_of_values() -> None:
-    """One row a value, one letter a bound: 0 less, 1 equal, 2 more."""
+    """One row per value, one digit per bound: 0 less, 1 equal, 2 greater."""
     column = support.text("k")
 
     def literal(hexed: str) -> str:
@@ -174,6 +174,6 @@ def test_the_statement_that_asks_for_the_order_of_values() -> None:
     ("bound", "shown"), [(None, None), (("7",), "7"), (("é", '"'), '["é", "\\""]'), (("1", "2"), '["1", "2"]')]
 )
 def test_a_bound_as_the_contract_writes_it(bound: Bound | None, shown: str | None) -> None:
-    """The value's text; of several columns a JSON list of texts; null when open."""
+    """The value's text; for several columns a JSON list of texts; null for an open end."""
     assert text(bound) == shown
     assert range_from(Range(bound, None).as_list()) == Range(bound, None)

@@ -1,4 +1,4 @@
-"""How a table is cut: the published rules by example, and the reasons that are told."""
+"""How a table is split: the documented rules by example, and the reasons in the plan."""
 
 import math
 from decimal import Decimal
@@ -20,7 +20,7 @@ TABLE = table(ID, column("v", "int"), key=["id"])
 
 
 def plan(rows: int, low: object, high: object, of: Table = TABLE, **settings: Any) -> Plan:
-    """The plan of a table with so many rows between two keys; chunks of ten rows, unless told otherwise."""
+    """The plan of a table with that many rows between two keys, in chunks of ten rows by default."""
     ends = Ends(None if low is None else str(low), None if high is None else str(high))
     return decide(of, Statistics(rows, 100, rows * 100), ends, Snapshot(**{"chunk_rows": 10, **settings}))
 
@@ -64,8 +64,8 @@ def test_published_examples(rows: int, low: int, high: int, size: int, factor: f
         ("1" + "0" * 39 + ".01", "1" + "0" * 38 + "4.01", 4, 2, ["1" + "0" * 38 + "2.01", "1" + "0" * 38 + "4.01"]),
     ],
 )
-def test_decimal_keys_are_cut_evenly(low: str, high: str, rows: int, size: int, expected: list[str]) -> None:
-    """With the key's own scale, in plain digits, and exactly, however many digits there are."""
+def test_decimal_keys_are_split_evenly(low: str, high: str, rows: int, size: int, expected: list[str]) -> None:
+    """With the key's own scale, in plain digits, exactly, for any number of digits."""
     of = table(column("id", "decimal", precision=42, scale=2), key=["id"])
     made = plan(rows, low, high, of, chunk_rows=size)
     assert bounds(made) == expected
@@ -102,7 +102,7 @@ def test_decimal_keys_are_cut_evenly(low: str, high: str, rows: int, size: int, 
     ],
 )
 def test_what_is_one_chunk_says_why(rows: int, low: object, high: object, of: Table, why: str) -> None:
-    """Open at both ends, with the reason."""
+    """Both ends are open, and the plan has the reason."""
     made = plan(rows, low, high, of)
     assert (made.strategy, made.reason, made.estimated_chunks) == ("one", f"one chunk: {why}", 1)
     assert (made.even_range(0).lower, made.even_range(0).upper) == (None, None)
@@ -128,7 +128,7 @@ def test_what_is_one_chunk_says_why(rows: int, low: object, high: object, of: Ta
     ],
 )  # fmt: skip
 def test_what_is_walked_says_why(rows: int, low: object, high: object, of: Table, why: str, factor: float) -> None:
-    """With the columns, when they are several, and how many chunks the statistics let expect."""
+    """With the columns, if there are several, and the expected number of chunks."""
     made = plan(rows, low, high, of)
     assert (made.strategy, made.reason) == ("uneven", f"walked{why}, 10 rows a chunk")
     assert (made.factor, made.estimated_chunks) == (factor, max(-(-rows // 10), 1))
@@ -136,13 +136,13 @@ def test_what_is_walked_says_why(rows: int, low: object, high: object, of: Table
 
 @pytest.mark.parametrize(("low", "high", "rows"), [(1, 100_000, 100), (1, 50, 1000)])
 def test_the_bounds_of_the_factor_are_inside(low: int, high: int, rows: int) -> None:
-    """A factor of exactly 1000 or 0.05 is cut evenly."""
+    """A factor of exactly 1000 or 0.05 is split evenly."""
     assert plan(rows, low, high).strategy == "even"
 
 
 @given(st.integers(-(2**63), 2**63), st.integers(0, 2**64), st.integers(1, 10**12))
 def test_the_factor_is_rounded_up(low: int, span: int, rows: int) -> None:
-    """Never below the true quotient, and less than a ten-thousandth (and a float's grain) above."""
+    """Never below the true quotient, and less than a ten-thousandth above it (plus float precision)."""
     factor = distribution_factor(low, low + span, rows)
     true = (span + 1) / rows
     assert true <= factor * (1 + 1e-15)
@@ -152,7 +152,7 @@ def test_the_factor_is_rounded_up(low: int, span: int, rows: int) -> None:
 
 @given(st.integers(-(2**63), 2**63), st.integers(0, 10**9), st.integers(1, 10**6), st.integers(1, 10**5))
 def test_even_bounds_lie_in_the_table(low: int, span: int, rows: int, size: int) -> None:
-    """Ascending, above min, at most max; the last one is less than a step below it."""
+    """Ascending, above min, at most max; the last one is less than a step below max."""
     made = plan(rows, low, low + span, chunk_rows=size)
     if made.strategy == "even" and made.estimated_chunks > 1:
         assert made.step is not None
@@ -169,21 +169,21 @@ def test_even_bounds_lie_in_the_table(low: int, span: int, rows: int, size: int)
     ],
 )  # fmt: skip
 def test_statistics_alone_say_what_to_expect(of: Table, rows: int, strategy: str, reason: str) -> None:
-    """No table is touched: no ends, no factor, and a number of chunks from the rows."""
+    """No table is read: no minimum or maximum, no factor, and a chunk count from the estimated rows."""
     made = decide(of, Statistics(rows, 100, 0), None, Snapshot(chunk_rows=10))
     assert (made.strategy, made.reason, made.estimated_chunks) == (strategy, reason, rows // 10)
     assert (made.minimum, made.maximum, made.factor) == (None, None, None)
 
 
 def test_the_factor_of_one_chunk_is_shown() -> None:
-    """A number key of a small table has a factor, though nothing depends on it."""
+    """A small table with a numeric key has a factor, although it is not used."""
     assert plan(10, 1, 100).factor == 10.0
 
 
 def test_a_plan_tells_what_the_contract_says() -> None:
-    """DESIGN 4: names, texts and numbers; the chunks are told apart from it."""
-    told = plan(100, 1, 100, chunk_rows=50).told()
-    assert told == {
+    """Names, texts and numbers; chunks are computed separately."""
+    found = plan(100, 1, 100, chunk_rows=50).summary()
+    assert found == {
         "table": "shop.orders",
         "approx_rows": 100,
         "chunk_key": ["id"],
@@ -207,12 +207,12 @@ def test_a_plan_tells_what_the_contract_says() -> None:
     ],
 )
 def test_rows_of_a_chunk(rules: dict[str, Any], row_bytes: int, rows: int) -> None:
-    """As configured, else by size, at least one and never more than five millions."""
+    """As configured, else by size, at least one and at most five million."""
     assert chunk_rows(TableRules(**{"chunk_rows": 0, **rules}), row_bytes) == rows
 
 
 def test_rules_of_a_table_decide_its_plan() -> None:
-    """Rows a chunk, the factor's bounds and the key, by glob."""
+    """Rows per chunk, factor limits and key, by glob."""
     indexed = table(
         ID,
         column("v", "int"),

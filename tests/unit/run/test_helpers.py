@@ -1,4 +1,4 @@
-"""Threads beside the coordinator: what one of them meets is told once, by name, and ends nobody; a full disk is waited for."""
+"""Threads beside the coordinator: an error in one is reported once, by name, and ends nothing; a full disk is waited for."""
 
 import json
 import os
@@ -12,20 +12,23 @@ import pytest
 
 from engine.directory import Directory, read_runner, send_command
 from engine.errors import TidemarkError
-from engine.events import Journal
+from engine.events import RunState
+from engine.journal import Journal
 from engine.run import disk as disks
 from engine.run import helpers as helping
-from engine.run.alerts import Alerts
-from engine.run.away import Away
-from engine.run.control import Control
+from engine.run.commands.control import Control
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
-from engine.run.monitor import Monitor
-from engine.run.throttle import Health, Pace
+from engine.run.observe.alerts import Alerts
+from engine.run.observe.lag import LagMonitor
+from engine.run.outage import OutageTracker
+from engine.run.snapshot.throttle import Health, Pace
+from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
 from engine.settings import Throttle
 from engine.source.connect import Endpoint
-from tests.mounts import Small
+from tests.support.entries import entry
+from tests.support.mounts import Small
 
 ENDPOINT = Endpoint("127.0.0.1", 1, "u", "p")
 DEEP = "[" * 100_000
@@ -44,15 +47,15 @@ def _events(journal: Journal, *kinds: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Journal:
-    """One in this test's folder."""
+    """A journal in this test's folder."""
     journal = Journal(Directory(tmp_path).journal("r"), "r")
-    journal.write("run.state", state="running")
+    journal.write(RunState(state="running"))
     return journal
 
 
 @pytest.fixture
 def started(tmp_path: Path, journal: Journal) -> Iterator[Callable[[], Control]]:
-    """Starts a control, which is finished in the end."""
+    """Starts a control, which is closed at the end."""
     made: list[Control] = []
 
     def start() -> Control:
@@ -66,52 +69,50 @@ def started(tmp_path: Path, journal: Journal) -> Iterator[Callable[[], Control]]
         control.finish(None)
 
 
-def test_a_failure_is_told_once_and_taken_back_after_a_while(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One `error` event and one alert for many failures; both end when the helper has worked for a while."""
+def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many failures give one `error` event and one alert; both end when the helper has worked for a while."""
     monkeypatch.setattr(helping, "CALM_S", 0.1)
     helpers, alerts = Helpers(journal), Alerts(Settings())
-    told: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: told.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    notices: list[tuple[str, str]] = []
+    journal.listeners.append(
+        lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
+    )
     for _ in range(50):
         helpers.failed("monitor", KeyError("Seconds"))
-        helpers.fine("monitor")
+        helpers.succeeded("monitor")
     (error,) = _events(journal, "error")
     assert (error["error"], error["helper"]) == ("HelperError", "monitor")
     assert "KeyError: 'Seconds'" in error["message"]
     (shown,) = helpers.as_list()
     assert (shown["helper"], shown["error"], shown["errors"]) == ("monitor", "KeyError", 50)
     time.sleep(0.15)
-    helpers.fine("monitor")
+    helpers.succeeded("monitor")
     assert helpers.as_list() == []
     assert [e["errors"] for e in _events(journal, "helper.recovered")] == [50]
-    assert told == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
+    assert notices == [("alert.raised", "helper_failed"), ("alert.cleared", "helper_failed")]
 
 
-def test_the_monitor_survives_whatever_it_meets(journal: Journal) -> None:
-    """Also what is no error of ours, such as an OSError of a disk or a fault of Tidemark's."""
+def test_the_lag_monitor_survives_whatever_it_meets(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also foreign errors, such as an OSError, and bugs of Tidemark."""
     helpers = Helpers(journal)
 
-    def committed() -> Any:
+    def failing(*_: object) -> Any:
         raise ZeroDivisionError
 
-    away = Away(journal, lambda _: None)
-    with closing(Monitor(ENDPOINT, 1, journal, committed, away, helpers)) as monitor:
-        monitor.measure = committed  # type: ignore[method-assign]
+    away = OutageTracker(journal, lambda _: None)
+    with closing(LagMonitor(ENDPOINT, 1, journal, failing, away, helpers)) as monitor:
+        monkeypatch.setattr(monitor, "measure", failing)
         _wait(lambda: monitor._thread.is_alive() or True)
-        import engine.run.monitor as module
-
-        opened = module.open_connection
-        module.open_connection = lambda _: committed()  # type: ignore[assignment]
-        try:
-            _wait(lambda: _events(journal, "error"))
-            assert monitor._thread.is_alive()
-        finally:
-            module.open_connection = opened
+        monkeypatch.setattr("engine.run.observe.lag.open_connection", failing)
+        _wait(lambda: _events(journal, "error"))
+        assert monitor._thread.is_alive()
     assert _events(journal, "error")[0]["helper"] == "monitor"
 
 
 def test_the_health_check_survives_whatever_it_meets(journal: Journal) -> None:
-    """What stands, stands on."""
+    """The current result stays."""
     helpers = Helpers(journal)
 
     class Broken(Pace):
@@ -133,7 +134,7 @@ def test_the_health_check_survives_whatever_it_meets(journal: Journal) -> None:
 def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
     kind: str, started: Callable[[], Control], journal: Journal, tmp_path: Path
 ) -> None:
-    """It lies in `inbox/refused`, also when it was there before the start; the command behind it is carried out."""
+    """It is moved to `inbox/refused`, also if it was there before the start; the command behind it is executed."""
     directory = Directory(tmp_path)
     directory.inbox.mkdir()
     poison = directory.inbox / "0poison.json"
@@ -150,7 +151,7 @@ def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
     else:
         poison.write_text(json.dumps({"id": "x" * 5000, "verb": "pause"}))
     control = started()
-    assert control.to_add() == set()
+    assert to_add(control.waiting()) == set()
     _wait(lambda: _events(journal, "command.refused"))
     assert os.path.lexists(directory.inbox / "refused" / "0poison.json")
     assert not os.path.lexists(poison)
@@ -163,16 +164,16 @@ def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
 def test_the_control_thread_survives_what_it_did_not_foresee(
     started: Callable[[], Control], journal: Journal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is told in the journal, in runner.json and so in `status`, and the heartbeat goes on."""
+    """Journal, runner.json and `status` report it, and the heartbeat continues."""
     control, broken = started(), [True]
-    look = control.look
+    poll_inbox = control.poll_inbox
 
     def failing() -> None:
         if broken[0]:
             raise RecursionError("too deep")
-        look()
+        poll_inbox()
 
-    monkeypatch.setattr(control, "look", failing)
+    monkeypatch.setattr(control, "poll_inbox", failing)
     _wait(lambda: (read_runner(Directory(tmp_path)) or {}).get("helpers"))
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
@@ -183,10 +184,10 @@ def test_the_control_thread_survives_what_it_did_not_foresee(
     assert len(_events(journal, "error")) == 1
 
 
-def test_a_listener_of_the_journal_that_fails_is_told(
+def test_a_listener_of_the_journal_that_fails_is_reported(
     started: Callable[[], Control], journal: Journal, tmp_path: Path
 ) -> None:
-    """A terminal that is gone, an alert file that cannot be written: the run goes on, and says so."""
+    """A closed terminal or an unwritable alert file does not end the run."""
 
     def screen(_: Any) -> None:
         raise BrokenPipeError(32, "Broken pipe")
@@ -198,10 +199,10 @@ def test_a_listener_of_the_journal_that_fails_is_told(
     assert len(_events(journal, "error")) == 1
 
 
-def test_a_full_disk_is_waited_for_and_told_once(
+def test_a_full_disk_is_waited_for_and_reported_once(
     tmp_path: Path, journal: Journal, small: Small, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing is begun until a file finds room there; the work itself says whether that was enough."""
+    """Nothing starts until a test file fits; the work itself shows whether that was enough."""
     monkeypatch.setattr(disks, "RETRY_S", 0.05)
     monkeypatch.setattr(disks, "PROBE_BYTES", 100_000)
     said: list[str] = []
@@ -209,18 +210,18 @@ def test_a_full_disk_is_waited_for_and_told_once(
     small.fill()
     with pytest.raises(OSError, match="No space") as raised:
         (small.folder / "f").write_bytes(bytes(1 << 20))
-    disk.met("ledger", raised.value)
+    disk.failed("ledger", raised.value)
     for _ in range(5):
-        assert disk.holds()
-        disk.met("ledger", raised.value)
+        assert disk.blocks_work()
+        disk.failed("ledger", raised.value)
         time.sleep(0.03)
     small.free()
     (small.folder / "f").unlink()
-    _wait(lambda: not disk.holds())
+    _wait(lambda: not disk.blocks_work())
     assert "No space left" in disk.reason, "the work has not shown yet that it found room"
-    disk.worked("chunks")
+    disk.succeeded("chunks")
     assert disk.reason
-    disk.worked("ledger")
+    disk.succeeded("ledger")
     assert not disk.reason
     assert len(said) == 2
     assert said[0].startswith("disk full (ledger: ")
@@ -229,7 +230,7 @@ def test_a_full_disk_is_waited_for_and_told_once(
 
 
 def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is given up when a stop is asked for; other errors are raised."""
+    """It gives up when a stop is requested; other errors are raised."""
     monkeypatch.setattr(disks, "RETRY_S", 0.05)
     disk = Disk([small.folder], journal)
     small.fill()
@@ -238,7 +239,7 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
         return (small.folder / "f").write_bytes(bytes(1 << 16))
 
     with pytest.raises(OSError, match="No space"):
-        disk.through("ledger", step, lambda: True)
+        disk.retry_when_full("ledger", step, lambda: True)
     calls = iter([False, False])
 
     def stopping() -> bool:
@@ -248,31 +249,33 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
 
     (small.folder / "f").unlink(missing_ok=True)
     monkeypatch.setattr(disks, "PROBE_BYTES", 1000)
-    assert disk.through("ledger", step, stopping) == 1 << 16
+    assert disk.retry_when_full("ledger", step, stopping) == 1 << 16
     assert not disk.reason
 
     def other() -> None:
         raise TidemarkError("another")
 
     with pytest.raises(TidemarkError, match="another"):
-        disk.through("ledger", other, lambda: False)
+        disk.retry_when_full("ledger", other, lambda: False)
 
 
 def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
-    """Or with the next run that runs; while it is full the state that is shown is a pause."""
+    """Or with the next run; while the disk is full, the run is shown as paused."""
     alerts = Alerts(Settings())
-    told: list[tuple[str, str]] = []
-    journal.listeners.append(lambda line: told.extend((event, alert.kind) for event, alert in alerts.hear(line)))
+    notices: list[tuple[str, str]] = []
+    journal.listeners.append(
+        lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
+    )
     disk = Disk((), journal)
-    disk.met("chunks", OSError(28, "No space left on device"))
-    journal.write("run.state", state="paused", reason=disk.reason)
-    disk.worked("chunks")
-    assert told == [("alert.raised", "disk_full")], "it was begun before"
-    disk.try_now()
-    assert not disk.holds()
-    disk.worked("chunks")
-    assert told == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
-    disk.met("chunks", OSError(28, "No space left on device"))
+    disk.failed("chunks", OSError(28, "No space left on device"))
+    journal.write(RunState(state="paused", reason=disk.reason))
+    disk.succeeded("chunks")
+    assert notices == [("alert.raised", "disk_full")], "it was begun before"
+    disk.probe_now()
+    assert not disk.blocks_work()
+    disk.succeeded("chunks")
+    assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
+    disk.failed("chunks", OSError(28, "No space left on device"))
     later = Alerts(Settings(), alerts.standing.values())
-    notices = later.hear({"event": "run.state", "ts": "2026-01-01T00:00:00.000000Z", "state": "running"})
-    assert [(event, alert.kind) for event, alert in notices] == [("alert.cleared", "disk_full")]
+    cleared = later.hear(entry("run.state", "2026-01-01T00:00:00.000000Z", state="running"))
+    assert [(event.NAME, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]

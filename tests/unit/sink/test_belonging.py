@@ -9,17 +9,17 @@ from deltalake import DeltaTable
 from engine.errors import MismatchError, PipelineHeldError
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
-from engine.run.possession import Possession
+from engine.run.commands.possession import Possession
 from engine.sink.fence import Fence, Term
-from tests.unit.run.test_publisher import World, log, mirror, story, tell
+from tests.unit.sink.support import World, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
 
 
 def run(folder: Path, *, until: int | None = None) -> World:
-    """A pipeline that has published the story, with what the destination has recorded in the ledger."""
+    """A pipeline that has published the story, and the ledger's record of the destination."""
     story(world := World(folder))
-    tell(world, folder, [])
+    publish_story(world, folder, [])
     ledger = Ledger(folder / "ledger")
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
@@ -29,13 +29,13 @@ def run(folder: Path, *, until: int | None = None) -> World:
 def take(
     folder: Path, name: str, *, asked: frozenset[str] = NAMES, everything: bool = False
 ) -> tuple[Possession, int | None]:
-    """Another run takes the pipeline."""
+    """Another run takes over the pipeline."""
     possession = Possession(folder / "lake", name)
     return possession, possession.take(Ledger(folder / "ledger"), asked, everything=everything)
 
 
 def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
-    """By runs that ended in order, and by those that were killed: each has a term of its own."""
+    """By runs that ended properly and by killed ones: each has its own term."""
     run(tmp_path)
     first, _ = take(tmp_path, "a")
     first.release()
@@ -52,13 +52,13 @@ def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
 
 
 def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
-    """The destination has epochs that it does not know: new ones would be taken for applied."""
+    """The destination has epochs that it does not know: new ones would count as applied."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:2]
-    tell(world, tmp_path, [])
+    publish_story(world, tmp_path, [])
     shutil.copytree(tmp_path / "ledger", tmp_path / "copy")
     world.records = whole
-    tell(world, tmp_path, [], since=2)
+    publish_story(world, tmp_path, [], since=2)
     shutil.rmtree(tmp_path / "ledger")
     (tmp_path / "copy").rename(tmp_path / "ledger")
     with pytest.raises(MismatchError, match=r"older than its destination: d\.t has epoch 3, the ledger ends at 1"):
@@ -69,7 +69,7 @@ def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_copy_whose_original_went_on_is_refused(tmp_path: Path) -> None:
-    """Though no table has more epochs than it knows: another runner has written there since."""
+    """Even if no table has newer epochs: another runner has written since."""
     run(tmp_path)
     shutil.copytree(tmp_path / "ledger", tmp_path / "copy" / "ledger")
     take(tmp_path, "original")
@@ -109,14 +109,14 @@ def test_two_that_start_at_once_do_not_both_hold_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: bool) -> None:
-    """Healed where ledger and files have what it lacks; else it would never get that."""
+def test_a_lake_that_was_restored_is_repaired_or_refused(tmp_path: Path, kept: bool) -> None:
+    """Repaired if ledger and files have what it lacks; otherwise that would be lost."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:3]
-    tell(world, tmp_path, [])
+    publish_story(world, tmp_path, [])
     shutil.copytree(tmp_path / "lake", tmp_path / "copy")
     world.records = whole
-    tell(world, tmp_path, [], since=3)
+    publish_story(world, tmp_path, [], since=3)
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
@@ -135,14 +135,14 @@ def test_a_lake_that_was_restored_is_healed_or_refused(tmp_path: Path, kept: boo
     world.records.append(Ledger(tmp_path / "ledger").epoch(4))
     world.records.append(Ledger(tmp_path / "ledger").epoch(5))
     world.epoch()
-    tell(world, tmp_path, [], since=6)
+    publish_story(world, tmp_path, [], since=6)
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)]
 
 
 @pytest.mark.parametrize("damage", ["gone", "foreign", "torn", "a file of the mirror", "a file of the log"])
 def test_a_destination_that_is_gone_or_damaged_is_refused(tmp_path: Path, damage: str) -> None:
-    """By name, with what to do; asking for its table's resnapshot is a way on."""
+    """By name, with the remedy; requesting the table's resnapshot is another one."""
     run(tmp_path)
     folder = tmp_path / "lake/d/t"
     if damage == "gone":

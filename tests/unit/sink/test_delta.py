@@ -1,4 +1,4 @@
-"""The Delta destination: chunks and changes are added once, merges make the mirror, another ledger is refused."""
+"""The Delta destination: chunks and changes are applied once, merges build the mirror, another ledger is refused."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from engine.capture.changes import log_schema
+from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
-from engine.decode.schema import Column, Table, arrow_schema
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Column, Table
 from engine.errors import DestinationError, SpecError
 from engine.ledger.state import Owner
 from engine.sink.delta import DeltaTables
@@ -23,7 +24,7 @@ Change = tuple[str, int, int, int, int]
 
 
 def chunk_file(delta: DeltaTables, rows: Sequence[tuple[int, int, int]]) -> list[DataFile]:
-    """A chunk's rows as a reader writes them."""
+    """A chunk's rows, as a reader writes them."""
     schema = arrow_schema(TABLE)
     with FileWriter(delta.mirror, "chunk", schema, TABLE.key) as writer:
         writer.write(pa.Table.from_pylist([dict(zip("abv", row, strict=True)) for row in rows], schema=schema))
@@ -31,7 +32,7 @@ def chunk_file(delta: DeltaTables, rows: Sequence[tuple[int, int, int]]) -> list
 
 
 def change_file(delta: DeltaTables, changes: Sequence[Change]) -> list[DataFile]:
-    """Changes (kind, a, b, v, seq) as a segment reader writes them."""
+    """Changes (kind, a, b, v, seq), as a binlog reader writes them."""
     schema = log_schema(arrow_schema(TABLE))
     names = ("_tm_kind", "a", "b", "v", "_tm_seq")
     with FileWriter(delta.changes, "changes", schema, (*TABLE.key, "_tm_seq")) as writer:
@@ -54,7 +55,7 @@ def delta(tmp_path: Path) -> DeltaTables:
 
 
 def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
-    """The source holds one of them: the newest image decides, and keeps its sign."""
+    """The source has one of them: the newest image decides, and keeps its sign."""
     table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
     delta = DeltaTables(tmp_path, Owner("l"), table)
     delta.create(expected=False)
@@ -71,14 +72,14 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
 
 
 def test_a_link_is_never_taken_for_a_table(tmp_path: Path) -> None:
-    """The plain name beside an encoded folder leads to another table's rows."""
+    """The plain name beside an encoded folder would lead to another table's rows."""
     DeltaTables(tmp_path, Owner("l"), Table("shop", "a%2Bb", TABLE.columns, TABLE.key)).create(expected=False)
     with pytest.raises(SpecError, match="is a link"):
         DeltaTables(tmp_path, Owner("l"), Table("shop", "a+b", TABLE.columns, TABLE.key)).create(expected=False)
 
 
 def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: DeltaTables) -> None:
-    """Random histories over several epochs, keys of two columns, one of them beyond 2^63; each step applied twice."""
+    """Random histories over several epochs, keys with two columns, one of them beyond 2^63; each step is applied twice."""
     rng, source, seq = Random(7), {}, 0
     waiting: list[DataFile] = []
     keys = [(a, 2**63 + b) for a in range(3) for b in range(3)]
@@ -114,7 +115,7 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
 
 
 def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
-    """Its one chunk is part of the log, as inserts; each kind of commit is still applied once."""
+    """Its single chunk is in the change log, as inserts; each kind of commit is still applied once."""
     table = Table("shop", "log", (Column("v", "int"),), ())
     delta = DeltaTables(tmp_path, Owner("l"), table)
     delta.create(expected=False)
@@ -140,14 +141,14 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
 
 
 def test_creating_twice_is_creating_once(delta: DeltaTables) -> None:
-    """And nothing is applied at first."""
+    """A new table has nothing applied."""
     delta.create(expected=True)
     delta.create(expected=False)
     assert [delta.applied(kind) for kind in ("chunks", "changes", "merge")] == [-1, -1, -1]
 
 
 def test_a_destination_of_another_ledger_is_refused(delta: DeltaTables, tmp_path: Path) -> None:
-    """Nothing is mixed; and one that is gone is not quietly begun anew."""
+    """Nothing is mixed; and a missing destination is not silently created."""
     with pytest.raises(SpecError, match="does not belong"):
         DeltaTables(tmp_path, Owner("ledger-2"), TABLE).create(expected=False)
     with pytest.raises(DestinationError, match="is gone"):
@@ -155,7 +156,7 @@ def test_a_destination_of_another_ledger_is_refused(delta: DeltaTables, tmp_path
 
 
 def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -> None:
-    """A merge of an earlier epoch than the mirror has does nothing, whoever asks for it."""
+    """A merge of an epoch older than the mirror's does nothing."""
     later, earlier = change_file(delta, [("+I", 1, 1, 12, 12)]), change_file(delta, [("+I", 1, 1, 10, 10)])
     assert delta.merge(12, later) is not None
     assert delta.merge(10, earlier) is None
@@ -167,7 +168,7 @@ def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -
 def test_a_merge_of_any_size_is_one_version(
     delta: DeltaTables, monkeypatch: pytest.MonkeyPatch, batch: int, sorted_rows: int, small: int
 ) -> None:
-    """However many batches, files and steps it takes: readers see the mirror before it or after it."""
+    """However many batches, files and steps it takes, readers see the mirror before it or after it."""
     monkeypatch.setattr("engine.sink.merging.BATCH_ROWS", batch)
     monkeypatch.setattr("engine.sink.merging._SORTED_ROWS", sorted_rows)
     monkeypatch.setattr("engine.sink.merging.SMALL_BYTES", small)
@@ -190,7 +191,7 @@ def test_a_merge_of_any_size_is_one_version(
 
 
 def test_files_without_a_changed_key_stay(delta: DeltaTables) -> None:
-    """Though their statistics allow that they hold one; and what merges leave does not become ever more small files."""
+    """Even if their statistics allow it; and merges do not leave ever smaller files."""
     delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (9, 1, 90)]))
     delta.append("chunks", 1, [])
     kept = delta.file_names()
@@ -202,7 +203,7 @@ def test_files_without_a_changed_key_stay(delta: DeltaTables) -> None:
 
 
 def test_a_row_that_comes_and_goes_beyond_the_end_is_merged(delta: DeltaTables) -> None:
-    """Every newest image is a deletion of a key that the mirror does not hold: the identifier alone is committed."""
+    """Every newest image deletes a key that the mirror lacks: only the transaction identifier is committed."""
     delta.append("chunks", 1, chunk_file(delta, [(n, 1, 0) for n in range(100)]))
     files = change_file(delta, [("+I", 101, 1, 0, 1), ("-D", 101, 1, 0, 2)])
     assert delta.merge(2, files) is not None
@@ -212,7 +213,7 @@ def test_a_row_that_comes_and_goes_beyond_the_end_is_merged(delta: DeltaTables) 
 
 
 def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaTables) -> None:
-    """Whatever damaged the mirror: all rows of the key go, one comes."""
+    """Whatever damaged the mirror: all rows of the key are replaced by one."""
     delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (2, 1, 20)]))
     delta.append("chunks", 2, chunk_file(delta, [(1, 1, 11)]))
     delta.merge(3, change_file(delta, [("-U", 1, 1, 10, 1), ("+U", 1, 1, 12, 2)]))
@@ -220,7 +221,7 @@ def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaTables) -> Non
 
 
 def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path) -> None:
-    """The Delta library's own files have texts as Arrow's string_view, decimals and dates in its own way."""
+    """The Delta library writes texts as Arrow's string_view, and decimals and dates in its own way."""
     columns = (
         Column("a", "int"),
         Column("s", "varchar", charset="utf8mb4", length=40),
@@ -248,13 +249,13 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path) -> 
 
 
 def test_an_empty_mirror_takes_deletions(delta: DeltaTables) -> None:
-    """There is nothing to find, and nothing to add."""
+    """There is nothing to delete and nothing to add."""
     assert delta.merge(1, change_file(delta, [("+I", 1, 1, 1, 1), ("-D", 1, 1, 1, 2)])) is not None
     assert (mirror(delta), delta.applied("merge")) == ([], 1)
 
 
 def test_an_empty_mirror_takes_every_key(tmp_path: Path) -> None:
-    """Also those that no floating-point number is."""
+    """Also keys that no floating-point number represents."""
     table = Table("shop", "t", (Column("k", "bigint"), Column("v", "int")), ("k",))
     delta = DeltaTables(tmp_path, Owner("l"), table)
     delta.create(expected=False)

@@ -1,4 +1,4 @@
-"""A Delta log as we write it: whole commits, one writer a version, files that are there, and what a power cut tore."""
+"""A Delta log: atomic commits, one writer per version, existing files only, and commits torn by a power cut."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from engine.capture.files import DataFile, FileWriter
 from engine.errors import DestinationError, MissingFilesError
-from engine.sink.log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
+from engine.sink.delta_log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
 
 SCHEMA = pa.schema([pa.field("a", pa.int64())])
 
@@ -33,12 +33,12 @@ def written(log: DeltaLog, *values: int) -> list[DataFile]:
 
 
 def rows(log: DeltaLog) -> list[int]:
-    """What the table holds, by the library's own reader."""
+    """The table's rows, read by the library."""
     return sorted(DeltaTable(str(log.folder)).to_pyarrow_table()["a"].to_pylist())
 
 
 def test_a_commit_adds_removes_and_identifies(log: DeltaLog) -> None:
-    """In one version, which every reader of Delta understands; others' commits come in between."""
+    """In one version, which every Delta reader understands; commits of other writers may come in between."""
     first = written(log, 1, 2)
     assert log.commit(Actions("WRITE", {"app": 7}, add=first)) == 1
     write_deltalake(str(log.folder), pa.table({"a": [3]}), mode="append")
@@ -52,7 +52,7 @@ def test_a_commit_adds_removes_and_identifies(log: DeltaLog) -> None:
 
 
 def test_two_writers_never_make_one_version(log: DeltaLog) -> None:
-    """The second one learns that what it knew is stale, also where the library's own writer was the first."""
+    """The second one learns that its state is stale, also if the first was the library's own writer."""
     other = DeltaLog(log.folder)
     other.load(["app"])
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
@@ -67,7 +67,7 @@ def test_two_writers_never_make_one_version(log: DeltaLog) -> None:
 
 @pytest.mark.parametrize("damage", ["gone", "short"])
 def test_a_file_that_is_not_whole_is_never_added(log: DeltaLog, damage: str) -> None:
-    """A cleaner took it between writing and commit: nothing is committed."""
+    """A VACUUM removed it between write and commit: nothing is committed."""
     (file,) = written(log, 1, 2, 3)
     path = log.folder / file.name
     path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:-1])
@@ -78,7 +78,7 @@ def test_a_file_that_is_not_whole_is_never_added(log: DeltaLog, damage: str) -> 
 
 @pytest.mark.parametrize("content", [b"", b"\0\0\0\0", b'{"commitInfo":{}}\n{"add":{"pa'])
 def test_a_torn_commit_at_the_end_is_set_aside(log: DeltaLog, content: bytes) -> None:
-    """A power cut leaves it; nothing rests on it, and what it should have done is in the ledger."""
+    """A power cut leaves it; no commit builds on it, and the ledger has its content."""
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
     torn = log.path / f"{2:020d}.json"
     torn.write_bytes(content)
@@ -91,7 +91,7 @@ def test_a_torn_commit_at_the_end_is_set_aside(log: DeltaLog, content: bytes) ->
 
 
 def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog) -> None:
-    """Readers take it for one without actions. A resnapshot accepts what they see; then it is no fault any more."""
+    """Readers see a commit without actions. A resnapshot accepts this state; then it is no fault any more."""
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
     log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
     (log.path / f"{1:020d}.json").write_bytes(b"")
@@ -116,7 +116,7 @@ def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:
 
 
 def test_columns_come_with_a_commit(log: DeltaLog) -> None:
-    """What is there has NULL in them."""
+    """Existing rows have NULL in them."""
     log.commit(Actions("WRITE", {}, add=written(log, 1)))
     delta = log.load()
     wider = pa.schema([*SCHEMA, pa.field("b", pa.string())])
@@ -126,7 +126,7 @@ def test_columns_come_with_a_commit(log: DeltaLog) -> None:
 
 
 def test_what_another_tool_added_is_refused_by_name(log: DeltaLog) -> None:
-    """A feature of Delta that would change what a commit must hold."""
+    """A Delta feature that changes what a commit must contain."""
     delta = log.load()
     action = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]}
     path = log.path / f"{delta.version() + 1:020d}.json"
@@ -136,7 +136,7 @@ def test_what_another_tool_added_is_refused_by_name(log: DeltaLog) -> None:
 
 
 def test_a_table_is_created_once(tmp_path: Path) -> None:
-    """By a link, as every commit: into a folder that has an empty log too, and nothing else is left there."""
+    """By a hard link, like every commit; also in a folder with an empty log. No temporary file is left."""
     folder = tmp_path / "t"
     (folder / "_delta_log").mkdir(parents=True)
     create(folder, SCHEMA, "mine", {})

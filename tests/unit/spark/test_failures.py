@@ -1,4 +1,4 @@
-"""What failures of Spark mean: by texts that Spark 4.3 wrote."""
+"""What Spark's failures mean, by messages of Spark 4.3."""
 
 import pytest
 
@@ -17,7 +17,7 @@ CRASHED = "org.apache.spark.SparkException: Python worker exited unexpectedly (c
 
 
 def message(text: str, *hosts: str) -> str:
-    """What is said, where these hosts run tasks."""
+    """The error's message, with these hosts."""
     error = explained(text, "spark://m:7077", "set PYTHON", lambda: hosts)
     assert error is not None
     assert error.detail
@@ -39,13 +39,13 @@ def message(text: str, *hosts: str) -> str:
         ("Job 3 cancelled because SparkContext was shut down; ExecutorLostFailure", "SparkLostError"),
     ],
 )  # fmt: skip
-def test_known_failures_are_told_with_their_host(text: str, said: str) -> None:
-    """Which package, which host; a session that ends loses its workers too, and is what is told."""
+def test_known_failures_are_reported_with_their_host(text: str, said: str) -> None:
+    """Which package on which host; a session that ends loses its workers too, and is reported instead."""
     assert said in message(text)
 
 
 def test_hosts_are_asked_where_spark_does_not_name_one() -> None:
-    """It drops the host from errors that Python raised; one of several is said to be one of several."""
+    """Spark drops the host from Python errors; the message then says that it is one of several."""
     assert (
         message(VERSIONS, "a") == "PreflightError: Spark's workers on a run Python 3.12, and this runner Python 3.11."
     )
@@ -54,7 +54,7 @@ def test_hosts_are_asked_where_spark_does_not_name_one() -> None:
 
 
 def test_hosts_are_not_asked_of_a_session_that_is_lost() -> None:
-    """Nobody would answer."""
+    """Nothing would answer."""
 
     def never() -> list[str]:
         raise AssertionError
@@ -64,12 +64,12 @@ def test_hosts_are_not_asked_of_a_session_that_is_lost() -> None:
 
 
 def test_what_is_not_known_is_left_as_it_is() -> None:
-    """It may be a fault of our own: its stack must be seen."""
+    """It may be a bug of ours: its stack trace must be visible."""
     assert explained("ZeroDivisionError: division by zero", "sc://h", "", list) is None
 
 
 def test_remedies_are_named() -> None:
-    """Where another interpreter is named is part of the hint."""
+    """The hint says where to set another interpreter."""
     error = explained(VERSIONS, "sc://h", "start it with PYSPARK_PYTHON", list)
     assert isinstance(error, PreflightError)
     assert error.exit_code == 3

@@ -1,4 +1,4 @@
-"""Masters: which may retry, which are local, where an interpreter is named."""
+"""Kinds of masters: which retry, which are local, where the interpreter is set."""
 
 from pathlib import Path
 
@@ -21,19 +21,19 @@ from engine.spark.kinds import configuration, is_local, remedy, retrying
     ],
 )
 def test_local_masters_are_made_to_retry(master: str, asked: str) -> None:
-    """Unless it is said how often; all others go to Spark as they are."""
+    """Unless the spec sets the number; all others are passed on unchanged."""
     assert retrying(master) == asked
     assert is_local(master) == master.startswith("local")
 
 
 def test_a_connect_server_chooses_the_interpreter() -> None:
-    """Its workers take the server's environment; all others take ours."""
+    """Its workers use the server's environment; all others use ours."""
     assert "PYSPARK_PYTHON" in remedy("sc://h")
     assert "spark.pyspark.python" in remedy("yarn")
 
 
 def test_own_readers_run_the_code_where_it_lies() -> None:
-    """And what the spec adds to their path is found behind it; workers of other hosts are sent the code."""
+    """The spec's additions follow on their path; workers on other hosts are sent the code."""
     spark = Spark(master="local[2]", conf={"spark.executorEnv.PYTHONPATH": "/theirs", "spark.driver.memory": "2g"})
     own = configuration(spark, own_python=True)
     ours, theirs = own["spark.executorEnv.PYTHONPATH"].split(":")

@@ -1,4 +1,4 @@
-"""A session with a kind that needs no Spark: what is asked of workers, how slots are counted, what becomes of failures."""
+"""A session with a fake kind: what workers are asked, how slots are counted, and what failures cause."""
 
 import json
 import time
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from engine.capture.tasks import Report, Task
+from engine.capture.reports import Reader, ReaderReport
+from engine.capture.tasks import Task
 from engine.errors import PreflightError, SparkLostError, TidemarkError
 from engine.spark import session as sessions
 from engine.spark.session import Session
@@ -17,13 +18,13 @@ from engine.spark.workers import answer
 
 
 class Fake:
-    """A kind that says it has `told` slots and in truth has `real` ones."""
+    """A kind that reports `reported` slots and has `real` ones."""
 
     version = "4.3.0"
     ui: str | None = None
 
-    def __init__(self, told: int = 2, real: int = 2, *, own_python: bool = False) -> None:
-        self.told, self.real, self.own_python = told, real, own_python
+    def __init__(self, reported: int = 2, real: int = 2, *, own_python: bool = False) -> None:
+        self.reported, self.real, self.own_python = reported, real, own_python
         self.spark: Any = self
         self.archives: list[Path] = []
         self.stopped: list[bool] = []
@@ -36,7 +37,7 @@ class Fake:
         self.archives.append(archive)
 
     def slots(self) -> int:
-        return self.told
+        return self.reported
 
     def described(self, description: str) -> AbstractContextManager[None]:
         return nullcontext()
@@ -44,13 +45,13 @@ class Fake:
     def stop(self, *, lost: bool) -> None:
         self.stopped.append(lost)
 
-    def run_tasks(self, _: Any, tasks: Sequence[Task]) -> list[Report]:
+    def run_tasks(self, _: Any, tasks: Sequence[Task]) -> list[ReaderReport]:
         if self.failure:
             raise self.failure
         self.jobs.append(len(tasks))
         if self.join:  # an executor registers meanwhile
-            self.told = self.real = self.join.pop(0)
-        return [{"host": "h", "pid": n % self.real} for n in range(len(tasks))]
+            self.reported = self.real = self.join.pop(0)
+        return [ReaderReport(reader=Reader("h", n % self.real)) for n in range(len(tasks))]
 
     def ask(self, _: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
         return [json.loads(answer(str(marker)))] * tasks
@@ -60,7 +61,7 @@ class Fake:
 def opened(
     kind: Fake, monkeypatch: pytest.MonkeyPatch, folder: Path, master: str = "spark://m:7077"
 ) -> Iterator[Session]:
-    """A session of that kind that is ready, looking often."""
+    """A session of that kind that is ready and polls often."""
     monkeypatch.setattr(sessions, "run_tasks", kind.run_tasks)
     monkeypatch.setattr(sessions, "ask", kind.ask)
     monkeypatch.setattr(sessions, "hosts", lambda *_: ["h"])
@@ -74,7 +75,7 @@ def opened(
 
 
 def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its workers run this interpreter and code: one job starts them, nothing is sent, and the destination is not touched."""
+    """Its workers use this interpreter and code: one job starts them, no code is sent, the destination is not tested."""
     kind = Fake(own_python=True)
     with opened(kind, monkeypatch, tmp_path, "local[2]") as session:
         assert (session.slots, kind.jobs) == (2, [2])
@@ -84,23 +85,23 @@ def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_slots_are_those_that_really_run_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Spark's account is corrected by what the start showed, and followed from there."""
-    kind = Fake(told=2, real=1)
+    """The start corrects Spark's number, which is tracked from then on."""
+    kind = Fake(reported=2, real=1)
     with opened(kind, monkeypatch, tmp_path) as session:
         assert session.slots == 1
-        kind.told = 5
+        kind.reported = 5
         deadline = time.monotonic() + 5
         while session.slots != 4 and time.monotonic() < deadline:
             time.sleep(0.01)
         assert session.slots == 4
-        assert session.describe() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
+        assert session.facts() == {"master": "spark://m:7077", "ui": None, "version": "4.3.0", "slots": 4}
     assert list((tmp_path / "lake").iterdir()) == []  # the file that workers looked for is gone
     assert [archive.exists() for archive in kind.archives] == [False]  # our code was sent, and is gone too
 
 
 def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As long as there are more of them after a count, it is repeated."""
-    kind = Fake(told=1, real=1)
+    """The count is repeated as long as more of them appear."""
+    kind = Fake(reported=1, real=1)
     kind.join = [2, 4]
     with opened(kind, monkeypatch, tmp_path) as session:
         assert session.slots == 4
@@ -108,7 +109,7 @@ def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatc
 
 
 def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By what they answer, or by Spark's refusal to run Python of another version there."""
+    """By their answers, or by Spark's refusal to run another version of Python."""
     kind = Fake()
     kind.ask = lambda *_: [{"host": "h", "pid": 1, "python": "p", "found": {}, "sees": True}]  # type: ignore[method-assign]
     with pytest.raises(PreflightError, match="pymysql on h"), opened(kind, monkeypatch, tmp_path):
@@ -118,23 +119,28 @@ def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPat
         text = "Python in worker has different version: 3.12 than that in driver: 3.11, PySpark"
         raise RuntimeError(text)
 
-    kind.ask = refuse  # type: ignore[method-assign]
+    monkeypatch.setattr(kind, "ask", refuse)
     with pytest.raises(PreflightError, match=r"workers on h run Python 3\.12"), opened(kind, monkeypatch, tmp_path):
         pass
     assert list((tmp_path / "lake").iterdir()) == []
 
 
 def test_a_cluster_without_room_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A job that never begins is not waited for for ever."""
+    """A job that never starts is not waited for indefinitely."""
     kind = Fake()
-    kind.ask = lambda *_: time.sleep(0.5) or []  # type: ignore[method-assign, func-returns-value]
+
+    def never(*_: object) -> list[dict[str, Any]]:
+        time.sleep(0.5)
+        return []
+
+    monkeypatch.setattr(kind, "ask", never)
     monkeypatch.setattr(sessions, "_FIRST_TASK_S", 0.05)
     with pytest.raises(SparkLostError, match="has run no task"), opened(kind, monkeypatch, tmp_path):
         pass
 
 
 def test_a_lost_session_is_not_ended_politely(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nobody is there to be told; unknown failures are left as they are, and missing packages here are not the workers'."""
+    """It would not answer. Unknown failures stay unchanged, and packages missing here are not the workers'."""
     kind = Fake()
     with opened(kind, monkeypatch, tmp_path) as session:
         kind.failure = ZeroDivisionError("a fault of our own")

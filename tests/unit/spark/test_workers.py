@@ -1,4 +1,4 @@
-"""What workers must have: the list of packages is what a task imports, and what a host lacks is named."""
+"""What workers need: the list of packages matches what tasks import, and missing ones are named per host."""
 
 import json
 import subprocess
@@ -23,15 +23,17 @@ WANTED: dict[str, str | None] = {"numpy": "2.4.6", "pymysql": "1.2.4"}
 
 
 def worker(host: str, *, sees: bool = True, **found: str | None) -> dict[str, Any]:
-    """What a worker answers that has all, but for what is said otherwise."""
+    """The answer of a complete worker, with some fields changed."""
     return {"host": host, "pid": 7, "python": "/usr/bin/python3", "found": {**WANTED, **found}, "sees": sees}
 
 
 def test_all_that_a_task_imports_is_asked_for() -> None:
-    """Every distribution that the tasks import is on the list, or needed by one that is."""
-    told = subprocess.run([sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    """Every distribution that tasks import is on the list, or required by one that is."""
+    output = subprocess.run(
+        [sys.executable, "-c", IMPORTS], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     owners = metadata.packages_distributions()
-    imported = {name.lower() for module in told.split() for name in owners.get(module, [])}
+    imported = {name.lower() for module in output.split() for name in owners.get(module, [])}
     needed = {
         requirement.split(";")[0].split("[")[0].rstrip("=<>!~.,0123456789 ").lower().replace("-", "_")
         for package in PACKAGES
@@ -45,10 +47,10 @@ def test_all_that_a_task_imports_is_asked_for() -> None:
 
 
 def test_a_worker_says_what_it_has(tmp_path: Path) -> None:
-    """This process lacks nothing; a file that is not there is not seen."""
+    """This process lacks nothing; it does not see a missing file."""
     (tmp_path / "m").touch()
-    told = json.loads(answer(str(tmp_path / "m")))
-    assert (told["found"], told["sees"], told["python"]) == (versions(), True, sys.executable)
+    found = json.loads(answer(str(tmp_path / "m")))
+    assert (found["found"], found["sees"], found["python"]) == (versions(), True, sys.executable)
     assert not json.loads(answer(str(tmp_path / "n")))["sees"]
     assert None not in versions().values()
 
@@ -69,7 +71,7 @@ def test_what_is_missing_is_named_with_its_hosts() -> None:
 
 
 def test_a_folder_that_is_not_shared_is_named() -> None:
-    """A reader would write where nobody looks."""
+    """A reader would write to a place that nobody reads."""
     with pytest.raises(PreflightError, match="workers on b cannot write to the destination, /lake"):
         require([worker("a"), worker("b", sees=False)], WANTED, Path("/lake"), "")
     require([worker("a")], WANTED, Path("/lake"), "")
@@ -85,7 +87,7 @@ def test_a_folder_that_is_not_shared_is_named() -> None:
     ],
 )
 def test_the_major_version_counts(found: dict[str, str | None], faults: list[str]) -> None:
-    """Minor ones may differ, and one that nobody knows is believed."""
+    """Minor versions may differ, and unknown ones are accepted."""
     assert missing(found, WANTED) == faults
     assert pins({**WANTED, "x": None}, ["x", *faults]).startswith(
         "numpy==2.4.6" if "numpy" in str(faults) else ("pymysql==" if faults else "x")

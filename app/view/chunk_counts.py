@@ -1,0 +1,35 @@
+"""How many chunks of a table are planned so far. Splitting is lazy: chunks are planned while others are read."""
+
+from app.view import words
+from engine.history.table_queries import Plan, Progress
+
+
+def planned_chunks(plan: Plan) -> str:
+    """`40 chunks`, `12 of about 400 chunks planned`, `12 chunks planned, more follow`."""
+    if plan.complete:
+        return _chunks(plan)
+    return f"{_chunks(plan)} planned" + ("" if plan.expected_chunks > plan.chunks else ", more follow")
+
+
+def more_note(plan: Plan | None) -> str:
+    """A note for the chunk map while it does not have all chunks; else empty."""
+    return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
+
+
+def _chunks(plan: Plan) -> str:
+    if plan.expected_chunks > plan.chunks:
+        return f"{plan.chunks:,} of about {words.plural(plan.expected_chunks, 'chunk')}"
+    return words.plural(plan.chunks, "chunk")
+
+
+def chunks_read(table: Progress) -> str:
+    """`12 of 40`, `12 of about 400`, or `—` without a plan."""
+    if not table.planned:
+        return words.NOTHING
+    about = "" if table.complete else "about "
+    return f"{table.done:,} of {about}{table.expected_chunks:,}"
+
+
+def state(table: Progress) -> str:
+    """The state in the journal; `waiting` for a table that is only planned."""
+    return table.state or ("waiting" if table.planned else words.NOTHING)

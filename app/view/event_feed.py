@@ -1,0 +1,173 @@
+"""The event feed: events that belong together become one line with a duration."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.view import words
+from app.view.health import EXIT_CODES
+from engine.history.event_queries import Event
+from engine.sentences import describe, failure, named_chunks, numbers_of
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
+    "Alerts": ("alert.raised", "alert.cleared"),
+    "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "disk.freed", "helper.recovered"),
+    "Commands": ("command.accepted", "command.refused", "command.done"),
+    "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
+    "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
+    "Epochs": ("epoch.committed", "sink.applied"),
+    "Source": ("source.event", "source.failover", "source.away", "source.back"),
+}
+USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
+_KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
+
+
+@dataclass(frozen=True)
+class FeedLine:
+    """One line of the feed."""
+
+    ts: datetime
+    """The time of its first event."""
+    kind: str
+    """A key of `KINDS`."""
+    table: str
+    """Empty if the events belong to no table."""
+    text: str
+    duration_s: float | None
+    tone: str
+    """Red if an operator must act, orange if the runner retries, else gray."""
+    run: str
+    seq: int
+    """The sequence number of its first event."""
+
+
+def names(kinds: Iterable[str]) -> list[str]:
+    """The journal events of these kinds."""
+    return [event for kind in kinds for event in KINDS.get(kind, ())]
+
+
+def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
+    """Newest first. One line per command, per group of chunks, per table that a run splits, and per table of a redump."""
+    lines: list[FeedLine] = []
+    groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
+    for event in sorted(events, key=lambda event: (event.ts, event.seq)):
+        body = _body(event)
+        key = _group_key(event, body)
+        if key is None:
+            lines.append(_single(event, body))
+        else:
+            groups.setdefault(key, []).append((event, body))
+    lines += [_GROUPS[kind](group) for (kind, _), group in groups.items()]
+    return sorted(lines, key=lambda line: (line.ts, line.seq), reverse=True)
+
+
+def _body(event: Event) -> dict[str, Any]:
+    try:
+        body = json.loads(event.body)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
+    if event.event.startswith("command.") and body.get("id"):
+        return "command", str(body["id"])
+    if event.event in ("chunk.assigned", "chunk.finished") and body.get("group"):
+        return "group", f"{event.run} {body['group']}"
+    if event.event == "chunk.planned":
+        return "split", f"{event.run} {event.table}"
+    if event.event == "redump.chunk" and body.get("id"):
+        return "redump", f"{event.run} {body['id']} {event.table}"
+    return None
+
+
+def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
+    first, body = group[0]
+    names_seen = {event.event: fields for event, fields in group}
+    done, refused = names_seen.get("command.done"), names_seen.get("command.refused")
+    who = f" by {body['actor']}" if body.get("actor") else ""
+    why = f": {body['reason']}" if body.get("reason") else ""
+    outcome = "refused" if refused else "done" if done else "accepted"
+    message = f" ({refused.get('message')})" if refused else ""
+    text = f"{str(body.get('verb') or 'command').replace('-', ' ').capitalize()}{who}{why} – {outcome}{message}"
+    seconds = done.get("duration_s") if done else None
+    return FeedLine(first.ts, "Commands", "", text, seconds, "orange" if refused else "gray", first.run, first.seq)
+
+
+def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
+    first, body = group[0]
+    finished = [fields for event, fields in group if event.event == "chunk.finished"]
+    numbers = sorted({n for _, fields in group for n in numbers_of(fields)})
+    rows = sum(fields.get("rows") or 0 for fields in finished)
+    text = f"{named_chunks(numbers)} "
+    text += f"read: {words.count(rows)} rows" if finished else "given to a reader"
+    missing = len(numbers) - len(finished)
+    if finished and missing:
+        text += f", {words.plural(missing, 'chunk')} to go"
+    seconds = (group[-1][0].ts - first.ts).total_seconds() if finished and len(group) > 1 else None
+    return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+
+
+def _split(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
+    first, body = group[0]
+    named = [number for _, fields in group for number in _split_numbers(fields)]
+    numbers = sorted(set(named))
+    text = f"Planned {named_chunks(numbers).lower()}" if numbers else "Planned no chunk"
+    if splits := len(named) - len(numbers):
+        text += f"; split {words.plural(splits, 'chunk')} larger than planned"
+    text += "; all chunks are planned" if any(fields.get("complete") is True for _, fields in group) else ""
+    seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
+    return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+
+
+def _split_numbers(body: Mapping[str, Any]) -> list[int]:
+    chunks = body.get("chunks")
+    items = chunks if isinstance(chunks, list) else []
+    return [item[0] for item in items if isinstance(item, list) and item and isinstance(item[0], int)]
+
+
+def _redump(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
+    first, body = group[0]
+    rows, ghosts = (sum(fields.get(name) or 0 for _, fields in group) for name in ("rows", "ghosts"))
+    parts = f"{words.plural(len(group), 'part')}: {words.count(rows)} rows, {words.plural(ghosts, 'ghost')}"
+    seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
+    table = str(body.get("table") or "")
+    return FeedLine(first.ts, "Chunks", table, f"Redumped {parts}", seconds, "gray", first.run, first.seq)
+
+
+_GROUPS = {"command": _command, "group": _chunks, "split": _split, "redump": _redump}
+
+
+def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
+    kind = _KIND_OF.get(event.event, "Run")
+    text, tone = _sentence(event.event, body)
+    if event.resolved:
+        since = "retried since" if event.event == "error" else "read since, or planned again"
+        text, tone = f"{failure(event.event, body)} – {since}", "gray"
+    seconds = body.get("duration_s")
+    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
+
+
+def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    if event in ("error", "chunk.failed"):
+        return _failure(event, body)
+    if event == "alert.raised":
+        repeats = f" (repeated {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
+        return f"Alert: {body.get('message')}{repeats} {body.get('hint') or ''}".rstrip(), "red"
+    if event == "chunk.parked":
+        return f"{failure(event, body)} {body.get('hint') or ''}".rstrip(), "red"
+    if event == "run.ended":
+        code = body.get("exit_code")
+        bad = bool(code)
+        return describe(event, body) + (f", {EXIT_CODES.get(code or 0)}" if bad else ""), "red" if bad else "gray"
+    return describe(event, body), "gray"
+
+
+def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    if body.get("retry_in_s") is not None:
+        return describe(event, body), "orange"
+    parts = (failure(event, body), str(body.get("detail") or ""), str(body.get("hint") or ""))
+    return " ".join(part for part in parts if part), "red"

@@ -1,0 +1,193 @@
+"""The redump form: its request, the affected rows, and the progress of the command."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.view import words
+from engine.history.chunk_queries import Read
+from engine.history.redumps import Redumped
+
+NOT_READ = ("refused", "left alone")
+"""How a table is redumped when it is not."""
+PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")
+_NUMBERS = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+)\s*)?")
+_MOST_CHUNKS = 10_000
+_TONES = {"under way": "blue", "done": "green", "refused": "orange"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """The values of the form."""
+
+    part: str
+    """One of `PARTS`."""
+    table: str = ""
+    chunks: str = ""
+    """Chunk numbers, such as `3, 7–9`."""
+    lower: str = ""
+    """Included; empty means open."""
+    upper: str = ""
+    """Excluded; empty means open."""
+    keys: str = ""
+    """Primary keys, one per line."""
+
+
+def numbers(text: str) -> list[int]:
+    """The numbers in `3, 7–9`. Raises ValueError with a message."""
+    found: list[int] = []
+    for part in text.split(","):
+        match = _NUMBERS.fullmatch(part)
+        if match is None:
+            raise ValueError(f"{part.strip() or 'Nothing'!r} is not a chunk number: 3, 7–9")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last - first + len(found) >= _MOST_CHUNKS:
+            raise ValueError(
+                f"{part.strip()!r} is not a range of chunks, or too many chunks (at most {_MOST_CHUNKS:,})"
+            )
+        found += range(first, last + 1)
+    return list(dict.fromkeys(found))
+
+
+def missing(request: Request) -> str:
+    """What the form still needs; empty if it is complete."""
+    if request.part == "Chunks":
+        try:
+            numbers(request.chunks)
+        except ValueError as fault:
+            return "Enter chunk numbers: 3, 7–9" if not request.chunks.strip() else str(fault)
+    if request.part == "Range" and not (request.lower.strip() or request.upper.strip()):
+        return "Enter a lower or an upper bound; without both it would be the whole table"
+    if request.part == "Keys":
+        try:
+            return "" if keys(request.keys) else "Enter keys, one per line"
+        except ValueError as fault:
+            return str(fault)
+    return ""
+
+
+def keys(text: str) -> list[str | list[str]]:
+    """The primary keys in a text, one per line; a key of several columns is a JSON list. Raises ValueError with a message."""
+    found: list[str | list[str]] = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        if not line.startswith("["):
+            found.append(line)
+            continue
+        try:
+            found.append([str(part) for part in json.loads(line)])
+        except ValueError:
+            raise ValueError(f"{line!r} is not a JSON list") from None
+    return found
+
+
+def document(request: Request) -> dict[str, Any]:
+    """The request as `redump --request` takes it."""
+    if request.part == "Everything":
+        return {"tables": []}
+    part: dict[str, Any] = {}
+    if request.part == "Chunks":
+        part = {"chunks": numbers(request.chunks)}
+    elif request.part == "Range":
+        part = {"range": [request.lower.strip() or None, request.upper.strip() or None]}
+    elif request.part == "Keys":
+        part = {"keys": keys(request.keys)}
+    return {"tables": [request.table], **part}
+
+
+def pace(reads: Sequence[Read], table: str) -> float | None:
+    """Rows per second of all readers together, by a table's last reads; None without any."""
+    own = [read for read in reads if read.table == table and read.rows]
+    seconds = sum((read.ended - read.started).total_seconds() for read in own)
+    if not seconds:
+        return None
+    return sum(read.rows for read in own) / seconds * len({read.reader for read in own})
+
+
+def expected_s(affected: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> float | None:
+    """The expected seconds, by the speed of the last copy; None if that is unknown for a table."""
+    total = 0.0
+    for one in affected:
+        rate = pace(reads, one["table"])
+        if one["way"] in NOT_READ or one["rows"] == 0:
+            continue
+        if rate is None or one["rows"] is None:
+            return None
+        total += one["rows"] / rate
+    return total
+
+
+def affected_rows(affected: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+    """One row per table."""
+    return [
+        {
+            "Table": one["table"],
+            "Rows read again": _rows(one),
+            "Rows in the mirror": f"{one['of_rows']:,}",
+            "Size of the mirror": words.size(one["of_bytes"]),
+            "How": ": ".join(part for part in (one["way"], one["why"]) if part),
+        }
+        for one in affected
+    ]
+
+
+def _rows(one: Mapping[str, Any]) -> str:
+    if one["way"] in NOT_READ:
+        return "none"
+    if one["rows"] is None:
+        return f"at most {one['of_rows']:,}"
+    asked = f" of {words.plural(one['keys'], 'key')}" if one["keys"] else ""
+    return f"{one['rows']:,}{asked}"
+
+
+def sentence(affected: Sequence[Mapping[str, Any]], seconds: float | None) -> str:
+    """The affected tables and rows, and the expected time, as a sentence."""
+    able = [one for one in affected if one["way"] not in NOT_READ]
+    if not able:
+        return "None of this can be redumped."
+    known = sum(one["rows"] if one["rows"] is not None else one["of_rows"] for one in able)
+    most = "at most " if any(one["rows"] is None for one in able) else ""
+    rows = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"
+    about = "less than a second" if seconds is not None and seconds < 1 else f"about {words.duration(seconds)}"
+    took = f", {about} of reading at the speed of the last copy" if seconds is not None else ""
+    return f"{rows}{took}. The binlog is read meanwhile."
+
+
+def ranges(affected: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+    """The ranges that are redumped, in words."""
+    return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one["ranges"]]
+
+
+def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
+    """One row per command, newest first."""
+    return [
+        {
+            "Asked": one.asked,
+            "State": one.state,
+            "What": one.what or words.NOTHING,
+            "By": one.actor or words.NOTHING,
+            "Reason": one.reason or "",
+            "Parts": one.parts,
+            "Rows": one.rows,
+            "Ghosts": one.ghosts,
+            "Keys missing": words.NOTHING if one.missing is None else f"{one.missing:,}",
+            "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
+            "Answer": one.message or "",
+        }
+        for one in found
+    ]
+
+
+def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float | None]:
+    """(colour, sentence, share) of a command; the share is None if the number of rows is unknown."""
+    colour = _TONES[one.state]
+    so_far = f"{words.plural(one.parts, 'part')}, {words.plural(one.rows, 'row')}, {words.plural(one.ghosts, 'ghost')}"
+    what = one.what or one.id
+    if one.state == "refused":
+        return colour, f"{what} was refused: {one.message}", None
+    if one.state == "done":
+        lost = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
+        return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{lost}", 1.0
+    share = min(one.rows / expected_rows, 0.99) if expected_rows else None
+    return colour, f"{what}: redump running, {so_far} so far", share

@@ -1,0 +1,62 @@
+"""The style of each state on all pages. The colour shows who must act: red means you, orange means that the runner retries."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Colour = Literal["gray", "blue", "green", "orange", "red", "violet"]
+"""Streamlit's names."""
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a state is shown."""
+
+    label: str
+    letter: str
+    """The letter in a tile of the chunk map."""
+    colour: Colour
+    icon: str
+    """A Material symbol."""
+    meaning: str
+    """The tooltip."""
+
+
+CHUNK = {
+    "waiting": Style("waiting", "W", "gray", ":material/schedule:", "planned, not yet given to a reader"),
+    "reading": Style("reading", "R", "blue", ":material/download:", "given to a reader"),
+    "failed": Style("retrying", "!", "orange", ":material/refresh:", "the last attempt failed; it will be retried"),
+    "parked": Style("parked", "X", "red", ":material/block:", "it failed too often; resume the table to retry it"),
+    "finished": Style("finished", "F", "violet", ":material/task_alt:", "read and backfilled, not yet committed"),
+    "published": Style("published", "P", "green", ":material/done_all:", "committed; a restart does not read it again"),
+}
+
+PIPELINE = {
+    "new": Style("not started", "N", "gray", ":material/radio_button_unchecked:", "it has never run"),
+    "starting": Style("starting", "S", "blue", ":material/hourglass_top:", "Spark and the connection are being set up"),
+    "running": Style("running", "R", "green", ":material/play_circle:", "the runner is alive and works"),
+    "paused": Style("paused", "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"),
+    "stopping": Style(
+        "stopping", "S", "blue", ":material/hourglass_bottom:", "the runner commits what it has and ends"
+    ),
+    "ended": Style("stopped", "E", "gray", ":material/stop_circle:", "the last run ended normally"),
+    "failed": Style("failed", "X", "red", ":material/error:", "the last run ended with an error"),
+    "lost": Style(
+        "runner lost", "L", "red", ":material/heart_broken:", "the heartbeat stopped without an end of the run"
+    ),
+}
+
+HEX = {
+    "gray": "#8796a3",
+    "blue": "#2f7fc4",
+    "green": "#2a9d6f",
+    "orange": "#d98a1f",
+    "red": "#d1495b",
+    "violet": "#7c6bd6",
+    "primary": "#1583a5",
+}
+"""The same colours for figures, readable on the light and on the dark background."""
+
+
+def badge(colour: str, text: str) -> str:
+    """Markdown for a small coloured label. text: must be escaped."""
+    return f":{colour}-badge[{text}]"

@@ -1,0 +1,115 @@
+"""Generates the reference pages of the documentation: `make docs`.
+
+`configuration.md` comes from the settings' own descriptions, `command-line.md` from the commands' own help. A test compares both
+with what is checked in, so neither can go stale.
+"""
+
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from engine.__main__ import app
+from engine.settings import Alerts, Metrics, ProjectionRules, Sink, Snapshot, Source, Spark, Spec, TableRules, Throttle
+
+HERE = Path(__file__).parent
+SECTIONS: dict[str, type[BaseModel]] = {
+    "": Spec,
+    "source": Source,
+    "snapshot": Snapshot,
+    'snapshot.tables."GLOB"': TableRules,
+    "throttle": Throttle,
+    "sink": Sink,
+    "spark": Spark,
+    "alerts": Alerts,
+    "metrics": Metrics,
+    'tables."GLOB"': ProjectionRules,
+}
+"""The sections of a spec, in the order of the page."""
+_CONFIGURATION = """\
+# Configuration
+
+A pipeline is described by one TOML file, its *spec*. An unknown key is an error, and the message suggests the nearest known key.
+Durations are in seconds. Globs match full table names, `database.table`.
+
+This page is generated from `engine/settings.py`.
+"""
+_COMMANDS = """\
+# Command line
+
+`SPEC` is the path of a pipeline's spec. `tidemark --version` prints the version. In a clone of the repository, `python -m engine`
+does the same as `tidemark`. This page is generated from the commands' help texts.
+
+| exit code | meaning |
+|---|---|
+| [0](operations.md#exit-code-0) | done |
+| [1](operations.md#exit-code-1) | an unexpected error, a stopped table, unpublished changes, or a missed goal of `--until` |
+| [2](operations.md#exit-code-2-specerror) | the spec or an argument is wrong |
+| [3](operations.md#exit-code-3-preflighterror) | the preflight failed |
+| [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog that follows the committed position |
+| [5](operations.md#exit-code-5-pipelinehelderror) | another runner has the pipeline, or took it over |
+| [7](operations.md#exit-code-7-mismatcherror) | the ledger and the destination do not belong together |
+
+[Operations](operations.md#when-something-stops) says what to do about each.
+"""
+
+
+def configuration() -> str:
+    """The page of all settings."""
+    return _CONFIGURATION + "".join(part for name, model in SECTIONS.items() for part in _section(name, model))
+
+
+def _section(name: str, model: type[BaseModel]) -> Iterator[str]:
+    yield f"\n## {f'`[{name}]`' if name else 'The pipeline'}\n\n{_paragraph(model.__doc__ or '')}\n\n"
+    yield "| key | default | meaning |\n|---|---|---|\n"
+    for key, field in model.model_fields.items():
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            continue
+        if not field.description:
+            raise ValueError(f"{model.__name__}.{key} has no description")
+        default = "required" if field.is_required() else f"{_default(field.get_default(call_default_factory=True))}"
+        yield f"| `{key}` | {default} | {_cell(field.description)} |\n"
+
+
+def _default(value: Any) -> str:
+    if value is None or value is PydanticUndefined:
+        return "not set"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    if isinstance(value, tuple):
+        return "`[]`"
+    return f"`{int(value) if isinstance(value, float) and value.is_integer() else value}`"
+
+
+def _paragraph(text: str) -> str:
+    return textwrap.fill(" ".join(text.split()), 140, break_long_words=False, break_on_hyphens=False)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def command_line() -> str:
+    """The page of all commands."""
+    group: Any = typer.main.get_command(app)
+    return _COMMANDS + "".join(part for name, command in group.commands.items() for part in _command(name, command))
+
+
+def _command(name: str, command: Any) -> Iterator[str]:
+    arguments = [parameter for parameter in command.params if parameter.param_type_name == "argument"]
+    options = [parameter for parameter in command.params if parameter.param_type_name == "option" and parameter.help]
+    usage = " ".join([name, *((parameter.metavar or parameter.name.upper()) for parameter in arguments)])
+    yield f"\n## {name}\n\n{_paragraph(command.help or '')}\n\n```text\ntidemark {usage} [OPTIONS]\n```\n"
+    if options:
+        yield "\n| option | meaning |\n|---|---|\n"
+    for option in options:
+        yield f"| `{', '.join(option.opts)}` | {_cell(option.help)} |\n"
+
+
+if __name__ == "__main__":
+    (HERE / "configuration.md").write_text(configuration(), encoding="utf-8")
+    (HERE / "command-line.md").write_text(command_line(), encoding="utf-8")

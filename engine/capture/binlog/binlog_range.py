@@ -1,0 +1,380 @@
+"""Turns runs of events into changes: transactions, table maps, statements, and the row images of captured tables.
+
+Pure. It takes the `EventBatch`s of a stream that begins between two transactions, and yields `RowChanges` until its end position
+is reached. If a table can no longer be captured exactly, it stops (`stopped`); if that could be any table, SourceLostError is
+raised. A statement that may alter a captured table ends the range before the next transaction (`altered`).
+`run.tables.schema_change` then finds out the table's new definition before more is read.
+"""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.capture.binlog.event_statistics import EventStatistics
+from engine.capture.binlog.row_changes import FACTS, RowChanges
+from engine.capture.binlog.statements import Alteration, concerned, creates, meaningful, without_values, writes
+from engine.capture.binlog.transaction_outcomes import Judged, Log, Prepared, TransactionOutcomes
+from engine.capture.binlog.transactions import Facts, Transactions
+from engine.capture.binlog.written_tables import UNKNOWN, written_by
+from engine.decode.arrow_schema import image_schema
+from engine.decode.binlog_events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
+from engine.decode.framing import Offsets, words
+from engine.decode.images import check_table_map, decode_images
+from engine.decode.schema import Table
+from engine.decode.stream import EventBatch
+from engine.decode.unfold import STATEMENTS, unfolded
+from engine.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
+from engine.source.positions import Position, file_number
+
+_TABLE_ID = np.uint64((1 << 48) - 1)
+_NO_TABLE = (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF)
+"""Table ids of row events without rows, which only end a statement (MySQL source, Rows_log_event)."""
+
+
+class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a user
+    """A table's rows do not match its captured columns, although no statement altered it.
+
+    position: before the rows' transaction, the last position that can be captured. Later changes may have been yielded already.
+    """
+
+    def __init__(self, table: str, position: Position, error: TableStoppedError) -> None:
+        super().__init__(str(error))
+        self.position = position
+        self.alteration = Alteration((table,), "", "", str(position))
+        self._table, self._error = table, error
+
+    def at(self, position: Position) -> "SchemaMismatch":
+        """The same mismatch, for rows that take effect at another position than they are logged at."""
+        return SchemaMismatch(self._table, position, self._error)
+
+
+@dataclass(frozen=True)
+class _Mapped:
+    """A captured table, with the binlog's description of its columns."""
+
+    table: Table
+    map: TableMap
+    fault: TableStoppedError | None = None
+    """How the columns differ from the captured ones; None if they do not."""
+
+
+class BinlogRange:
+    """The binlog from `start` to `end`, both between transactions. Captures `tables`, given by database and name.
+
+    awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through which a
+    table's rows are not needed, so not decoded. known: statements up to this position have been handled already. log: see `log`.
+    `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed. `altered`: why the range ends
+    earlier than requested; `end` is then its actual end. `stopped`: tables that can no longer be captured, with the reason.
+    `nulled`: dates that became NULL, by table and column. `defined`: whether a statement may have created or renamed tables.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[tuple[str, str], Table],
+        start: Position,
+        end: Position,
+        *,
+        mariadb: bool,
+        awaited: Sequence[Table] = (),
+        log: Log | None = None,
+        since: Mapping[str, tuple[float, float]] | None = None,
+        known: Position | None = None,
+    ) -> None:
+        self._since, self._known = since or {}, (known or start).order
+        self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
+        self._awaited = awaited
+        self._open_start = start  # before the open transaction
+        self._read_through = start  # after the last event read, not counting events held back
+        self._ended_early = False
+        self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
+        self.statistics = EventStatistics(mariadb=mariadb)
+        self._captures = bool(tables) or bool(awaited)
+        self._outcomes = TransactionOutcomes(start, end, log, self._names_captured)
+        self.altered: Alteration | None = None
+        self.defined = False
+        self.transactions = Transactions(mariadb=mariadb)
+        self.stopped: dict[str, TableStoppedError] = {}
+        self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
+        self._maps: dict[int, _Mapped | None] = {}
+
+    @property
+    def log(self) -> Log | None:
+        """The whole binlog. Giant and XA transactions are read from it again. Set it before feeding the first of them."""
+        return self._outcomes.log
+
+    @log.setter
+    def log(self, log: Log) -> None:
+        self._outcomes.log = log
+
+    @property
+    def done(self) -> bool:
+        """Whether the end position has been reached."""
+        return self.position.order >= self.end.order
+
+    def feed(self, run: EventBatch) -> Iterator[tuple[Table, str, RowChanges]]:
+        """Yield a run's changes with their table and binlog file, in order within each table."""
+        if self.done:
+            return
+        if file_number(run.file) > file_number(self.end.file):
+            yield from self._process(self._outcomes.flush(torn=True))
+            self.position = self.end
+            return
+        past_end = run.file == self.end.file and run.offset[-1] > self.end.offset
+        if past_end:
+            run = run.slice(0, int((run.offset <= self.end.offset).sum()))
+        if len(run.headers):
+            self.position = Position(run.file, int(run.offset[-1]))
+            self.statistics.add(run)
+            yield from self._process(self._judge(run))
+        if not self._ended_early and (past_end or self.done):
+            yield from self._process(self._outcomes.flush())
+            self.position = self.end
+
+    def _judge(self, run: EventBatch) -> Iterator[Judged]:
+        if not self._captures:
+            yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+            return
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), reread=self._reread):
+            self.statistics.add_unfolded(plain, run)
+            yield from self._outcomes.judge(plain.run)
+
+    def _process(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
+        for judged in parts:
+            yield from self._read(judged.run, file_number(judged.run.file))
+            if self._ended_early:
+                return
+            self._refuse_doubtful(judged)
+            if judged.committed is not None:
+                yield from self._committed(judged.run, judged.committed)
+
+    def _refuse_doubtful(self, judged: Judged) -> None:
+        for table_id in (*judged.undone.tolist(), *judged.doubtful.tolist()):
+            mapped = self._maps.get(table_id)
+            if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
+                self._stop(mapped.table, _doubtful_rows(mapped.table, judged.run))
+
+    def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, RowChanges]]:
+        """Yield the rows of an XA transaction. They are read where it was prepared, and take effect at its commit."""
+        maps, self._maps = self._maps, {}
+        fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
+        outcomes = TransactionOutcomes(
+            prepared.start, prepared.end, self.log, self._names_captured, prepared_count=True
+        )
+        for judged in outcomes.read() if self._tables else ():
+            count = len(judged.run.headers)
+            run = replace(judged.run, file=commit.file, offset=np.full(count, at))
+            self._learn_tables(run)
+            try:
+                yield from self._changes(run, number, fact.at(np.zeros(count, np.int64)))
+            except SchemaMismatch as error:
+                raise error.at(self._open_start) from error
+            self._refuse_doubtful(judged)
+        self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
+
+    def _reread(self, damaged: EventBatch, n: int) -> bytes | None:
+        """Read the body of an event that cannot be decompressed from the server again."""
+        end = Position(damaged.file, int(damaged.offset[n]))
+        start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
+        self.statistics.read_twice()
+        for run in self.log.read(start, end) if self.log is not None else ():
+            for at in np.flatnonzero((run.offset == end.offset) & (run.headers.kind == damaged.headers.kind[n])):
+                if run.file == end.file and run.headers.end_position[at]:
+                    return run.body(int(at))
+        return None
+
+    def _names_captured(self, run: EventBatch) -> bool:
+        events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
+        _, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
+        maps = (read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist())
+        return any((m.database, m.table) in self._tables for m in maps)
+
+    def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
+        if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
+            self._maps.clear()  # a restarted server numbers its tables from the beginning
+        for part in self._parts(run):
+            if self.altered is None:
+                altered = self._statements(part)
+            else:
+                altered = -1
+                if self.altered.written is not None:  # its transaction may contain more writes
+                    self._statements(self._up_to_next(part, altered))
+            to_publish = part
+            if altered is not None and self.altered is not None:
+                to_publish = self._up_to_next(part, altered)
+                if self.altered.written is None:
+                    # Rows logged with such a statement (CREATE OR REPLACE TABLE … SELECT) already belong to the new table.
+                    self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
+            if len(to_publish.headers):
+                facts = self.transactions.of(to_publish)
+                self._fact = facts.at(np.array([-1]))
+                self._learn_tables(to_publish)
+                yield from self._changes(to_publish, number, facts)
+                self._open_start = self._start_of(to_publish, len(to_publish.headers))
+                self._read_through = Position(run.file, int(to_publish.offset[-1]))
+            if to_publish is not part:
+                self.end = self.position = self._read_through
+                self._ended_early = True
+                return
+
+    def _up_to_next(self, run: EventBatch, event: int) -> EventBatch:
+        """The run up to the first transaction that begins after an event; the whole run if there is none."""
+        begins = np.flatnonzero(among(run.headers.kind, BEGINS))
+        later = begins[begins > event]
+        return run.slice(0, int(later[0])) if len(later) else run
+
+    def _start_of(self, run: EventBatch, event: int) -> Position:
+        """The position before the transaction that contains an event."""
+        begins = np.flatnonzero(among(run.headers.kind[:event], BEGINS))
+        if not len(begins):
+            return self._open_start
+        n = int(begins[-1])
+        return Position(run.file, int(run.offset[n - 1])) if n else self._read_through
+
+    def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
+        """Split the run before each transaction with a meaningful statement, so that everything before it is published."""
+        begins = np.flatnonzero(among(run.headers.kind, BEGINS))
+        splits = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
+        for begin, end in pairwise([0, *sorted(splits - {0}), len(run.headers)]):
+            yield run.slice(begin, end)
+
+    def _learn_tables(self, run: EventBatch) -> None:
+        events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
+        ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
+        for table_id in _distinct(ids) - self._maps.keys():
+            event = int(events[int(np.flatnonzero(ids == table_id)[0])])
+            self._maps[table_id] = self._mapped(read_table_map(run.body(event), mariadb=self._mariadb))
+
+    def _mapped(self, mapped: TableMap) -> _Mapped | None:
+        table = self._tables.get((mapped.database, mapped.table))
+        if table is None:
+            return None
+        try:
+            check_table_map(table, mapped)
+        except TableStoppedError as error:
+            return _Mapped(table, mapped, error)
+        return _Mapped(table, mapped)
+
+    def _publishable(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
+        """The row events of a table that may be published. Raises SchemaMismatch if they do not match the captured columns."""
+        since = self._since.get(mapped.table.full_name, (0, 0))
+        if number <= since[0]:
+            events = events[(run.offset[events] > since[1]) & (number == since[0])]
+        if len(events) and mapped.fault is not None:
+            raise SchemaMismatch(mapped.table.full_name, self._start_of(run, int(events[0])), mapped.fault)
+        return events
+
+    def _stop(self, table: Table, error: TableStoppedError) -> None:
+        self.stopped.setdefault(table.full_name, error)
+        self._tables.pop((table.database, table.name), None)
+        self._maps = {n: None if m and m.table == table else m for n, m in self._maps.items()}
+
+    def _statements(self, run: EventBatch) -> int | None:
+        """Examine a run's statements. Returns the index of the event that altered tables, or None.
+
+        All writes of one transaction are merged. A part contains the statements of only one transaction (see `_parts`).
+        """
+        first_write: int | None = None
+        for n, database, statement in meaningful(run):
+            if (file_number(run.file), int(run.offset[n])) <= self._known:
+                continue
+            self.defined = True
+            if writes(statement):
+                first_write = n if first_write is None else first_write
+                self._record_write(run, n, database, statement)
+            else:
+                tables = [*([] if creates(statement) else self._tables.values()), *self._awaited]
+                names = tuple(t.full_name for t in tables if concerned(statement, database, t))
+                if names and self.altered is not None:
+                    self.altered = replace(self.altered, written=UNKNOWN)  # DDL between writes, in one transaction
+                elif names:
+                    self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
+                    return n
+        return first_write
+
+    def _record_write(self, run: EventBatch, n: int, database: str, statement: str) -> None:
+        """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches."""
+        if not self._tables:
+            return
+        written = written_by(statement, database)
+        if self.altered is not None and self.altered.written is not None:
+            self.altered = replace(self.altered, written=self.altered.written | written)
+        elif self.altered is None:
+            names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[n]}"
+            self.altered = Alteration(names, database, without_values(statement), at, written)
+
+    def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:
+        rows = np.flatnonzero(among(run.headers.kind, ROWS))
+        ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
+        compressed = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
+        if (
+            compressed.any()
+            and (compressed := compressed & np.isin(ids, [n for n, m in self._maps.items() if m])).any()
+        ):
+            for plain in unfolded(run, rows[compressed], reread=self._reread):
+                yield from self._changes(plain.run, number, facts.at(plain.source))
+            return
+        events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
+        for table_id in sorted(_distinct(ids)):
+            if table_id not in self._maps and table_id not in _NO_TABLE:
+                raise SourceLostError(
+                    f"The binlog {run.file} contains rows of a table that it does not name.",
+                    detail="They may belong to a captured table. Nothing of this binlog range was published.",
+                    hint="Report this with the server's version.",
+                )
+            mapped = self._maps.get(table_id)
+            if mapped is not None and len(events := self._publishable(run, number, mapped, rows[ids == table_id])):
+                events_of.setdefault(mapped.table, []).append((mapped.map, events))
+        for table, groups in events_of.items():
+            try:
+                parts = [self._images(run, number, facts, table, mapped, events) for mapped, events in groups]
+            except TableStoppedError as error:
+                self._stop(table, error)
+                continue
+            changes = parts[0][1] if len(parts) == 1 else _interleaved(parts)
+            if len(changes):
+                yield table, run.file, changes
+
+    def _images(
+        self,
+        run: EventBatch,
+        number: int,
+        facts: Facts,
+        table: Table,
+        mapped: TableMap,
+        events: Offsets,
+    ) -> tuple[Offsets, RowChanges]:
+        images = decode_images(run.buffer, run.headers, events, table, mapped, self.nulled[table.full_name])
+        known = facts.at(images.event)
+        columns = [images.kind, np.full(len(images.kind), number), run.offset[images.event]]
+        columns += [column[known.of] for column in known.table.T]
+        rows = pa.table(images.rows, schema=image_schema(table))
+        about = pa.table([pa.array(c) for c in columns], schema=FACTS)
+        return images.event, RowChanges(rows, about, self.transactions.sources)
+
+
+def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
+    """The distinct table ids; equal ids come in long runs."""
+    return set(ids[np.flatnonzero(np.diff(ids, prepend=~ids[:1]))].tolist())
+
+
+def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
+    """Merge one table's changes under several table ids, in event order."""
+    changes = [part for _, part in parts]
+    rows, facts = pa.concat_tables(p.rows for p in changes), pa.concat_tables(p.facts for p in changes)
+    order = np.argsort(np.concatenate([event for event, _ in parts]), kind="stable")
+    return RowChanges(rows, facts, changes[-1].sources).take(order)
+
+
+def _doubtful_rows(table: Table, run: EventBatch) -> DecodeError:
+    return DoubtfulRowsError(
+        f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been rolled back.",
+        detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does not guess; "
+        "nothing of the binlog range was published for the table.",
+        hint=f"Resnapshot the table: tidemark redump SPEC --table {table.full_name}",
+    )

@@ -1,0 +1,96 @@
+"""Statistics of a binlog range's events: counts by type, skipped events, the largest transaction.
+
+Computed from headers alone.
+"""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from engine.capture.binlog.transactions import NUMBER, SOURCE, Transactions
+from engine.decode.binlog_events import BEGINS, Kind, among, kind_name, refuse_unknown
+from engine.decode.stream import EventBatch
+from engine.decode.unfold import Unfolded
+
+_ARTIFICIAL = 0x20
+"""LOG_EVENT_ARTIFICIAL_F: the event was made for the dump and is in no file."""
+
+
+class EventStatistics:
+    """Counts the events of a binlog range, run by run.
+
+    bytes: size of the events as logged. damaged: how often a damaged event was requested again.
+    unknown: counts by type of the events that this version does not know but may skip.
+    """
+
+    def __init__(self, *, mariadb: bool) -> None:
+        self.bytes, self.damaged = 0, 0
+        self.unknown: Counter[str] = Counter()
+        self._mariadb = mariadb
+        self._kinds = np.zeros(256, np.int64)
+        self._open: dict[str, Any] | None = None
+        self._largest: dict[str, Any] | None = None
+
+    def read_twice(self) -> None:
+        """Count an event that was damaged and is requested again."""
+        self.damaged += 1
+
+    @property
+    def events(self) -> dict[str, int]:
+        """Event counts by type, including events inside compressed transactions."""
+        return {kind_name(kind): int(self._kinds[kind]) for kind in np.flatnonzero(self._kinds).tolist()}
+
+    @property
+    def largest(self) -> dict[str, Any] | None:
+        """The largest transaction: `gtid` (None if it has none), the `position` before it, `bytes` and `events`."""
+        self._close()
+        return self._largest
+
+    def add(self, run: EventBatch) -> None:
+        """Add a run as received. Raises SourceLostError for an unknown event that must not be skipped."""
+        headers = run.headers
+        self.unknown += refuse_unknown(headers)
+        real = (headers.flags & _ARTIFICIAL == 0) & (
+            (headers.end_position != 0) | (headers.kind != Kind.FORMAT_DESCRIPTION)
+        )
+        self._kinds += np.bincount(headers.kind[real], minlength=256)
+        size = np.where(real, headers.size, 0)
+        self.bytes += int(size.sum())
+        begins = np.flatnonzero(among(headers.kind, BEGINS))
+        edges = np.concatenate([[0], begins, [len(headers)]])
+        total = np.add.reduceat(np.append(size, 0), edges[:-1]) * (np.diff(edges) > 0)
+        if self._open is not None:
+            self._open["bytes"] += int(total[0])
+            self._open["events"] += int(edges[1])
+        if not len(begins):
+            return
+        self._close()
+        whole = total[1:-1]
+        if len(whole) and int(whole.max()) > self._most:
+            n = int(whole.argmax())
+            self._largest = self._summary(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
+        self._open = self._summary(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
+
+    def add_unfolded(self, plain: Unfolded, run: EventBatch) -> None:
+        """Add the content of a run's compressed transactions. Raises SourceLostError as `add` does."""
+        inner = plain.run.headers.kind[run.headers.kind[plain.source] == Kind.TRANSACTION_PAYLOAD]
+        if len(inner):
+            self.unknown += refuse_unknown(plain.run.headers)
+            self._kinds += np.bincount(inner, minlength=256)
+
+    @property
+    def _most(self) -> int:
+        return 0 if self._largest is None else int(self._largest["bytes"])
+
+    def _close(self) -> None:
+        if self._open is not None and self._open["bytes"] > self._most:
+            self._largest = self._open
+        self._open = None
+
+    def _summary(self, run: EventBatch, begin: int, size: int, events: int) -> dict[str, Any]:
+        alone = Transactions(mariadb=self._mariadb)
+        fact = alone.of(run.slice(begin, begin + 1)).lines()[0]
+        gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None
+        at = int(run.offset[begin] - run.headers.size[begin])
+        return {"gtid": gtid, "position": f"{run.file}:{at}", "bytes": size, "events": events}

@@ -1,0 +1,355 @@
+"""Transaction outcomes: which of the logged rows count, and at which position.
+
+Servers log some rows before it is decided whether they count, and some that never count:
+
+* **Rolled back.** A transaction that cannot be rolled back without a trace (MariaDB: it dropped a temporary table, or wrote to a
+  table of another engine) is logged with `ROLLBACK` or `ROLLBACK TO savepoint` in it. It never contains rows of tables that cannot
+  roll back: in row format both servers log those at once, as a separate transaction. So its rows do not count, from its start or
+  from the `SAVEPOINT` of that name up to the rollback. A trigger's savepoint shadows one of the same name and is logged alike,
+  while in a session it would replace it (seen on MariaDB). If that name is rolled back to, rows between the two are doubtful.
+* **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`. They count at `XA COMMIT`, perhaps files later, or never.
+  They are skipped, and read again when they are committed. A PREPARE before the binlog range is searched for backwards, so any
+  range can be read without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a PREPARE that says so: its rows count at
+  once.)
+* **Torn.** A server that died during a write leaves an unfinished transaction at the end of a file, and rolls it back when it
+  restarts.
+
+The outcome is only known at a transaction's end. So the last transaction of a block is held back until it ends, as long as it is
+small. If a larger one concerns a captured table, the log is read ahead to its end once, before its rows are yielded. So rows never
+have to be revoked, and memory is bounded.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from engine.decode.binlog_events import BEGINS, HEADER, ROWS, Kind, among, read_query, read_xa_prepare
+from engine.decode.framing import PADDING, words
+from engine.decode.stream import EventBatch
+from engine.decode.unfold import STATEMENTS, unfolded
+from engine.errors import SourceLostError
+from engine.source.positions import FIRST_OFFSET, Position, file_number
+
+MOST = 16 << 20
+"""Bytes of an open transaction that are held back; beyond them the log is read ahead."""
+Xid = tuple[bytes, bytes, int]
+_BEGIN, _COMMIT = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
+_CHECKSUM = 4
+_PREPARED, _UNDONE, _DOUBTFUL = "prepared", "undone", "doubtful"
+_XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
+_SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*;?\s*$", re.DOTALL)
+_ROLLBACK = re.compile(
+    r"(?i)ROLLBACK(?:\s+WORK)?(?:\s+TO(?:\s+SAVEPOINT)?\s+(.*?))?\s*(?:/\*.*\*/)?\s*;?\s*$", re.DOTALL
+)
+
+
+class Log(Protocol):
+    """The binlog that contains the range, for reading parts of it again."""
+
+    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
+        """Yield the events from `start` to `end`, across files, with artificial events. Each run is valid until the next."""
+
+    def files(self) -> Mapping[str, int]:
+        """The binlog files, oldest first, with their sizes in bytes."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """The place in the log of a prepared XA transaction."""
+
+    start: Position
+    end: Position
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run without the rows that do not count."""
+
+    run: EventBatch
+    undone: npt.NDArray[np.uint64]
+    """Table ids of rows that were rolled back."""
+    doubtful: npt.NDArray[np.uint64]
+    """Table ids of rows for which it is unknown whether they were rolled back."""
+    committed: Prepared | None = None
+    """The XA transaction that the run's last event commits."""
+
+
+class TransactionOutcomes:
+    """Determines transaction outcomes in a log from `start` to `end`, both between transactions.
+
+    captured: whether a run names a captured table. prepared_count: for reading a prepared transaction that was committed.
+    """
+
+    def __init__(
+        self,
+        start: Position,
+        end: Position,
+        log: Log | None,
+        captured: Callable[[EventBatch], bool],
+        *,
+        prepared_count: bool = False,
+    ) -> None:
+        self.start, self.end, self.log = start, end, log
+        self._captured, self._prepared_count = captured, prepared_count
+        self._file, self._next = start.file, 0  # events are numbered in the order they arrive
+        self._begin, self._begin_at, self._open, self._rows, self._bytes = -1, start, False, False, 0
+        self._known_end = False  # whether the outcome of the open transaction is known
+        self._savepoints: dict[str, int] = {}
+        self._shadows: dict[str, list[tuple[int, int]]] = {}
+        self._dropped: list[tuple[int, int, str]] = []  # from, to, why
+        self._commits: list[tuple[int, Xid, Prepared | None]] = []
+        self._prepared: dict[Xid, Prepared] = {}
+        self._undecided_by_file: dict[str, dict[Xid, Prepared]] = {}
+        self._held: list[tuple[int, EventBatch]] = []
+
+    def judge(self, run: EventBatch) -> Iterator[Judged]:
+        """Yield the part of the log up to the end of this run whose outcome is known; `flush` yields the rest."""
+        first = self._next
+        if not len(run.headers):
+            return
+        self._record(run)
+        if not self._open:
+            yield from self._judged((*self._pop_held(), (first, run)))
+            return
+        split_at = self._begin - first
+        if split_at >= 0:
+            yield from self._judged((*self._pop_held(), (first, run.slice(0, split_at))))
+            first, run = self._begin, run.slice(split_at, len(run.headers))
+        self._bytes += _span(run)
+        if self._bytes <= MOST:
+            self._held.append((first, _copied(run)))
+            return
+        if not self._known_end and any(self._captured(part) for _, part in (*self._held, (first, run))):
+            self._look_ahead()
+        yield from self._judged((*self._pop_held(), (first, run)))
+
+    def flush(self, *, torn: bool = False) -> Iterator[Judged]:
+        """Yield what was held back. torn: the file of an open transaction has ended.
+
+        Raises SourceLostError if the binlog range ends inside a transaction that the server may still be writing.
+        """
+        if self._open and self._rows and self.log is not None and not self._prepared_count:
+            files = self.log.files()
+            if not torn and (
+                self.end.offset < files.get(self._file, 0) or self._file == next(reversed(list(files)), "")
+            ):
+                raise SourceLostError(
+                    f"The binlog range that ends at {self.end} ends inside a transaction that began at {self._begin_at}.",
+                    detail="Its rows count only when it is complete. Nothing of the binlog range was published.",
+                    hint="Report this with the server's version.",
+                )
+            self._tear()
+        self._open = False
+        yield from self._judged(self._pop_held())
+
+    def read(self) -> Iterator[Judged]:
+        """Yield the whole log from `start` to `end`."""
+        assert self.log is not None
+        for run in self.log.read(self.start, self.end):
+            for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                yield from self.judge(plain.run)
+        yield from self.flush()
+
+    def undecided(self) -> dict[Xid, Prepared]:
+        """The XA transactions prepared between `start` and `end`, and neither committed nor rolled back there."""
+        assert self.log is not None
+        if self.start.order < self.end.order:
+            for run in self.log.read(self.start, self.end):
+                for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                    self._record(plain.run)
+                    self._dropped.clear()
+                    self._commits.clear()
+        return self._prepared
+
+    def _pop_held(self) -> list[tuple[int, EventBatch]]:
+        held, self._held = self._held, []
+        return held
+
+    def _record(self, run: EventBatch) -> None:
+        """Record what a run says about transaction outcomes."""
+        kind, first = run.headers.kind, self._next
+        if run.file != self._file:
+            if self._open and self._rows:
+                self._tear()
+            self._file, self._open = run.file, False
+        begins = np.flatnonzero(among(kind, BEGINS))
+        ends = among(kind, (Kind.XID, Kind.XA_PREPARE))
+        queries = np.flatnonzero(kind == Kind.QUERY)
+        tail = words(run.buffer)[run.headers.end[queries] - 8]
+        commits = tail >> np.uint64(8) == _COMMIT
+        ends[queries[commits]] = True
+        other_queries = queries[~commits & (tail >> np.uint64(16) != _BEGIN)]
+        for n in np.union1d(other_queries, np.flatnonzero(kind == Kind.XA_PREPARE)).tolist():
+            before = begins[begins <= n]
+            if len(before):
+                self._enter_transaction(run, int(before[-1]), first)
+            ends[n] |= self._read_event(run, n, first + n)
+        if len(begins):
+            self._enter_transaction(run, int(begins[-1]), first)
+        last_end = int(np.flatnonzero(ends)[-1]) if ends.any() else -1
+        if len(begins) and begins[-1] > last_end:
+            self._open = True
+        elif last_end >= 0:
+            self._open = False
+        rows = among(kind[max(self._begin - first, 0) :], ROWS).any()
+        self._rows = bool(rows) or (self._rows and self._begin < first)
+        self._next = first + len(kind)
+
+    def _enter_transaction(self, run: EventBatch, begin: int, first: int) -> None:
+        if self._begin == first + begin:
+            return
+        self._begin, self._known_end, self._rows, self._bytes = first + begin, False, False, 0
+        self._begin_at = Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
+        self._savepoints.clear()
+        self._shadows.clear()
+
+    def _read_event(self, run: EventBatch, n: int, number: int) -> bool:
+        """Record one event. Returns whether it ends its transaction."""
+        if run.headers.kind[n] == Kind.XA_PREPARE:
+            xid, one_phase = read_xa_prepare(run.body(n))
+            if not one_phase:
+                self._prepared[xid] = Prepared(self._begin_at, Position(run.file, int(run.offset[n])))
+                if not self._prepared_count:
+                    self._dropped.append((self._begin, number, _PREPARED))
+            return True
+        statement = read_query(run.body(n)).statement.strip()
+        if match := _XA.match(statement):
+            verb, gtrid, bqual, form = match.groups()
+            xid = (bytes.fromhex(gtrid), bytes.fromhex(bqual), int(form) & 0xFFFFFFFF)
+            prepared = self._prepared.pop(xid, None)
+            if verb.upper() == "COMMIT":
+                self._commits.append((number, xid, prepared))
+            return True
+        if match := _SAVEPOINT.match(statement):
+            before = self._savepoints.pop(name := _name(match[1]), None)
+            self._savepoints[name] = number
+            if before is not None:
+                self._shadows.setdefault(name, []).append((before, number))
+        elif match := _ROLLBACK.match(statement):
+            if match[1] is None:
+                self._dropped.append((self._begin, number, _UNDONE))
+                return True
+            self._roll_back_to(run, n, _name(match[1]), number)
+        return False
+
+    def _roll_back_to(self, run: EventBatch, n: int, name: str, number: int) -> None:
+        if name not in self._savepoints:
+            raise SourceLostError(
+                f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not contain: {name}.",
+                detail="Tidemark cannot tell which of the transaction's rows count. The position stays before the transaction.",
+                hint="Resnapshot the tables. If it happens again, report this with the server's version.",
+            )
+        self._dropped.append((self._savepoints[name], number, _UNDONE))
+        self._dropped += [(a, b, _DOUBTFUL) for a, b in self._shadows.get(name, ())]
+        for later in list(self._savepoints)[list(self._savepoints).index(name) + 1 :]:
+            del self._savepoints[later]
+
+    def _tear(self) -> None:
+        self._dropped.append((self._begin, self._next, _UNDONE))
+
+    def _look_ahead(self) -> None:
+        """Read ahead to find the outcome of the open transaction, by the same rules."""
+        assert self.log is not None, "a binlog range that is read in blocks can read its log again"
+        ahead = TransactionOutcomes(
+            self._begin_at, self.end, None, lambda _: False, prepared_count=self._prepared_count
+        )
+        for run in self.log.read(self._begin_at, self.end):
+            for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                if ahead._begin < 0:
+                    begins = np.flatnonzero(among(plain.run.headers.kind, BEGINS))
+                    if not len(begins):
+                        continue
+                    opened = int(begins[0])
+                    ahead._record(plain.run.slice(opened, len(plain.run.headers)))
+                else:
+                    ahead._record(plain.run)
+                if not ahead._open or ahead._begin > 0:
+                    break
+            else:
+                continue
+            break
+        else:
+            ahead._tear()  # it has not ended; `flush` refuses it if it still may
+        self._known_end = True
+        # `ahead` numbers events from the transaction's start. Entries after its end belong to other transactions.
+        end = ahead._begin if ahead._begin > 0 else ahead._next
+        self._dropped += [(self._begin + a, self._begin + b, u) for a, b, u in ahead._dropped if a < end]
+
+    def _judged(self, runs: list[tuple[int, EventBatch]] | tuple[tuple[int, EventBatch], ...]) -> Iterator[Judged]:
+        for first, run in runs:
+            stop = first + len(run.headers)
+            at = first
+            while self._commits and self._commits[0][0] < stop:
+                number, xid, prepared = self._commits.pop(0)
+                part = run.slice(at - first, number + 1 - first)
+                yield replace(self._without_uncounted(at, part), committed=prepared or self._find(xid, part))
+                at = number + 1
+            if at < stop:
+                yield self._without_uncounted(at, run.slice(at - first, stop - first))
+
+    def _without_uncounted(self, first: int, run: EventBatch) -> Judged:
+        stop = first + len(run.headers)
+        masks = {why: np.zeros(len(run.headers), bool) for why in (_PREPARED, _UNDONE, _DOUBTFUL)}
+        for a, b, why in self._dropped:
+            if a < stop and b > first:
+                masks[why][max(a - first, 0) : b - first] = True
+        self._dropped = [entry for entry in self._dropped if entry[1] > stop]
+        rows = among(run.headers.kind, ROWS)
+        uncounted, undone = rows & (masks[_PREPARED] | masks[_UNDONE]), rows & masks[_UNDONE]
+        undone_ids, doubtful_ids = _tables(run, undone), _tables(run, rows & masks[_DOUBTFUL] & ~uncounted)
+        if uncounted.any():
+            run = replace(run, headers=run.headers.take(~uncounted), offset=run.offset[~uncounted])
+        return Judged(run, undone_ids, doubtful_ids)
+
+    def _find(self, xid: Xid, run: EventBatch) -> Prepared:
+        """Search for the PREPARE before the binlog range, backwards from its start."""
+        if self.log is not None:
+            before = file_number(self.start.file)
+            for name, size in reversed(list(self.log.files().items())):
+                if file_number(name) > before:
+                    continue
+                if name not in self._undecided_by_file:
+                    end = self.start if name == self.start.file else Position(name, size)
+                    earlier = TransactionOutcomes(Position(name, FIRST_OFFSET), end, self.log, lambda _: False)
+                    self._undecided_by_file[name] = earlier.undecided()
+                if xid in self._undecided_by_file[name]:
+                    return self._undecided_by_file[name].pop(xid)
+        gtrid, bqual, form = xid
+        raise SourceLostError(
+            f"The binlog {run.file}:{run.offset[-1]} commits an XA transaction whose rows it no longer contains: "
+            f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
+            detail="They were logged at its PREPARE, in a file that was purged. The position stays before the commit.",
+            hint="Resnapshot the tables. To avoid this, raise binlog_expire_logs_seconds above the age of prepared transactions.",
+        )
+
+
+def _tables(run: EventBatch, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
+    """The table ids of the chosen row events."""
+    return np.unique(words(run.buffer)[run.headers.body[chosen]] & np.uint64((1 << 48) - 1))
+
+
+def _name(text: str) -> str:
+    """A savepoint's name, casefolded: servers ignore case in them."""
+    quoted = len(text) > 1 and text[0] == text[-1] == "`"
+    return (text[1:-1].replace("``", "`") if quoted else text).casefold()
+
+
+def _bounds(run: EventBatch) -> tuple[int, int]:
+    return int(run.headers.body.min()) - HEADER - 1, int(run.headers.end.max()) + _CHECKSUM
+
+
+def _span(run: EventBatch) -> int:
+    low, high = _bounds(run)
+    return high - low
+
+
+def _copied(run: EventBatch) -> EventBatch:
+    """A copy of the run that stays valid after the next one arrives."""
+    low, high = _bounds(run)
+    buffer = np.zeros(high - low + PADDING, np.uint8)
+    buffer[: high - low] = run.buffer[low:high]
+    return replace(run, buffer=buffer, headers=run.headers.moved(-low))

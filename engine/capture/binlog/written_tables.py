@@ -1,0 +1,133 @@
+"""Which tables a statement logged as text writes to directly, and which routines it may call. Pure; sqlglot parses.
+
+`run.tables.statement_reach` asks the catalog what triggers, foreign keys, views and routines do from there. A table too many costs
+a resnapshot, a table too few loses rows. So whatever is not certainly understood is `unknown`, which means every table:
+
+* text that is not UTF-8, or whose quotation ends differently with and without `NO_BACKSLASH_ESCAPES`;
+* a verb, or a form of one, that is not recognised here, and whatever follows MariaDB's `SET STATEMENT … FOR`.
+
+An INSERT, REPLACE or LOAD writes only to its target. For an UPDATE or DELETE, every table that it names counts. Any name before
+a parenthesis may be a stored function.
+"""
+
+import logging
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+Name = tuple[str, str]
+"""Database and name, casefolded."""
+_VERB = re.compile(
+    r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
+)
+_MODIFIERS = {"low_priority", "high_priority", "delayed", "quick", "ignore"}
+# An even number of backslashes before a quote (LOAD DATA has ESCAPED BY with two): the quote ends the text in both modes.
+_AMBIGUOUS = re.compile(r"""(?<!\\)(?:\\\\)*\\['"`]|\ufffd""")
+_WORD = re.compile(r"`(?:[^`]|``)+`|[\w$]+")
+_CALLED = re.compile(r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)\s*\(""")
+_CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]|``)+`|[\w$]+)")
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a statement writes to."""
+
+    tables: tuple[Name, ...] = ()
+    """Tables that it writes to directly."""
+    routines: tuple[str, ...] = ()
+    """Casefolded names of routines that it may call."""
+    unknown: bool = False
+    """True if neither is known."""
+
+    def __or__(self, other: "Written") -> "Written":
+        """What both statements write to."""
+        return Written(
+            tuple(sorted({*self.tables, *other.tables})),
+            tuple(sorted({*self.routines, *other.routines})),
+            self.unknown or other.unknown,
+        )
+
+
+UNKNOWN = Written(unknown=True)
+
+
+def written_by(statement: str, database: str) -> Written:
+    """What a statement without comments writes to. database: its default database."""
+    logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs what it cannot parse, instead of raising
+    if _AMBIGUOUS.search(statement):
+        return UNKNOWN
+    try:
+        tables = _tables(statement, database.casefold())
+    except sqlglot.errors.SqlglotError:
+        return UNKNOWN
+    if tables is None:
+        return UNKNOWN
+    return Written(tuple(sorted(tables)), tuple(sorted(_called(statement))))
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Every word of a routine's text and every name in backticks, casefolded, including those in literals and comments."""
+    return frozenset(_bare(found[0]) for found in _WORD.finditer(text)) | {
+        word.casefold() for word in re.findall(r"[\w$]+", text)
+    }
+
+
+def _tables(statement: str, database: str) -> set[Name] | None:
+    verb = (re.match(r"\w+", statement) or [""])[0].upper()
+    if verb in ("CALL", "DO", "SELECT"):
+        return set()  # they write only through routines
+    if verb == "LOAD":
+        return _loaded(sqlglot.tokenize(statement, dialect="mysql"), database)
+    plain = _VERB.sub(lambda found: ("INSERT" if found[1].upper() == "REPLACE" else found[1]) + " ", statement)
+    parsed = sqlglot.parse(plain, dialect="mysql")
+    if len(parsed) != 1:
+        return None
+    if isinstance(parsed[0], exp.Insert):
+        target = parsed[0].this
+        named = [target.this if isinstance(target, exp.Schema) else target]
+    elif isinstance(parsed[0], exp.Update | exp.Delete):
+        named = list(parsed[0].find_all(exp.Table))
+    else:
+        return None
+    return _names(named, database)
+
+
+def _names(named: list[Any], database: str) -> set[Name] | None:
+    found: set[Name] = set()
+    for table in named:
+        if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.catalog:
+            return None
+        if table.name.casefold() in _MODIFIERS:
+            return None
+        found.add((table.db.casefold() or database, table.name.casefold()))
+    return found or None
+
+
+def _loaded(tokens: list[Token], database: str) -> set[Name] | None:
+    """The target of LOAD DATA … INTO TABLE, which sqlglot does not parse."""
+    places = [n for n, (a, b) in enumerate(pairwise(tokens)) if (a.text.upper(), b.text.upper()) == ("INTO", "TABLE")]
+    if len(places) != 1:
+        return None
+    after = tokens[places[0] + 2 : places[0] + 5]
+    if not after or after[0].token_type == TokenType.STRING:
+        return None
+    if len(after) == 3 and after[1].token_type == TokenType.DOT:
+        return {(after[0].text.casefold(), after[2].text.casefold())}
+    return {(database, after[0].text.casefold())}
+
+
+def _called(statement: str) -> set[str]:
+    """The names before a parenthesis, even inside a literal, and what CALL calls, with or without parentheses."""
+    found = {_bare(match[1]) for match in _CALLED.finditer(statement)}
+    if match := _CALLS.match(statement):
+        found.add(_bare(match[1]))
+    return found
+
+
+def _bare(name: str) -> str:
+    return (name[1:-1].replace(name[0] * 2, name[0]) if name[0] in '`"' else name).casefold()

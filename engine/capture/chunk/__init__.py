@@ -1,0 +1,1 @@
+"""Reads chunks: the watermarks, the SELECT, the backfill, and redumped parts."""

@@ -1,0 +1,325 @@
+"""Reads one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (docs/correctness.md).
+
+Rows stay in columns from the socket to the file. If a backfill may follow, they wait for the high watermark in memory, and beyond
+`max_memory` bytes on the reader's disk. If both watermarks are equal by construction, rows are written as they arrive.
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from engine import clock
+from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
+from engine.capture.binlog.binlog_reader import read_range
+from engine.capture.binlog.row_changes import RowChanges
+from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
+from engine.capture.files import DataFile, FileWriter
+from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
+from engine.capture.reader_session import ReaderSession
+from engine.decode.arrow_schema import arrow_schema, image_schema
+from engine.decode.gtid import joined
+from engine.decode.result_rows import check_types, decode_rows
+from engine.decode.schema import Table
+from engine.errors import SchemaChangedError, TableStoppedError
+from engine.events import Backfill
+from engine.plan.chunks import Range, predicate
+from engine.plan.keys import Bound, ChunkKey, bound_at
+from engine.plan.named import having
+from engine.plan.ordering import ServerOrder
+from engine.plan.places import Ask, inside
+from engine.source.connect import Endpoint, query, quote
+from engine.source.packets import prepare
+from engine.source.positions import Position
+from engine.source.watermarks import Candidate, Step, no_step, server_time_s
+
+
+@dataclass(frozen=True)
+class ChunkRequest:
+    """A request to read one chunk."""
+
+    table: Table
+    number: int
+    key: ChunkKey | None
+    """The chunk key; None if the table has none."""
+    limits: Range
+    rows: int
+    """Planned rows per chunk. The reader stops at twice as many."""
+    folder: Path
+    """The folder of the mirror that gets the file; of the change log if the table has no key."""
+    max_memory: int
+    projection: Projection = WHOLE_TABLE
+    """Which columns and rows are published."""
+    redump: bool = False
+    """True for a redump (`capture.chunk.redump_part`)."""
+    keys: tuple[Bound, ...] = ()
+    """The identities of the rows, if the redump names rows."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the published rows."""
+        return arrow_schema(self.projection.published(self.table))
+
+    @property
+    def may_be_null(self) -> bool:
+        """Whether rows with a NULL key belong to the chunk."""
+        return self.key is not None and self.key.columns[0].nullable and self.limits.lower is None
+
+    def within(self, ask: Ask) -> Within | None:
+        """Select the chunk's rows; None for all rows."""
+        key, limits = self.key, self.limits
+        return (lambda rows: inside(rows, limits, key, ask)) if key else None
+
+    def most(self, nulls: int | None = None) -> int | None:
+        """Rows after which the reader stops. None if it cannot stop, because rows could share the key of the last one.
+
+        nulls: the number of rows with a NULL key, None if not counted. NULL keys cannot be told apart, so all of them are read.
+        """
+        if (
+            self.keys
+            or self.key is None
+            or not set(self.table.key) <= set(self.key.names)
+            or (self.may_be_null and nulls is None)
+        ):
+            return None
+        return 2 * self.rows + (nulls or 0)
+
+
+@dataclass(frozen=True)
+class ChunkResult:
+    """A chunk's rows, exact at `high`."""
+
+    limits: Range
+    """The range that was read; shorter than the chunk if the reader stopped early."""
+    low: Position
+    high: Position
+    files: list[DataFile]
+    rows: int
+    backfill: Backfill
+    nulled: Counter[str]
+    """Invalid dates that became NULL, by column."""
+    timings: dict[str, float]
+    """Seconds per step."""
+
+
+class Timings(dict[str, float]):
+    """Seconds per step. `lap` adds the time since the previous lap."""
+
+    def __init__(self) -> None:
+        self._at = clock.monotonic_s()
+
+    def lap(self, name: str) -> None:
+        now = clock.monotonic_s()
+        self[name] = round(self.get(name, 0.0) + now - self._at, 6)
+        self._at = now
+
+
+def read_chunk(
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
+) -> ChunkResult:
+    """Read one chunk. Raises TableStoppedError if it cannot be copied, TransientError if a retry may help."""
+    timings, watermarks = Timings(), session.watermarks
+    low = watermarks.low(step)
+    timings.lap("low")
+    step("before_read")
+    schema = request.schema
+    exact = watermarks.exact(request.table)
+    nulled: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, chunk_writer(request, schema) as writer:
+        buffer = _Buffer(request.max_memory, Path(spill), schema)
+        nulls = _null_keys(session, request)
+        count, most = 0, request.most(nulls)
+        for rows in read_rows(session, request, nulled, nulls):
+            count += rows.num_rows
+            kept = rows
+            if count == most:
+                kept, request = _shortened(request, rows)
+            kept = request.projection.apply(kept)
+            writer.write(kept) if exact else buffer.add(kept)
+        step("after_read")
+        timings.lap("read")
+        high = watermarks.high(low, request.table, step)
+        watermarks.release()
+        timings.lap("high")
+        step("before_backfill")
+        reduced = None
+        if high != low:
+            with closing(ServerOrder(endpoint)) as order:
+                within = request.within(order)
+                reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
+        step("after_backfill")
+        timings.lap("backfill")
+        for rows in buffer:
+            writer.write(rows if reduced is None else without(rows, reduced.touched))
+        if reduced is not None:
+            writer.write(request.projection.apply(reduced.upserts).cast(schema))
+        files = writer.close()
+        timings.lap("write")
+    nulled = request.projection.counted(nulled)
+    counts: Backfill = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
+    return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
+
+
+def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
+    """The number of the chunk's rows with a NULL key, counted in the index."""
+    if request.key is None or not request.may_be_null:
+        return 0
+    source, name = quote(request.table.database, request.table.name), quote(request.key.names[0])
+    index = quote(request.key.index)
+    (row,) = query(session.connection, f"SELECT COUNT(*) AS n FROM {source} FORCE INDEX ({index}) WHERE {name} IS NULL")
+    return int(row["n"])
+
+
+def _shortened(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRequest]:
+    """Cut an oversized chunk before the last row read: all rows below that row's key have been read.
+
+    Raises TableStoppedError if no row of the last batch can be a bound.
+    """
+    assert request.key is not None
+    for row in reversed(range(rows.num_rows)):
+        bound = bound_at(request.key, rows, row)
+        if bound is not None:
+            return rows.slice(0, row), replace(request, limits=Range(request.limits.lower, bound))
+    raise TableStoppedError(
+        f"{request.table.full_name}: a chunk is too large, and none of its last {rows.num_rows} keys can be a chunk bound.",
+        detail="They are NULL, or contain codes that their character set does not define. Nothing of the chunk was published.",
+        hint="Set another chunk key for the table, or larger chunks.",
+    )
+
+
+def chunk_writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
+    """A writer for the chunk's file."""
+    return FileWriter(request.folder, f"chunk-{request.number:06d}", schema, request.table.key)
+
+
+def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
+    """The chunk's SELECT. It lists the columns, to include invisible ones, and reads one range of the key's index.
+
+    FORCE INDEX, because for a range that is a large part of the table the optimiser prefers a full scan.
+    """
+    columns = ", ".join(quote(column.name) for column in request.projection.needed(request.table))
+    source = quote(request.table.database, request.table.name)
+    if request.keys:
+        return f"SELECT {columns} FROM {source} WHERE {having(request.table, request.keys)}"
+    if request.key is None:
+        return f"SELECT {columns} FROM {source}"
+    condition = predicate(request.key, request.limits)
+    where = f" WHERE {condition}" if condition else ""
+    most = request.most(nulls)
+    order = f" ORDER BY {', '.join(map(quote, request.key.names))} LIMIT {most}" if most else ""
+    index = f" FORCE INDEX ({quote(request.key.index)})" if where or order else ""
+    return f"SELECT {columns} FROM {source}{index}{where}{order}"
+
+
+def read_rows(
+    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of the chunk's SELECT in batches, with the columns that its projection needs."""
+    doing, columns = (
+        f"Reading chunk {request.number} of {request.table.full_name}",
+        request.projection.needed(request.table),
+    )
+    schema = arrow_schema(replace(request.table, columns=columns))
+    statement = prepare(session.connection, select_statement(request, nulls), doing)
+    types, packets = statement.execute(doing)
+    check_types(columns, types)
+    for block in packets.blocks():
+        batch = decode_rows(block.buffer, block.start, block.end, columns, nulled)
+        yield pa.Table.from_batches([batch]).cast(schema)
+    statement.close()
+
+
+def backfill(
+    session: ReaderSession,
+    endpoint: Endpoint,
+    first_server_id: int,
+    request: ChunkRequest,
+    low: Position,
+    high: Position,
+    nulled: Counter[str],
+    within: Within | None,
+) -> Reduced:
+    """Reduce the changes between the watermarks to their effect on the chunk's rows."""
+    table = request.projection.tolerant(request.table)
+    changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
+    return reduce_changes(changes, image_schema(table), table.key, within)
+
+
+def changes_between(
+    session: ReaderSession,
+    endpoint: Endpoint,
+    first_server_id: int,
+    table: Table,
+    low: Position,
+    high: Position,
+    nulled: Counter[str],
+) -> Iterator[RowChanges]:
+    """Yield a table's changes in (low, high]. Afterwards `high`, with its GTIDs, is a candidate for the next low watermark.
+
+    Raises as `changes_of`.
+    """
+    binlog_range = BinlogRange(
+        {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
+    )
+    yield from changes_of(endpoint, first_server_id, table, binlog_range)
+    nulled.update(binlog_range.nulled[table.full_name])
+    if session.watermarks.kind == "gtid" and low.gtids is not None:
+        gtids = joined([low.gtids, str(binlog_range.transactions.gtids)], mariadb=False)
+        known = Position(high.file, high.offset, gtids)
+        session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
+
+
+def changes_of(
+    endpoint: Endpoint, first_server_id: int, table: Table, binlog_range: BinlogRange
+) -> Iterator[RowChanges]:
+    """Yield a binlog range's changes of one table. Raises SchemaChangedError if it was altered, or the error that stopped it."""
+    try:
+        for _, _, changes in read_range(endpoint, binlog_range, first_server_id):
+            yield changes
+    except SchemaMismatch as mismatch:
+        raise changed(table, str(mismatch)) from mismatch
+    if binlog_range.altered is not None:
+        raise changed(table, f"At {binlog_range.altered.at}: {binlog_range.altered.statement[:200]}")
+    if table.full_name in binlog_range.stopped:
+        raise binlog_range.stopped[table.full_name]
+
+
+def changed(table: Table, why: str) -> SchemaChangedError:
+    """The error for a table that was altered while it was being read."""
+    return SchemaChangedError(
+        f"{table.full_name} was altered while it was read. {why}",
+        detail="The rows read for this chunk were discarded; none were published.",
+        hint="Tidemark reads the chunk again, with the table's new columns.",
+    )
+
+
+class _Buffer:
+    """Rows that wait for the high watermark: in memory up to a limit, then in an Arrow file."""
+
+    def __init__(self, limit: int, folder: Path, schema: pa.Schema) -> None:
+        self._limit, self._path, self._schema = limit, folder / "rows.arrow", schema
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self._spill: pa.RecordBatchFileWriter | None = None
+
+    def add(self, rows: pa.Table) -> None:
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes > self._limit:
+            if self._spill is None:
+                self._spill = pa.ipc.new_file(self._path, self._schema)
+            for held in self._held:
+                self._spill.write_table(held)
+            self._held, self._bytes = [], 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        if self._spill is not None:
+            self._spill.close()
+            with pa.OSFile(str(self._path)) as source, pa.ipc.open_file(source) as file:
+                for n in range(file.num_record_batches):
+                    yield pa.Table.from_batches([file.get_batch(n)])
+        yield from self._held

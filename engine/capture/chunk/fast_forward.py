@@ -1,0 +1,87 @@
+"""Fast-forwards a finished chunk to a later position, for tables with a mutable key, whose rows can move between chunks.
+
+A chunk key outside the identity can change while the row stays the same. A delete emitted for the chunk that the row left then has
+the same identity as the row in the file of the chunk that it entered, and a merge could confuse the two. So for such tables
+(`has_mutable_key`), a chunk is published only with an epoch that begins where the chunk is exact:
+
+    A(c) = P(k)  for every chunk c that is published with epoch k
+
+and everything emitted before epoch k is merged first. At P(k) each row is in at most one chunk, and all of epoch k follows it in
+the log's order. A chunk whose high watermark is after P(k) waits for the next epoch. A chunk whose high watermark is before P(k)
+is fast-forwarded by a second backfill of its file.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from engine.capture.binlog.binlog_range import BinlogRange
+from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
+from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
+from engine.capture.files import DataFile
+from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
+from engine.decode.arrow_schema import image_schema
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.plan.keys import ChunkKey
+from engine.plan.ordering import ServerOrder
+from engine.source.connect import Endpoint
+from engine.source.positions import Position
+
+
+def has_mutable_key(table: Table, key: ChunkKey | None) -> bool:
+    """Whether a row can move between chunks without changing its identity."""
+    return key is not None and not set(key.names) <= set(table.key)
+
+
+@dataclass(frozen=True)
+class FastForward:
+    """A task: fast-forward one chunk, whose rows are in `files` and exact at `start`, to `end`."""
+
+    endpoint: Endpoint
+    first_server_id: int
+    mariadb: bool
+    request: ChunkRequest
+    files: tuple[DataFile, ...]
+    start: Position
+    end: Position
+
+    def run(self) -> Iterator[ReaderReport]:
+        """Yield one report with the chunk's new files."""
+        try:
+            yield self._forwarded()
+        except TidemarkError as error:
+            name, number = self.request.table.full_name, self.request.number
+            yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=number)
+
+    def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
+        """Reduce the changes from `start` to `end` to their effect on the rows `within`. Also returns dates that became NULL."""
+        projection = self.request.projection
+        table = projection.tolerant(self.request.table)
+        binlog_range = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
+        changes = changes_of(self.endpoint, self.first_server_id, table, binlog_range)
+        reduced = reduce_changes(changes, image_schema(table), table.key, within)
+        return reduced, projection.counted(binlog_range.nulled[table.full_name])
+
+    def _forwarded(self) -> FastForwardReport:
+        request, projection, schema = self.request, self.request.projection, self.request.schema
+        with closing(ServerOrder(self.endpoint)) as order:
+            reduced, nulled = self.reduced(request.within(order))
+        report = partial(
+            FastForwardReport, reader=Reader.here(), table=request.table.full_name, chunk=request.number, nulled=nulled
+        )
+        if not reduced.changes:
+            return report(files=self.files)
+        with chunk_writer(request, schema) as writer:
+            for file in self.files:
+                for batch in pq.ParquetFile(request.folder / file.name).iter_batches():
+                    rows = pa.Table.from_batches([batch]).cast(schema)
+                    writer.write(without(rows, reduced.touched))
+            writer.write(projection.apply(reduced.upserts).cast(schema))
+            files = writer.close()
+        return report(files=tuple(files))

@@ -1,0 +1,234 @@
+"""Redumps a published part of a table, and writes the changes that replace it in the destination.
+
+A part is a range of the chunk key, or a list of rows named by their identities. It is read like a chunk, exact at its high
+watermark H. Its *ghosts* are kept beside it: rows of the part that the mirror has at that time and the source has not.
+
+With an epoch that begins at P(k) >= H, both are fast-forwarded to P(k) and become the epoch's first changes: a `-D` per ghost and a
+`+I` per row, marked with the command's id (`_tm_redump`). From then on the ledger, the log and the mirror's merge treat them like
+any other change. Why that is right:
+
+    before   everything published for the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
+    after    every change after P(k) has larger numbers, because the epoch's ranges start counting after the part;
+    at P(k)  the rows are the source's rows. A ghost is not one of them: it was none at H, and no change up to P(k) touched it. A
+             key that a change did touch is no ghost: either it is among the rows by then, or the log itself has its deletion. (The
+             mirror may not have merged that deletion when it was read, so the newest files of the log are checked.)
+
+A row stays in its range while it keeps its identity. Where that does not hold (`fast_forward.has_mutable_key`), only named
+rows can be redumped: a row that had left the range would look like a ghost. Nothing waits for a redump. The log is read as usual
+meanwhile, and merges leave the mirror's older versions alone.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.capture.binlog.row_changes import dumped, log_schema
+from engine.capture.chunk.backfill import Within, among, last_of_each, without
+from engine.capture.chunk.chunk_reader import (
+    ChunkRequest,
+    ChunkResult,
+    Timings,
+    backfill,
+    chunk_writer,
+    read_chunk,
+    read_rows,
+)
+from engine.capture.chunk.fast_forward import FastForward
+from engine.capture.files import DataFile, FileWriter
+from engine.capture.reader_session import ReaderSession
+from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
+from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
+from engine.decode.images import DELETE, GONE, INSERT, KINDS
+from engine.decode.schema import Table
+from engine.destination.mirror import Mirror
+from engine.errors import TidemarkError
+from engine.events import Backfill
+from engine.plan.keys import Bound, scalar
+from engine.plan.named import identities
+from engine.plan.ordering import ServerOrder
+from engine.source.connect import Endpoint
+
+_KEYS_A_STATEMENT = 500
+
+
+def read_part(
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest
+) -> tuple[ChunkResult, list[DataFile]]:
+    """Read one part, and write its ghosts to a file. Raises as `read_chunk`."""
+    result = (_read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
+    request = replace(request, limits=result.limits)
+    with closing(ServerOrder(endpoint)) as order:
+        ghosts = _ghosts(request, _within(request, result.files, order), result.files)
+    return result, ghosts
+
+
+def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
+    timings, watermarks, nulled = Timings(), session.watermarks, Counter[str]()
+    low = watermarks.low()
+    timings.lap("low")
+    rows = [request.schema.empty_table()]
+    for first in range(0, len(request.keys), _KEYS_A_STATEMENT):
+        keys_of_statement = replace(request, keys=request.keys[first : first + _KEYS_A_STATEMENT])
+        batches = read_rows(session, keys_of_statement, nulled)
+        rows += [request.projection.apply(part).cast(request.schema) for part in batches]
+    found = pa.concat_tables(rows)
+    timings.lap("read")
+    high = watermarks.high(low, request.table)
+    watermarks.release()
+    timings.lap("high")
+    counts = Backfill(changes=0, deleted=0, upserted=0)
+    if high != low:
+        within = _named(request.table, request.keys, found)
+        reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
+        found = pa.concat_tables(
+            [without(found, reduced.touched), request.projection.apply(reduced.upserts).cast(request.schema)]
+        )
+        counts = reduced.counts
+    timings.lap("backfill")
+    with chunk_writer(request, request.schema) as writer:
+        writer.write(found)
+        files = writer.close()
+    timings.lap("write")
+    nulled = request.projection.counted(nulled)
+    return ChunkResult(request.limits, low, high, files, found.num_rows, counts, nulled, dict(timings))
+
+
+def _named(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
+    """Select rows by identity: those requested, and those found, because a collation may match a different spelling."""
+    wanted = identities(table, keys)
+    wanted = pa.concat_tables([wanted, found.select(table.key).cast(wanted.schema)])
+    return lambda rows: among(rows, wanted)
+
+
+def _within(request: ChunkRequest, files: list[DataFile], order: ServerOrder) -> Within:
+    if request.keys:
+        return _named(request.table, request.keys, _keys(request, files))
+    return request.within(order) or (lambda rows: np.ones(rows.num_rows, bool))
+
+
+def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
+    """The identities of the rows in the part's files."""
+    schema = image_schema(request.table)
+    schema = pa.schema([schema.field(name) for name in request.table.key])
+    parts = [pq.read_table(request.folder / file.name, columns=schema.names, partitioning=None) for file in files]
+    return pa.concat_tables([schema.empty_table(), *(conformed(part, schema) for part in parts)])
+
+
+def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> list[DataFile]:
+    """Write the mirror's rows of the part that were not read. Scans the keys first, and whole rows only if there are ghosts."""
+    table = request.projection.published(request.table)
+    schema, read = image_schema(table), _keys(request, files)
+    names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
+    mirror, condition = Mirror.if_there(request.folder), _condition(request)
+    keys = [pa.schema([schema.field(name) for name in table.key]).empty_table()]
+    for batch in mirror.batches(names, condition) if mirror else ():
+        rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), read)
+        if rows.num_rows:
+            keys.append(rows.filter(pa.array(within(rows))).select(table.key))
+    gone = pa.concat_tables(keys)
+    with FileWriter(request.folder, "chunk-ghosts", schema, ()) as writer:
+        if mirror and gone.num_rows:
+            for batch in mirror.batches(schema.names, condition):
+                rows = conformed(batch, schema)
+                writer.write(rows.filter(pa.array(among(rows, gone))))
+        return writer.close()
+
+
+def _condition(request: ChunkRequest) -> pc.Expression | None:
+    """A condition that lets the mirror's scan skip files. It uses only the key's first column, if Arrow can compare it."""
+    if request.keys or request.key is None:
+        return None
+    column, field = request.key.columns[0], pc.field(request.key.names[0])
+    ends = [scalar(column, bound[0]) if bound else None for bound in (request.limits.lower, request.limits.upper)]
+    conditions = [field >= ends[0]] if ends[0] is not None else []
+    conditions += [field <= ends[1]] if ends[1] is not None else []
+    if not conditions:
+        return None
+    both = conditions[0] if len(conditions) == 1 else conditions[0] & conditions[1]
+    return both | field.is_null()
+
+
+@dataclass(frozen=True)
+class RedumpPart:
+    """A task: fast-forward a redumped part to `fast_forward.end`, and write it as changes at that position."""
+
+    fast_forward: FastForward
+    ghosts: tuple[DataFile, ...]
+    """Files with the ghosts: rows of the part that the mirror has and the source does not."""
+    log: tuple[str, ...]
+    """Files of the change log that may not have been merged into the mirror when the part was read."""
+    folder: Path
+    """The folder of the change log."""
+    first_seq: int
+    """`_tm_seq` of the first change."""
+    command: str
+    """The command's id, which marks the changes (`_tm_redump`)."""
+
+    def run(self) -> Iterator[ReaderReport]:
+        """Yield one report: the change log's file, the number of rows and ghosts, and the requested keys that do not exist."""
+        try:
+            yield self._written()
+        except TidemarkError as error:
+            request = self.fast_forward.request
+            yield FailureReport(reader=Reader.here(), error=error, table=request.table.full_name, chunk=request.number)
+
+    def _written(self) -> RedumpReport:
+        part, request, projection = self.fast_forward, self.fast_forward.request, self.fast_forward.request.projection
+        table, published = request.table, projection.published(request.table)
+        with closing(ServerOrder(part.endpoint)) as order:
+            reduced, nulled = part.reduced(_within(request, list(part.files), order))
+        schema = image_schema(published)
+        writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, "_tm_seq"))
+        kinds, seq = [0, 0, 0, 0], self.first_seq
+        unmatched = [] if not request.keys else [identities(request.table, request.keys)]
+        with writer:
+            for kind, rows in self._parts(reduced.touched, projection.apply(reduced.upserts), schema):
+                writer.write(dumped(rows, KINDS[kind], str(part.end), seq, self.command))
+                kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
+                if kind == INSERT:
+                    unmatched = [without(some, rows.select(table.key)) for some in unmatched]
+            files = writer.close()
+        inserts, before, after, deletes = kinds
+        return RedumpReport(
+            reader=Reader.here(),
+            table=request.table.full_name,
+            chunk=request.number,
+            redump=self.command,
+            changes=WrittenChanges(
+                files=tuple(files), kinds=(inserts, before, after, deletes), nulled=dict(nulled), next_seq=seq
+            ),
+            missing=_texts(request.keys, request.table, unmatched[0]) if unmatched else [],
+        )
+
+    def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+        for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
+            for file in files:
+                for batch in pq.ParquetFile(self.fast_forward.request.folder / file.name).iter_batches():
+                    rows = without(conformed(pa.Table.from_batches([batch]), schema), touched)
+                    yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
+        yield INSERT, conformed(upserts, schema)
+
+    def _logged_gone(self, ghosts: pa.Table) -> pa.Table:
+        """The identities of the ghosts whose deletion is already in the log."""
+        wanted = ghosts.select(self.fast_forward.request.table.key)
+        parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
+        for name in self.log if ghosts.num_rows else ():
+            part = pq.read_table(self.folder / name, columns=parts[0].column_names, partitioning=None)
+            rows = conformed(part, parts[0].schema)
+            parts.append(rows.filter(pa.array(among(rows, wanted))))
+        logged = pa.concat_tables(parts)
+        newest = logged.take(pa.array(last_of_each(logged.select(wanted.column_names))))
+        return newest.filter(pc.is_in(newest["_tm_kind"], pa.array(GONE))).select(wanted.column_names)
+
+
+def _texts(keys: tuple[Bound, ...], table: Table, some: pa.Table) -> list[list[str]]:
+    """The keys, as requested, that are among these identities."""
+    found = among(identities(table, keys), some)
+    return [list(key) for key, one in zip(keys, found, strict=True) if one]

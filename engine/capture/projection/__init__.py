@@ -1,0 +1,1 @@
+"""Which rows and columns of a table are published, and which columns only as digests."""

@@ -1,0 +1,43 @@
+"""A reader's session with the source. It is kept from task to task while the worker process lives."""
+
+from contextlib import suppress
+
+import pymysql
+
+from engine.source.connect import Connection, Endpoint, Server, describe, open_connection
+from engine.source.watermarks import WatermarkClass, Watermarks
+
+
+class ReaderSession:
+    """A connection for SELECTs, and the watermarks taken on it."""
+
+    def __init__(self, endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> None:
+        self.connection: Connection = open_connection(endpoint)
+        self.server: Server = describe(self.connection)
+        self.watermarks = Watermarks(self.connection, self.server, kind, settle_s)
+
+
+_sessions: dict[tuple[Endpoint, WatermarkClass], ReaderSession] = {}
+
+
+def session(endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> ReaderSession:
+    """Return this process's session. Open a new one if there is none or it has died."""
+    key = (endpoint, kind)
+    cached = _sessions.get(key)
+    if cached is not None:
+        try:
+            cached.connection.ping(reconnect=False)
+        except pymysql.Error:
+            drop(endpoint, kind)
+        else:
+            return cached
+    _sessions[key] = ReaderSession(endpoint, kind, settle_s)
+    return _sessions[key]
+
+
+def drop(endpoint: Endpoint, kind: WatermarkClass) -> None:
+    """Close and forget this process's session. Needed after an error in the middle of a response."""
+    cached = _sessions.pop((endpoint, kind), None)
+    if cached is not None:
+        with suppress(pymysql.Error, OSError):
+            cached.connection.close()

@@ -1,0 +1,45 @@
+"""Reads the rows of a mirror."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from engine.destination.delta_rows import rows_of
+
+
+class Mirror:
+    """One version of a mirror, whatever is committed meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        self._delta = DeltaTable(str(folder))
+        self._rows = rows_of(self._delta, folder)
+
+    @classmethod
+    def if_there(cls, folder: Path) -> Self | None:
+        """The mirror, or None before its first commit."""
+        with suppress(TableNotFoundError):
+            return cls(folder)
+        return None
+
+    def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
+        """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
+        there = [name for name in columns if name in self._rows.schema.names]
+        for batch in self._rows.to_batches(columns=there, filter=condition):
+            yield pa.Table.from_batches([batch])
+
+    def size(self) -> tuple[int, int]:
+        """Its number of rows and the bytes of its files."""
+        files = pa.table(self._delta.get_add_actions(flatten=True))
+        counted = "num_records" in files.column_names and not files["num_records"].null_count
+        rows = pc.sum(files["num_records"]).as_py() if counted else self._rows.count_rows()
+        return int(rows or 0), int(pc.sum(files["size_bytes"]).as_py() or 0)
+
+    def count(self, condition: pc.Expression) -> int:
+        """The number of rows that match the condition."""
+        return int(self._rows.count_rows(filter=condition))

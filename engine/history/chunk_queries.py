@@ -1,0 +1,224 @@
+"""Chunks: their states over all runs, and the details of one chunk.
+
+Only committed chunks count. An epoch commits the chunks that its run reported before it and whose high watermark it reaches
+(docs/correctness.md). So a chunk is `published` if its run has a later epoch at or after that watermark. It is also published if a
+later run found it committed, or streams the table, which needs all chunks: a runner that is killed between ledger and journal does
+not journal its last epoch. `finished` and `reading` apply to the newest run only, because uncommitted files of earlier runs are
+discarded.
+
+A table's chunks are those of its newest `table.planned` and of every later `chunk.planned`, in any run. A chunk that was planned
+again has its newest bounds. Reads before the newest plan, or of another range, do not count.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.history.fetch import Cursor, fetch, fetch_one, naive
+
+STATES = ("waiting", "reading", "failed", "parked", "finished", "published")
+"""The states of a chunk, in order of progress."""
+
+
+@dataclass(frozen=True)
+class ChunkState:
+    """One tile of the chunk map."""
+
+    chunk: int
+    state: str
+    rows: int | None
+    attempt: int | None
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The details of a chunk. Everything after `state` is None until a reader has reported it."""
+
+    table: str
+    chunk: int
+    lower: str | None
+    upper: str | None
+    state: str
+    run: str | None
+    low: str | None
+    high: str | None
+    gap_bytes: int | None
+    rows: int | None
+    backfill_changes: int | None
+    backfill_deleted: int | None
+    backfill_upserted: int | None
+    file: str | None
+    bytes: int | None
+    low_s: float | None
+    read_s: float | None
+    high_s: float | None
+    backfill_s: float | None
+    write_s: float | None
+    started: datetime | None
+    ended: datetime | None
+    reader: str | None
+    host: str | None
+    pid: int | None
+    attempt: int | None
+    group: str | None
+    epoch: int | None
+    error: str | None
+    """The last failure, if it came after the last successful read."""
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True)
+class Read:
+    """How a reader spent its time on one chunk."""
+
+    reader: str
+    host: str | None
+    pid: int | None
+    table: str
+    chunk: int
+    started: datetime
+    ended: datetime
+    rows: int
+    gap_bytes: int | None
+    attempt: int | None
+    """Spark's attempts count from 0."""
+    bytes: int
+    """Bytes of its file."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """The binlog range between a chunk's two watermarks."""
+
+    table: str
+    chunk: int
+    low: str
+    high: str
+    gap_bytes: int | None
+    """None if the window spans several binlog files, whose lengths the journal does not have."""
+    changes: int
+
+
+PLAN = """
+WITH latest AS (
+    SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
+    QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
+streamed AS (
+    SELECT tbl, max(ts) AS ts FROM event
+    WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
+whole AS (
+    SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline GROUP BY tbl),
+extent AS (
+    SELECT l.*, coalesce(streamed.ts >= l.ts, FALSE)
+                OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete
+    FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN streamed ON streamed.tbl = l.tbl),
+plan AS (
+    SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (
+        SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({'lower': c.lower, 'upper': c.upper}, (c.ts, c.seq)) AS bounds
+        FROM planned_chunk c JOIN latest l ON c.pipeline = $pipeline AND c.tbl = l.tbl AND (c.ts, c.seq) >= (l.ts, l.seq)
+        GROUP BY ALL))
+"""
+"""Common table expressions: `extent`, a row per table with its newest plan and whether the table is completely split (a table that
+streams was copied completely); `plan`, a row per chunk with its newest bounds."""
+
+PROGRESS = (
+    PLAN
+    + """
+, newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
+reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
+read AS (
+    SELECT f.tbl, f.chunk, f.lower, f.upper,
+           {'committed': r.seq IS NOT NULL, 'ts': f.ts, 'seq': f.seq, 'run': f.run, 'rows': f.rows, 'attempt': f.attempt,
+            'started': f.started, 'ended': f.ended} AS entry FROM finished f
+    LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
+    WHERE f.pipeline = $pipeline AND ($table IS NULL OR f.tbl = $table)),
+done AS (SELECT tbl, chunk, lower, upper, max(entry) AS last FROM read GROUP BY ALL),
+taken AS (
+    SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+bad AS (
+    SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max((ts, seq)) AS at FROM failed
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+known AS (
+    SELECT tbl, chunk, max(ts) AS ts FROM (
+        SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
+        WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
+parked_at AS (
+    SELECT tbl, (body->>'$.chunk')::BIGINT AS chunk, max((ts, seq)) AS at FROM event
+    WHERE pipeline = $pipeline AND event = 'chunk.parked' AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table)
+    GROUP BY ALL),
+progress AS (
+    SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
+           CASE WHEN done.last.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
+                WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
+                WHEN parked_at.at >= coalesce(taken.at, parked_at.at) THEN 'parked'
+                WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
+                WHEN taken.at IS NOT NULL THEN 'reading'
+                ELSE 'waiting' END AS state
+    FROM plan
+    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.last.ts >= plan.planned_at
+        AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
+    LEFT JOIN streamed ON streamed.tbl = plan.tbl AND streamed.ts >= plan.planned_at
+    LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
+    LEFT JOIN taken ON taken.tbl = plan.tbl AND taken.chunk = plan.chunk
+    LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk
+    LEFT JOIN parked_at ON parked_at.tbl = plan.tbl AND parked_at.chunk = plan.chunk)
+"""
+)
+"""`PLAN` and more, ending with `progress`: a row per chunk with its state."""
+
+_STATES = PROGRESS + "SELECT chunk, state, d.rows, coalesce(b.attempt, d.attempt) FROM progress ORDER BY chunk"
+
+_CHUNK = (
+    PROGRESS
+    + """
+SELECT p.tbl, p.chunk, p.lower, p.upper, p.state, f.run, f.low, f.high, f.gap_bytes, f.rows, f.backfill_changes, f.backfill_deleted,
+       f.backfill_upserted, f.file, f.bytes, f.low_s, f.read_s, f.high_s, f.backfill_s, f.write_s, f.started, f.ended,
+       f.reader, f.host, f.pid, f.attempt, f.grp,
+       (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = f.run AND e.seq > f.seq AND e.to_at >= f.high_at),
+       CASE WHEN b.ts > coalesce(d.ts, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
+FROM progress p LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.d.run AND f.seq = p.d.seq AND f.tbl = p.tbl
+    AND f.chunk = p.chunk
+WHERE p.chunk = $chunk
+"""
+)
+
+_READS = """
+SELECT coalesce(reader, '?'), host, pid, tbl, chunk, started, ended, coalesce(rows, 0), gap_bytes, attempt,
+       coalesce(bytes, 0) FROM finished
+WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND started IS NOT NULL AND ended IS NOT NULL
+      AND ($since IS NULL OR ended >= $since)
+ORDER BY ended DESC LIMIT $limit
+"""
+
+_WINDOWS = """
+SELECT tbl, chunk, low, high, gap_bytes, coalesce(backfill_changes, 0) FROM finished
+WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND ($table IS NULL OR tbl = $table)
+      AND low IS NOT NULL AND high IS NOT NULL
+ORDER BY gap_bytes DESC NULLS FIRST, coalesce(backfill_changes, 0) DESC, tbl, chunk LIMIT $limit
+"""
+
+
+def chunk_states(cursor: Cursor, pipeline: str, table: str) -> list[ChunkState]:
+    """A tile for each known chunk of the table, by number."""
+    return fetch(cursor, ChunkState, _STATES, {"pipeline": pipeline, "table": table})
+
+
+def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> Chunk | None:
+    """The details of one chunk; None if the plan has no such chunk."""
+    return fetch_one(cursor, Chunk, _CHUNK, {"pipeline": pipeline, "table": table, "chunk": number})
+
+
+def reads(
+    cursor: Cursor, pipeline: str, run: str | None = None, limit: int = 2000, since: datetime | None = None
+) -> list[Read]:
+    """The newest reads, ordered by start. since: only those that ended then or later."""
+    asked = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
+    found = fetch(cursor, Read, _READS, asked)
+    return sorted(found, key=lambda read: read.started)
+
+
+def windows(
+    cursor: Cursor, pipeline: str, *, run: str | None = None, table: str | None = None, limit: int = 40
+) -> list[Window]:
+    """Watermark windows, widest first; those that span several files come before all others."""
+    return fetch(cursor, Window, _WINDOWS, {"pipeline": pipeline, "run": run, "table": table, "limit": limit})

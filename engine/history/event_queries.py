@@ -1,0 +1,81 @@
+"""The journal as a log: events, newest first, and the answers to commands."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.history.fetch import Cursor, fetch
+
+
+@dataclass(frozen=True)
+class Event:
+    """One journal line; `body` is its JSON text."""
+
+    ts: datetime
+    run: str
+    seq: int
+    event: str
+    table: str | None
+    body: str
+    resolved: bool = False
+    """Whether a failure is over. For failed or parked chunks: all were read since, or their table was planned again. For other
+    errors: the time of the retry has passed, so a newer line says how it went."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The runner's answer to a command: `event` is command.accepted, command.refused or command.done."""
+
+    ts: datetime
+    id: str
+    event: str
+    verb: str | None
+    message: str | None
+    duration_s: float | None
+
+
+_EVENTS = """
+WITH chosen AS (
+    SELECT ts, run, seq, event, tbl, body FROM event
+    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
+          AND ($text = '' OR contains(lower(body), lower($text)))
+    ORDER BY ts DESC, seq DESC LIMIT $limit),
+bad AS (
+    SELECT run, seq, ts, tbl, chunk FROM failed WHERE pipeline = $pipeline
+    UNION ALL SELECT run, seq, ts, tbl, TRY_CAST(body->>'$.chunk' AS BIGINT) FROM chosen WHERE event = 'chunk.parked'),
+reached AS (SELECT tbl, chunk, max((ts, seq)) AS at FROM finished WHERE pipeline = $pipeline GROUP BY ALL),
+replanned AS (SELECT tbl, max((ts, seq)) AS at FROM planned WHERE pipeline = $pipeline GROUP BY ALL),
+faults AS (
+    SELECT bad.run, bad.seq,
+           bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE)
+                    OR coalesce(replanned.at > (bad.ts, bad.seq), FALSE)) AS resolved
+    FROM bad SEMI JOIN chosen ON chosen.run = bad.run AND chosen.seq = bad.seq
+    LEFT JOIN reached ON reached.tbl = bad.tbl AND reached.chunk = bad.chunk
+    LEFT JOIN replanned ON replanned.tbl = bad.tbl
+    GROUP BY bad.run, bad.seq)
+SELECT ts, run, seq, event, tbl, body,
+       coalesce(resolved, event = 'error' AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)
+                        < (SELECT max(ts) FROM lag WHERE pipeline = $pipeline), FALSE)
+FROM chosen LEFT JOIN faults USING (run, seq)
+ORDER BY ts DESC, seq DESC
+"""
+
+_ANSWERS = """
+SELECT ts, body->>'$.id', event, body->>'$.verb', body->>'$.message', TRY_CAST(body->>'$.duration_s' AS DOUBLE)
+FROM event WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done')
+      AND list_contains($ids, body->>'$.id')
+ORDER BY ts, seq
+"""
+
+
+def events(
+    cursor: Cursor, pipeline: str, names: Collection[str], *, text: str = "", run: str | None = None, limit: int = 500
+) -> list[Event]:
+    """Events of these names whose line contains `text`, newest first."""
+    parameters = {"pipeline": pipeline, "names": sorted(names), "text": text, "run": run, "limit": limit}
+    return fetch(cursor, Event, _EVENTS, parameters)
+
+
+def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:
+    """The runner's answers to these commands, oldest first."""
+    return fetch(cursor, Answer, _ANSWERS, {"pipeline": pipeline, "ids": sorted(ids)}) if ids else []

@@ -1,0 +1,129 @@
+"""The tables of the index. Everything can be rebuilt from the journals, so a new version simply starts over.
+
+Rows are only appended, except in `journal`: DuckDB's updates conflict between threads, and history does not change. Times are naive
+UTC. Every table except `journal` begins with the same four columns, and (pipeline, run, seq) identifies the journal line. `run` ids
+are unique within a pipeline only, so every key includes the pipeline.
+"""
+
+import pyarrow as pa
+
+VERSION = 5
+"""Increase it whenever a table below changes."""
+
+_KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
+_CHUNK = [("tbl", pa.string()), ("chunk", pa.int64())]
+
+TABLES: dict[str, pa.Schema] = {
+    # Every line except `source.lag`, which comes every two seconds, as it was written.
+    "event": pa.schema([*_KEY, ("event", pa.string()), ("tbl", pa.string()), ("body", pa.string())]),
+    "planned": pa.schema(
+        [
+            *_KEY,
+            ("tbl", pa.string()),
+            ("approx_rows", pa.int64()),
+            ("chunk_key", pa.string()),
+            ("min", pa.string()),
+            ("max", pa.string()),
+            ("factor", pa.float64()),
+            ("strategy", pa.string()),
+            ("reason", pa.string()),
+            ("chunks", pa.int64()),  # the number listed: 0 if the table is split while it is copied
+            ("chunk_rows", pa.int64()),
+            ("estimated_chunks", pa.int64()),
+        ]
+    ),
+    # From table.planned and chunk.planned: a number may recur with new bounds.
+    "planned_chunk": pa.schema([*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string())]),
+    # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
+    "split": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
+    "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
+    "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
+    "failed": pa.schema(
+        [
+            *_KEY,
+            *_CHUNK,
+            ("grp", pa.string()),
+            ("error", pa.string()),
+            ("message", pa.string()),
+            ("attempt", pa.int64()),
+            ("retry_in_s", pa.float64()),
+        ]
+    ),
+    "finished": pa.schema(
+        [
+            *_KEY,
+            *_CHUNK,
+            ("lower", pa.string()),
+            ("upper", pa.string()),
+            ("low", pa.string()),
+            ("high", pa.string()),
+            ("high_at", pa.int64()),  # `place_of` the high watermark (`journal_rows`)
+            ("gap_bytes", pa.int64()),
+            ("rows", pa.int64()),
+            ("backfill_changes", pa.int64()),
+            ("backfill_deleted", pa.int64()),
+            ("backfill_upserted", pa.int64()),
+            ("file", pa.string()),
+            ("bytes", pa.int64()),
+            ("low_s", pa.float64()),
+            ("read_s", pa.float64()),
+            ("high_s", pa.float64()),
+            ("backfill_s", pa.float64()),
+            ("write_s", pa.float64()),
+            ("started", pa.timestamp("us")),
+            ("ended", pa.timestamp("us")),
+            ("reader", pa.string()),
+            ("host", pa.string()),
+            ("pid", pa.int64()),
+            ("attempt", pa.int64()),
+            ("grp", pa.string()),
+        ]
+    ),
+    "epoch": pa.schema(
+        [
+            *_KEY,
+            ("epoch", pa.int64()),
+            ("from_position", pa.string()),
+            ("to_position", pa.string()),
+            ("to_at", pa.int64()),
+            ("changes", pa.int64()),
+            ("transactions", pa.int64()),
+            ("bytes", pa.int64()),
+            ("read_s", pa.float64()),
+            ("commit_s", pa.float64()),
+            ("reader", pa.string()),
+        ]
+    ),
+    "changed": pa.schema([*_KEY, ("tbl", pa.string()), ("changes", pa.int64())]),
+    "lag": pa.schema(
+        [
+            *_KEY,
+            ("position", pa.string()),
+            ("source_position", pa.string()),
+            ("lag_s", pa.float64()),
+            ("lag_bytes", pa.int64()),
+            ("runway_s", pa.float64()),
+        ]
+    ),
+}
+
+UNIQUE = ("event", "lag")
+"""The tables with one row per line, which reject a second one."""
+
+_JOURNAL = """
+CREATE TABLE IF NOT EXISTS journal (
+    pipeline VARCHAR, run VARCHAR, read_to BIGINT, last_seq BIGINT, lines BIGINT, malformed BIGINT, malformed_text VARCHAR,
+    PRIMARY KEY (pipeline, run))
+"""
+
+_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us]": "TIMESTAMP"}
+
+
+def create_statements() -> list[str]:
+    """SQL that creates the missing tables. `event` has one row per (pipeline, run, seq)."""
+    statements = [_JOURNAL, f"CREATE TABLE IF NOT EXISTS version_{VERSION} (version INTEGER)"]
+    for name, schema in TABLES.items():
+        columns = ", ".join(f'"{field.name}" {_TYPES[str(field.type)]}' for field in schema)
+        unique = ", PRIMARY KEY (pipeline, run, seq)" if name in UNIQUE else ""
+        statements.append(f'CREATE TABLE IF NOT EXISTS "{name}" ({columns}{unique})')
+    return statements

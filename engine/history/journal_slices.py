@@ -1,0 +1,81 @@
+"""Reads the new complete lines of a journal file.
+
+A journal grows while it is read, so its last line may be incomplete: the next read takes it. A malformed line is counted and
+skipped, never fatal: a full disk can tear one, and that must not hide the rest of a run.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine import clock
+
+BLOCK_BYTES = 8 << 20
+"""The most bytes read at once; bounds the memory and the length of a transaction."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One event of a journal. `ts` is naive UTC, as DuckDB keeps it; `body` has all fields."""
+
+    run: str
+    seq: int
+    ts: datetime
+    event: str
+    body: dict[str, Any]
+    text: str
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The new lines of a file."""
+
+    lines: tuple[Line, ...]
+    offset: int
+    """The byte where the next slice begins."""
+    malformed: int
+    malformed_text: str | None
+    more: bool
+    """Whether the file has more lines."""
+
+
+def read_slice(path: Path, offset: int, after_seq: int, limit: int = BLOCK_BYTES) -> Slice:
+    """The complete lines of `path` from byte `offset` on whose `seq` is above `after_seq`.
+
+    A line longer than `limit` is read completely. Raises OSError when the file cannot be read.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        block = file.read(limit)
+        more = len(block) == limit
+        if more and b"\n" not in block:
+            block += file.readline()
+    complete = block[: block.rfind(b"\n") + 1]
+    lines: list[Line] = []
+    malformed, malformed_text, last = 0, None, after_seq
+    for raw in complete.split(b"\n")[:-1]:
+        line = parse_line(raw)
+        if line is None or line.seq <= last:
+            malformed += 1
+            malformed_text = raw[:200].decode("utf-8", "replace")
+            continue
+        last = line.seq
+        lines.append(line)
+    return Slice(tuple(lines), offset + len(complete), malformed, malformed_text, more)
+
+
+def parse_line(raw: bytes) -> Line | None:
+    """Parse a journal line; None if it is malformed."""
+    try:
+        text = raw.decode("utf-8")
+        body = json.loads(text)
+        return Line(str(body["run"]), int(body["seq"]), naive_utc(body["ts"]), str(body["event"]), body, text)
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+
+
+def naive_utc(text: str) -> datetime:
+    """A timestamp of the journal as a naive UTC datetime."""
+    return clock.parse_utc(text).astimezone(UTC).replace(tzinfo=None)

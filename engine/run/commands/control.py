@@ -1,0 +1,419 @@
+"""Operator control of a runner: commands, signals, pauses, and the heartbeat that shows them.
+
+A separate thread polls the inbox and rewrites `runner.json`, so both continue while the coordinator waits for Spark. No error ends
+it (`run.helpers`): a file that cannot be read, or that makes its parser fail, is moved to `inbox/refused`.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from engine import clock
+from engine.directory import HEARTBEAT_S, Directory
+from engine.errors import Failure, SpecError, TidemarkError, is_disk_full
+from engine.events import CommandDone, RunControls, RunState
+from engine.journal import Journal
+from engine.ledger.state import State
+from engine.run.commands.heartbeat import Activity, Heartbeat
+from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
+from engine.run.commands.overrides import Controls, load_controls, save_controls
+from engine.run.disk import Disk
+from engine.run.helpers import Helpers
+from engine.run.state_machines import IllegalEventError, after
+from engine.settings import Throttle, throttled
+
+_INBOX_S = 0.2
+_EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
+
+
+class TableCommand(Protocol):
+    """An accepted table command: a redump, or tables to add or remove. Its file stays in the inbox until it is answered."""
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def verb(self) -> str: ...
+    def describe(self) -> str:
+        """The request as text."""
+
+
+T = TypeVar("T", bound=TableCommand)
+Parser = Callable[[Command, State], TableCommand]
+"""Checks a command against the ledger. Raises SpecError."""
+
+
+class Control:
+    """The state and heartbeat of this runner; commands and signals change `state`.
+
+    Call `start` once the journal is open, and `finish` at the end.
+    """
+
+    def __init__(
+        self,
+        directory: Directory,
+        journal: Journal,
+        name: str = "",
+        *,
+        throttle: Throttle | None = None,
+        folders: Sequence[Path] = (),
+        parsers: Mapping[str, Parser] | None = None,
+        in_turn: Collection[str] = (),
+        throttle_changed: Callable[[Throttle], None] = lambda _: None,
+        retry_parked: Callable[[Iterable[str] | None], None] = lambda _: None,
+    ) -> None:
+        """Create the control of one run.
+
+        name: the pipeline's name.
+        throttle: the spec's throttle; operators may override it.
+        folders: where the run writes besides its own directory.
+        parsers: parsers of table commands, by verb.
+        in_turn: verbs whose commands are parsed only after the previous one is answered.
+        throttle_changed: receives the effective throttle, now and on each change.
+        retry_parked: called to retry the parked chunks of tables (None: of all).
+        """
+        self._directory, self._journal, self._name = directory, journal, name
+        self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
+        self._throttle_changed, self._retry_parked = throttle_changed, retry_parked
+        self.controls = load_controls(directory)
+        throttle_changed(throttled(self._spec_throttle, self.controls.throttle))
+        self.activity = Activity()
+        self.disk = Disk([directory.root, *folders], journal, self._disk_full, self._disk_freed)
+        self.helpers = Helpers(journal, self.disk)
+        self.state = "starting"
+        self.committed: Callable[[], State] | None = None
+        """The committed state; table commands wait until it is set."""
+        self._inbox, self._heartbeat = Inbox(directory.inbox), Heartbeat(directory, journal.run)
+        self._lock = threading.RLock()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._error: Failure | None = None
+        self._signal: int | None = None
+        self._open: list[tuple[str, str, float]] = []
+        self._accepted: list[TableCommand] = []
+        self._files: dict[str, Path] = {}  # files of open pause, resume and stop commands
+        self._resumed: set[str] = set()
+        self._listening: set[str] = set()  # journal listeners that failed
+        self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
+
+    def start(self) -> None:
+        """Start to poll the inbox and write the heartbeat; SIGTERM and SIGINT become a stop."""
+        with self._lock:
+            self._inbox.begin()
+        self._show()
+        self._thread.start()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, self._signalled)
+
+    def _signalled(self, number: int, _: Any) -> None:
+        """Only record the signal: the main thread may hold any lock when this runs."""
+        if self._signal is not None:
+            os._exit(128 + number)  # exit at once on a second signal; the ledger makes that safe
+        self._signal = number
+
+    def event(self, event: str, reason: str = "") -> None:
+        """Apply an event to the state. Raises IllegalEventError if the state does not allow it."""
+        with self._lock:
+            following = after(self.state, event)
+            if following != self.state:
+                self._journal.write(RunState(state=following, reason=reason))
+                self.state = following
+            self._wake.set()
+        self._show()
+
+    def _disk_full(self, reason: str) -> None:
+        """Show a pause until there is room. `state` itself stays as operators set it."""
+        if self.state == "running":
+            self._journal.write(RunState(state="paused", reason=reason))
+        self._wake.set()
+
+    def _disk_freed(self) -> None:
+        """End the pause; also retry parked chunks, which may have failed for lack of room."""
+        self._retry_parked(None)
+        if self.state == "running":
+            self._journal.write(RunState(state="running", reason="there is space on the disk again"))
+        self._wake.set()
+
+    def overloaded(self, reason: str) -> None:
+        """Pause everything, until an operator resumes it, because the source is overloaded."""
+        with suppress(IllegalEventError):  # already paused, or ending
+            self.event("pause", reason)
+
+    def pauses(self, table: str) -> bool:
+        """Whether operators have paused the copy of a table."""
+        return self.controls.pausing(table)
+
+    @property
+    def pending(self) -> bool:
+        """Whether an accepted table command has no answer yet."""
+        return bool(self._accepted)
+
+    def accepted(self, kind: type[T]) -> list[T]:
+        """The accepted commands of a kind without an answer, in order."""
+        with self._lock:
+            return [command for command in self._accepted if isinstance(command, kind)]
+
+    def waiting(self) -> list[Command]:
+        """The commands in the inbox, accepted or not."""
+        with self._lock:
+            return self._inbox.commands()
+
+    def resumed(self) -> set[str]:
+        """The tables that operators resumed since the last call."""
+        with self._lock:
+            found, self._resumed = self._resumed, set()
+        return found
+
+    def carried_out(self, command: TableCommand, result: dict[str, Any]) -> None:
+        """Answer a table command as done."""
+        with self._lock:  # else the inbox thread takes its file for a new command
+            took_s = self._close(command)
+            self._journal.write(CommandDone(id=command.identity, verb=command.verb, duration_s=took_s, result=result))
+            self._inbox.put_away(command.path, "done", command.identity)
+
+    def refused(self, command: TableCommand, error: TidemarkError) -> None:
+        """Answer an accepted table command that cannot be executed."""
+        with self._lock:
+            self._close(command)
+            self._refuse(Command(command.path, command.identity, command.verb), f"{error.message} {error.hint}".strip())
+
+    def _close(self, command: TableCommand) -> float:
+        self._accepted.remove(command)
+        since = next(since for identity, _, since in self._open if identity == command.identity)
+        self._open = [opened for opened in self._open if opened[0] != command.identity]
+        return round(clock.monotonic_s() - since, 3)
+
+    def forget(self, table: str) -> None:
+        """Remove the pause of a removed table."""
+        with self._lock:
+            if table in self.controls.tables:
+                with suppress(OSError):  # a full disk: the pause of a removed table is harmless
+                    self._save(self.controls.paused({"tables": [table]}, pause=False))
+
+    def done(self, verb: str) -> None:
+        """Answer the open commands of this verb as done."""
+        with self._lock:
+            finished = [command for command in self._open if command[1] == verb]
+            self._open = [command for command in self._open if command[1] != verb]
+            for identity, name, since in finished:
+                took_s = round(clock.monotonic_s() - since, 3)
+                self._journal.write(CommandDone(id=identity, verb=name, duration_s=took_s))
+                with suppress(OSError):  # the next run refuses it
+                    self._inbox.keep(self._files.pop(identity), "done", identity)
+
+    def settle(self) -> None:
+        """Answer pauses and resumes as done if nothing is paused, including pauses lifted before they took effect."""
+        with self._lock:
+            if self.state == "running":
+                self.done("pause")
+                self.done("resume")
+
+    def wait(self, seconds: float) -> None:
+        """Sleep; a change of state ends it early."""
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    @property
+    def stopping(self) -> bool:
+        return self.state == "stopping"
+
+    @property
+    def paused(self) -> bool:
+        return self.state == "paused"
+
+    def finish(self, error: Failure | None) -> None:
+        """End the run, and show that in `runner.json`."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._error = error
+        self.state = after(self.state, "end")
+        self._show()
+
+    def _loop(self) -> None:
+        last = 0.0
+        while not self._closing.wait(_INBOX_S):
+            self._guarded("inbox", self._take)
+            if clock.monotonic_s() - last >= HEARTBEAT_S:
+                last = clock.monotonic_s()
+                self._show()
+            self._report_journal_failures()
+
+    def _guarded(self, helper: str, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - nothing may end this thread: it handles commands and the heartbeat
+            self.helpers.failed(helper, error)
+        else:
+            self.helpers.succeeded(helper)
+
+    def _take(self) -> None:
+        if self._signal is not None and self.state not in ("stopping", "ended"):
+            self.event("stop", f"signal {signal.Signals(self._signal).name}")
+        self.poll_inbox()
+
+    def _show(self) -> None:
+        """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
+        self._guarded("runner.json", self._beat)
+
+    def _report_journal_failures(self) -> None:
+        """Report the journal's failures: it cannot report them itself, as its writers may hold any lock."""
+        self._journal.flush()
+        failures = dict(self._journal.failures)
+        self._listening |= failures.keys()
+        for name in list(self._listening):
+            if name in failures:
+                self.helpers.failed(name, failures[name])
+            else:
+                self.helpers.succeeded(name)
+
+    def poll_inbox(self) -> None:
+        """Take the files in the inbox. Unreadable files are refused; a file that cannot be moved is retried next time."""
+        with self._lock:
+            for path in self._inbox.waiting():
+                try:
+                    self._take_file(path)
+                except Exception as error:
+                    if is_disk_full(error):
+                        raise
+                    self._unreadable(path, error)
+
+    def _unreadable(self, path: Path, error: Exception) -> None:
+        """Refuse a file that cannot be taken for whatever reason, unless it is gone."""
+        if path.exists() or path.is_symlink():
+            why = f"The file cannot be taken as a command: {type(error).__name__}: {error}."
+            self._refuse(unreadable(path), why)
+
+    def _take_file(self, path: Path) -> None:
+        if self._inbox.retry(path):
+            return
+        try:
+            command = read_command(path)
+        except SpecError as error:
+            self._refuse(unreadable(path), error.message)
+            return
+        if why := unfit(command, self._inbox, self._name):
+            self._refuse(command, why)
+        elif parser := self._parsers.get(str(command.verb)):
+            self._accept(command, parser)
+        elif command.verb == "throttle" or (command.verb in ("pause", "resume") and command.arguments):
+            self._set(command)
+        elif why := self._not_for_this_run(command):
+            self._refuse(command, why)
+        elif command.identity not in self._files:
+            self._change(command)
+
+    def _not_for_this_run(self, command: Command) -> str:
+        """Why a stop, pause or resume is not for this run; "" if it is. No clock decides.
+
+        A command names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
+        unless it was in the inbox before this run was visible.
+        """
+        if not command.names_run:
+            return "It was sent before this run began." if self._inbox.is_older(command.path) else ""
+        if command.run == self._journal.run:
+            return ""
+        meant = f"it is for run {command.run}" if command.run else "no run was there"
+        return f"It was sent before this run began: {meant}."
+
+    def _change(self, command: Command) -> None:
+        """Change the state of this runner.
+
+        The command's file stays in the inbox until it is done; otherwise the next run refuses it.
+        """
+        identity, verb = command.identity, str(command.verb)
+        if verb == "resume" and self.disk.reason and self.state == "running":
+            self.disk.probe_now()
+            self._journal.write(command.accepted())
+            self._journal.write(CommandDone(id=identity, verb=verb, duration_s=0.0))
+            self._inbox.put_away(command.path, "done", identity)
+            return
+        try:
+            after(self.state, _EVENT_OF[verb])
+        except IllegalEventError as error:
+            self._refuse(command, f"{error.message} {error.hint}")
+            return
+        self._journal.write(command.accepted())
+        self._open.append((identity, verb, clock.monotonic_s()))
+        self._files[identity] = command.path
+        self.event(_EVENT_OF[verb], command.sender)
+
+    def _set(self, command: Command) -> None:
+        """Change settings that outlive this runner: save them first, then answer."""
+        verb, arguments = str(command.verb), command.arguments
+        try:
+            controls = self._changed(verb, arguments)
+        except SpecError as error:
+            self._refuse(command, f"{error.message} {error.hint}".strip())
+            return
+        if controls is None:
+            return
+        self._save(controls)
+        self._journal.write(command.accepted())
+        self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
+        if verb == "resume":
+            self._retry_parked(None if arguments.get("snapshot") else arguments["tables"])
+            self._resumed.update(arguments.get("tables") or ())
+        self._journal.write(CommandDone(id=command.identity, verb=verb, duration_s=0.0))
+        self._inbox.put_away(command.path, "done", command.identity)
+
+    def _save(self, controls: Controls) -> None:
+        save_controls(self._directory, controls)
+        self.controls = controls
+        self._journal.write(RunControls(throttle=controls.throttle, snapshot=controls.snapshot, tables=controls.tables))
+
+    def _changed(self, verb: str, arguments: Any) -> Controls | None:
+        """The controls after a command; None while the ledger is unknown. Raises SpecError."""
+        if not isinstance(arguments, dict):
+            raise SpecError("Its arguments are no object.")
+        if verb == "throttle":
+            changes = {} if arguments.get("reset") else {**self.controls.throttle, **arguments}
+            throttled(self._spec_throttle, changes)
+            return replace(self.controls, throttle=changes)
+        tables = arguments.get("tables")
+        if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
+            raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
+        if tables:
+            if self.committed is None:
+                return None
+            if unknown := sorted({str(name) for name in tables} - set(self.committed().tables)):
+                raise SpecError(f"The pipeline has no table {', '.join(unknown)}.")
+        return self.controls.paused(arguments, pause=verb == "pause")
+
+    def _accept(self, command: Command, parser: Parser) -> None:
+        """Accept a table command, whenever it was sent: it may repair a pipeline that cannot run otherwise."""
+        identity, verb = command.identity, str(command.verb)
+        if self.committed is None or identity in {known.identity for known in self._accepted}:
+            return
+        if verb in self._in_turn and any(known.verb in self._in_turn for known in self._accepted):
+            return  # parse it after the other one is answered
+        try:
+            parsed = parser(command, self.committed())
+        except SpecError as error:
+            self._refuse(command, f"{error.message} {error.hint}".strip())
+            return
+        self._journal.write(command.accepted(parsed.describe()))
+        self._open.append((identity, verb, clock.monotonic_s()))
+        self._accepted.append(parsed)
+
+    def _refuse(self, command: Command, message: str) -> None:
+        self._inbox.put_away(command.path, "refused", command.identity)
+        self._journal.write(command.refused(message))
+
+    def _beat(self) -> None:
+        self._heartbeat.beat(
+            self.activity,
+            state="paused" if self.disk.reason and self.state == "running" else self.state,
+            disk_full=self.disk.reason or None,
+            helpers=self.helpers.as_list(),
+            controls=asdict(self.controls),
+            commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
+            error=self._error,
+        )

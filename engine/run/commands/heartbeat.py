@@ -1,0 +1,76 @@
+"""The heartbeat of a runner: `runner.json` shows what it does and that it is alive."""
+
+import json
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from engine import clock, formats, processes
+from engine.directory import Directory, overwrite, write_atomically
+from engine.errors import is_disk_full
+from engine.redaction import clean
+
+
+class Reading(TypedDict):
+    """The longest-running read of a table."""
+
+    chunks: list[int]
+    since: str  # UTC
+
+
+@dataclass
+class Activity:
+    """The current activity of a runner, for the heartbeat. Each field has one writer."""
+
+    phase: str = "starting"
+    """"starting", "snapshot" or "streaming"."""
+    waiting_for: str = ""
+    """Why no chunk is being read; empty if nothing prevents it."""
+    away: dict[str, Any] | None = None
+    """The fields of `outage.Outage` while the source is away."""
+    reading: Mapping[str, Reading] = field(default_factory=dict)
+    """The longest-running reads, by table."""
+    spark_ui: str | None = None
+    """The address of Spark's web UI."""
+
+
+class Heartbeat:
+    """Rewrites `runner.json`."""
+
+    def __init__(self, directory: Directory, run: str) -> None:
+        self._directory, self._run = directory, run
+        self._started, self._beats = clock.utc_text(), 0
+
+    def beat(self, activity: Activity, **more: Any) -> None:
+        """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
+
+        more: "state", "disk_full", "helpers", "controls", "commands" and "error", as `engine.directory.read_runner` returns them.
+        """
+        self._beats += 1
+        record = {
+            formats.FIELD: formats.VERSIONS["runner"],
+            "run": self._run,
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "phase": activity.phase,
+            "heartbeat": clock.utc_text(),
+            "beat": self._beats,
+            "process": processes.here(),
+            "started": self._started,
+            "spark_ui": activity.spark_ui,
+            "waiting_for": more["disk_full"] or activity.waiting_for,
+            "away": activity.away,
+            "reading": activity.reading,
+            **more,
+        }
+        text = json.dumps(clean(record), indent=1)
+        try:
+            write_atomically(self._directory.runner, text)
+        except OSError as error:
+            if is_disk_full(error):
+                with suppress(OSError):  # otherwise the heartbeat gets stale
+                    overwrite(self._directory.runner, text)
+            raise

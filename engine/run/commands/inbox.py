@@ -1,0 +1,180 @@
+"""The inbox of a pipeline: command files, their order of arrival, and their place after the answer.
+
+The command line and the console write them (`directory.send_command`); `run.commands.control` handles them. An answered command is
+kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected.
+"""
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from engine import formats
+from engine.directory import VERBS
+from engine.errors import NewerFormatError, SpecError
+from engine.events import CommandAccepted, CommandRefused
+from engine.layout import folder_name
+
+Answer = Literal["done", "refused"]
+File = tuple[str, int]
+"""A file by name and inode: a new file under an old name is a different one."""
+_KEPT = 1000
+"""Answered commands that are kept, per answer."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """The content of a command file, which stays in the inbox until it is answered."""
+
+    path: Path
+    identity: str
+    verb: str | None
+    """None if the file is not a command."""
+    actor: str | None = None
+    reason: str | None = None
+    arguments: Any = None
+    """As sent; the parser of the verb checks them."""
+    run: str | None = None
+    """The run that its sender saw; None if there was none."""
+    names_run: bool = False
+    """Whether it names the run that its sender saw. A handwritten command does not."""
+    pipeline: str | None = None
+    too_new: str = ""
+    """Why this version does not know its format; "" if it does."""
+
+    def accepted(self, what: str | None = None) -> CommandAccepted:
+        """For the journal. what: what the command is about, in words."""
+        return CommandAccepted(id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what)
+
+    def refused(self, message: str) -> CommandRefused:
+        """For the journal."""
+        return CommandRefused(id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, message=message)
+
+    @property
+    def sender(self) -> str:
+        """Who sent it, and why."""
+        return f"{self.actor}: {self.reason}" if self.reason else str(self.actor)
+
+
+def unreadable(path: Path) -> Command:
+    """A stand-in command for a file that cannot be read."""
+    return Command(path, path.stem, None)
+
+
+def read_command(path: Path) -> Command:
+    """Read a command file. Raises SpecError if it is not a command, OSError if it cannot be read."""
+    too_new = ""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        identity, verb = str(record["id"]), str(record["verb"])
+        more = {name: record.get(name) for name in ("actor", "reason", "run", "pipeline")}
+        arguments = record.get("arguments") or {}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise SpecError(f"The file is not a command: {error!r}.") from error
+    try:
+        formats.check("command", record, path)
+    except NewerFormatError as error:
+        too_new = f"{error.message} {error.hint}"
+    return Command(path, identity, verb, arguments=arguments, names_run="run" in record, too_new=too_new, **more)
+
+
+@dataclass
+class Inbox:
+    """The inbox in a folder. Not thread-safe.
+
+    Files are numbered in the order of discovery. Files discovered together are ordered by their senders' counter.
+    """
+
+    folder: Path
+    _arrived: dict[File, int] = field(default_factory=dict)
+    _older: set[File] = field(default_factory=set)
+    _numbers: "count[int]" = field(default_factory=lambda: count(1))
+    _stuck: dict[str, Answer] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Mark the current files as sent before this run was visible."""
+        self.waiting()
+        self._older = set(self._arrived)
+
+    def waiting(self) -> list[Path]:
+        """The waiting files in order of arrival."""
+        found = {_file(path): path for path in self.folder.glob("*.json")}
+        self._arrived = {file: place for file, place in self._arrived.items() if file in found}
+        for path in sorted((found[file] for file in found.keys() - self._arrived.keys()), key=_order):
+            self._arrived[_file(path)] = next(self._numbers)
+        return sorted(found.values(), key=lambda path: self._arrived.get(_file(path), 0))
+
+    def commands(self) -> list[Command]:
+        """The readable waiting commands, accepted or not."""
+        found = []
+        for path in self.waiting():
+            with suppress(OSError, SpecError):  # the inbox thread refuses it
+                found.append(read_command(path))
+        return found
+
+    def is_older(self, path: Path) -> bool:
+        """Whether a file was sent before this run was visible."""
+        return _file(path) in self._older
+
+    def done(self, identity: str) -> bool:
+        """Whether a command was executed."""
+        return self._kept("done", identity).exists()
+
+    def keep(self, path: Path, answer: Answer, identity: str) -> None:
+        """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
+        kept = self.folder / answer
+        kept.mkdir(exist_ok=True)
+        path.replace(self._kept(answer, identity))
+        for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
+            old.unlink(missing_ok=True)
+
+    def put_away(self, path: Path, answer: Answer, identity: str) -> None:
+        """Like `keep`. A file that cannot be moved now is not taken again; `retry` moves it later."""
+        try:
+            self.keep(path, answer, identity)
+        except OSError:
+            if path.name in self._stuck or path.exists() or path.is_symlink():
+                self._stuck[path.name] = answer
+        else:
+            self._stuck.pop(path.name, None)
+
+    def retry(self, path: Path) -> bool:
+        """Whether this file's command was answered but its file not moved; tries to move it again."""
+        answer = self._stuck.get(path.name)
+        if answer is not None:
+            self.put_away(path, answer, path.stem)
+        return answer is not None
+
+    def _kept(self, answer: Answer, identity: str) -> Path:
+        return self.folder / answer / f"{folder_name(identity)}.json"  # an id may contain any character
+
+
+def unfit(command: Command, inbox: Inbox, pipeline: str) -> str:
+    """Why no run of this pipeline takes a command; "" if one would."""
+    if command.too_new:
+        return command.too_new
+    if inbox.done(command.identity):
+        return "It was carried out already."
+    if command.verb not in VERBS:
+        return f"There is no command {command.verb!r}; there are {', '.join(VERBS)}."
+    if command.pipeline not in (None, pipeline):
+        return f"It is meant for the pipeline {command.pipeline}."
+    return ""
+
+
+def _file(path: Path) -> File:
+    with suppress(OSError):
+        return path.name, path.lstat().st_ino
+    return path.name, 0
+
+
+def _order(path: Path) -> tuple[bool, int, int, str]:
+    """The sort key of files discovered together: the senders' counter; files without one, written by hand, come last, by time."""
+    place, time = None, 0
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
+        time = path.stat().st_mtime_ns
+        place = json.loads(path.read_text(encoding="utf-8")).get("seq")
+    known = place if isinstance(place, int) else None
+    return known is None, known or 0, time, path.name

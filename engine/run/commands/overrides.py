@@ -1,0 +1,55 @@
+"""Operator settings that outlive the runner: `controls.json`."""
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from engine import formats
+from engine.directory import Directory, write_atomically
+from engine.errors import SpecError
+
+
+@dataclass(frozen=True)
+class Controls:
+    """Settings from commands, which override the spec."""
+
+    throttle: dict[str, Any] = field(default_factory=dict)
+    """Throttle settings that replace the spec's."""
+    snapshot: bool = False
+    """Whether the snapshot of all tables is paused."""
+    tables: tuple[str, ...] = ()
+    """Tables whose snapshot is paused."""
+
+    def pausing(self, table: str) -> bool:
+        """Whether a table must not be read now."""
+        return self.snapshot or table in self.tables
+
+    def paused(self, arguments: dict[str, Any], *, pause: bool) -> "Controls":
+        """The controls after a pause or resume of `{"snapshot": true}` or `{"tables": [...]}`."""
+        if arguments.get("snapshot"):
+            return replace(self, snapshot=pause)
+        named = set(arguments["tables"])
+        left = set(self.tables) | named if pause else set(self.tables) - named
+        return replace(self, tables=tuple(sorted(left)))
+
+
+def load_controls(directory: Directory) -> Controls:
+    """The saved controls. Raises SpecError for an invalid file, NewerFormatError for a newer version's."""
+    try:
+        record = json.loads(directory.controls.read_text(encoding="utf-8"))
+        formats.check("controls", record, directory.controls)
+        record = formats.without(record)
+        return Controls(**{**record, "tables": tuple(record["tables"])})
+    except FileNotFoundError:
+        return Controls()
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise SpecError(
+            f"{directory.controls} is not a valid file of operator settings: {error!r}.",
+            detail="Nothing was started, as a pause or a limit would be lost.",
+            hint="Repair it, or delete it to continue without pauses and with the spec's limits.",
+        ) from error
+
+
+def save_controls(directory: Directory, controls: Controls) -> None:
+    """Save the controls."""
+    write_atomically(directory.controls, json.dumps(formats.stamped("controls", asdict(controls)), indent=1))

@@ -1,0 +1,286 @@
+"""Computes the active alerts from the journal's events. Pure: the caller passes the time.
+
+Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
+
+    lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it
+    table_stopped             at once; cleared when the table streams again, or is removed
+    chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
+    source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
+    disk_full                 at once; cleared when there is room, or once a later run is running
+    helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
+                              again, or once a later run is running
+    run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
+                              `for_s`, or ended well
+
+An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
+(`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
+alert.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from engine import clock
+from engine.events import (
+    AlertCleared,
+    AlertRaised,
+    ChunkParked,
+    ChunkUnparked,
+    DiskFreed,
+    ErrorReported,
+    Event,
+    HelperRecovered,
+    LagMeasured,
+    RunConnected,
+    RunEnded,
+    RunState,
+    SourceAway,
+    SourceBack,
+    TableStateChanged,
+)
+from engine.journal import Entry
+from engine.sentences import parked
+from engine.settings import Alerts as Settings
+
+Name = tuple[str, str | None]
+"""An alert's kind and, if it concerns one, its table."""
+
+
+@dataclass(frozen=True)
+class Alert:
+    """An active alert."""
+
+    kind: str
+    table: str | None
+    value: float | None
+    threshold: float | None
+    message: str
+    hint: str
+    since: str
+    announced: str
+    """`since` is when its cause began, `announced` when it was last announced: UTC text."""
+    repeat: int = 0
+    """How often it was repeated."""
+
+    @property
+    def name(self) -> Name:
+        """The name that clears it."""
+        return self.kind, self.table
+
+    def fields(self) -> dict[str, Any]:
+        """Its fields for the journal and the webhook."""
+        return {name: value for name, value in asdict(self).items() if name != "announced"}
+
+
+_AWAY_S = 30.0
+
+Notice = tuple[type[AlertRaised], Alert]
+"""AlertRaised or AlertCleared, and the alert."""
+
+
+class Alerts:
+    """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
+
+    def __init__(self, settings: Settings, standing: Iterable[Alert] = ()) -> None:
+        """standing: alerts that an earlier run left active."""
+        self._settings = settings
+        self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
+        self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
+        self._running_since_s: float | None = None
+        self._announced_s: dict[Name, float] = {}  # announced in this run
+        self._now_s, self._at = 0.0, ""  # of the line that is being handled
+        self._helpers: set[str] = set()  # failing in this run
+        self._disk_full = False
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """The active alerts for the file, oldest first."""
+        return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
+
+    def hear(self, entry: Entry, now_s: float | None = None) -> list[Notice]:
+        """The alerts to announce after a line of the journal. now_s: a monotonic clock; the line's time if None."""
+        self._at = entry.ts
+        self._now_s = clock.parse_utc(entry.ts).timestamp() if now_s is None else now_s
+        handler = _HANDLERS.get(type(entry.event))
+        return list(handler(self, entry.event)) if handler else []
+
+    def _lag(self, event: LagMeasured) -> Iterator[Notice]:
+        yield from (*self._measured(event), *self._clear_run_failed(self._at), *self._repeat(self._at))
+
+    def _unparked(self, event: ChunkUnparked) -> Iterator[Notice]:
+        if not event.parked:
+            yield from self._clear(("chunk_parked", event.table), f"No chunk of {event.table} is parked.", None)
+
+    def _run_state(self, event: RunState) -> Iterator[Notice]:
+        running = event.state == "running"
+        self._running_since_s = self._now_s if running else None
+        if running:
+            yield from (
+                *self._clear_helper_failed("A later run is running."),
+                *self._clear_disk_full("A later run is running."),
+            )
+
+    def _freed(self, event: DiskFreed) -> Iterator[Notice]:
+        self._disk_full = False
+        yield from self._clear_disk_full("There is room on the disk again.")
+
+    def _recovered(self, event: HelperRecovered) -> Iterator[Notice]:
+        self._helpers.discard(event.helper)
+        yield from self._clear_helper_failed("All helper threads work again.")
+
+    def _error(self, event: ErrorReported) -> Iterator[Notice]:
+        """Handle a full disk or a failed helper; other errors have their own events."""
+        if event.error not in ("DiskFullError", "HelperError"):
+            return
+        if event.error == "DiskFullError":
+            self._disk_full, name = True, ("disk_full", None)
+        else:
+            self._helpers.add(event.helper or "")
+            name = ("helper_failed", None)
+        if name not in self.standing:
+            message = f"{event.message} {event.detail or ''}".strip()
+            yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
+
+    def _clear_helper_failed(self, message: str) -> Iterator[Notice]:
+        if not self._helpers:
+            yield from self._clear(("helper_failed", None), message, None)
+
+    def _clear_disk_full(self, message: str) -> Iterator[Notice]:
+        if not self._disk_full:
+            yield from self._clear(("disk_full", None), message, None)
+
+    def _measured(self, event: LagMeasured) -> Iterator[Notice]:
+        at, limits = self._at, self._settings
+        lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
+        hint = "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
+        for kind, value, limit, form in (
+            ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
+            ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
+        ):
+            if value is None:
+                continue  # unknown: keep the current state
+            over = limit is not None and value > limit
+            more = f", more than {form.format(limit)}" if over else ""
+            message = f"The pipeline is {form.format(value)} behind its source{more}."
+            yield from self._level(kind, value, limit, at, over=over, text=(message, hint))
+        held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
+        message = f"The source {held} the binlog at the committed position."
+        hint = (
+            "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
+            "pipeline catch up; once it is purged only `redump --all` helps."
+        )
+        short = runway_s is not None and runway_s < limits.runway_s
+        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, hint))
+
+    def _level(
+        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, text: tuple[str, str]
+    ) -> Iterator[Notice]:
+        """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
+        name = (kind, None)
+        if over == (name in self.standing):
+            self._crossed.pop(name, None)
+            return
+        since, since_s = self._crossed.setdefault(name, (at, self._now_s))
+        if self._now_s - since_s < self._settings.for_s:
+            return
+        if over:
+            yield self._raise(Alert(kind, None, value, limit, *text, since, at))
+        else:
+            yield from self._clear(name, text[0], value)
+
+    def _table(self, event: TableStateChanged) -> Iterator[Notice]:
+        name = ("table_stopped", event.table)
+        if event.state == "streaming":
+            yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
+        elif event.state == "removed":
+            yield from self._clear(name, f"{event.table} was removed from the pipeline.", None)
+        if event.state != "copying":
+            yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
+        if event.state == "stopped" and name not in self.standing:
+            hint = event.hint or f"Resnapshot it: tidemark redump SPEC --table {event.table}"
+            message = f"{event.table} stopped: {event.reason}"
+            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
+
+    def _parked(self, event: ChunkParked) -> Iterator[Notice]:
+        name = ("chunk_parked", event.table)
+        if name not in self.standing:
+            message = f"{parked(event.to_json(), event.table)} Everything else continues."
+            hint = f"{event.hint} Then: tidemark resume SPEC --table {event.table}".strip()
+            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
+
+    def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
+        yield from self._clear(("source_away", None), "The source can be reached again.", None)
+
+    def _away(self, event: SourceAway) -> Iterator[Notice]:
+        name, seconds = ("source_away", None), _seconds(event.since, self._at)
+        if name not in self.standing and seconds >= min(self._settings.for_s, _AWAY_S):
+            yield self._unreachable(name, seconds, event)
+        yield from self._repeat(self._at)
+
+    def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
+        until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
+        message = f"The source is unreachable: {event.message} The run waits for it, and {until}."
+        hint = "Check the source and the network. Nothing is lost as long as the source keeps its binlog."
+        return self._raise(Alert(*name, round(seconds, 1), None, message, hint, event.since, self._at))
+
+    def _ended(self, event: RunEnded) -> Iterator[Notice]:
+        name, error = ("run_failed", None), event.error
+        if event.outcome != "failed" or error is None:
+            yield from self._clear(name, "A later run ended as it should.", None)
+            return
+        known, at = self.standing.get(name), self._at
+        if known is None or known.value != event.exit_code:  # a different exit code is news
+            since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
+            message = f"The run failed: {error['message']}"
+            yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], since, at, repeat))
+        else:
+            yield from self._repeat(at, [name])
+
+    def _clear_run_failed(self, at: str) -> Iterator[Notice]:
+        if self._running_since_s is not None and self._now_s - self._running_since_s >= self._settings.for_s:
+            yield from self._clear(("run_failed", None), "A later run is running.", None)
+
+    def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
+        """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
+        chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
+        for name in chosen:
+            alert = self.standing[name]
+            if name not in self._crossed and self._silent_s(alert, at) >= self._settings.repeat_s:
+                yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
+
+    def _silent_s(self, alert: Alert, at: str) -> float:
+        """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
+        if alert.name not in self._announced_s:
+            self._announced_s[alert.name] = self._now_s - max(_seconds(alert.announced, at), 0.0)
+        return self._now_s - self._announced_s[alert.name]
+
+    def _raise(self, alert: Alert) -> Notice:
+        self.standing[alert.name], self._announced_s[alert.name] = alert, self._now_s
+        self._crossed.pop(alert.name, None)
+        return AlertRaised, alert
+
+    def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
+        self._crossed.pop(name, None)
+        self._announced_s.pop(name, None)
+        if (alert := self.standing.pop(name, None)) is not None:
+            yield AlertCleared, replace(alert, message=message, hint="", value=value)
+
+
+_HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
+    LagMeasured: Alerts._lag,  # noqa: SLF001 - the table of the class above
+    TableStateChanged: Alerts._table,  # noqa: SLF001
+    ChunkParked: Alerts._parked,  # noqa: SLF001
+    ChunkUnparked: Alerts._unparked,  # noqa: SLF001
+    ErrorReported: Alerts._error,  # noqa: SLF001
+    DiskFreed: Alerts._freed,  # noqa: SLF001
+    HelperRecovered: Alerts._recovered,  # noqa: SLF001
+    RunState: Alerts._run_state,  # noqa: SLF001
+    RunConnected: Alerts._source,  # noqa: SLF001
+    SourceAway: Alerts._away,  # noqa: SLF001
+    SourceBack: Alerts._source,  # noqa: SLF001
+    RunEnded: Alerts._ended,  # noqa: SLF001
+}
+
+
+def _seconds(since: str, until: str) -> float:
+    return (clock.parse_utc(until) - clock.parse_utc(since)).total_seconds()

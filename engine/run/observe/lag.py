@@ -1,0 +1,134 @@
+"""Measures every two seconds, on its own connection, how far the pipeline is behind and how much retention is left.
+
+Lag in seconds uses the server's clock: now minus the commit time of the last transaction committed here. It is 0 when nothing is
+outstanding, because no traffic is not lag. `run.observe.retention` computes the retention left.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine import clock
+from engine.errors import SourceAwayError, TidemarkError
+from engine.events import LagMeasured
+from engine.journal import Journal
+from engine.run.helpers import Helpers
+from engine.run.observe.retention import Growth, following, runway_s
+from engine.run.outage import MONITOR, OutageTracker
+from engine.source.connect import Connection, Endpoint, describe, open_connection
+from engine.source.heads import read_head
+from engine.source.positions import Position, binlog_files, bytes_between, current, retention
+from engine.source.watermarks import server_time_s
+
+INTERVAL_S = 2.0
+_WINDOW = 300
+"""Measurements in the percentiles: ten minutes."""
+_SILENCE_S = 15.0
+"""If the source leaves one of these small queries unanswered for this long, it is away."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The committed position, and the commit time of the last transaction before it (server's clock; 0: none seen)."""
+
+    position: Position
+    last_ts: int
+
+
+def lag(committed: Committed, end: Position, files: dict[str, int], now_s: float, runway: float | None) -> LagMeasured:
+    """The lag at `end`, the source's current position; pure."""
+    behind = bytes_between(files, committed.position, end)
+    age_s = max(now_s - committed.last_ts, 0.0) if committed.last_ts else None
+    lag_s = 0.0 if behind == 0 else age_s
+    return LagMeasured(
+        position=str(committed.position),
+        source_position=str(end),
+        lag_s=None if lag_s is None else round(lag_s, 3),
+        lag_bytes=behind,
+        runway_s=None if runway is None else round(runway),
+    )
+
+
+def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
+    """Percentiles of lags in seconds; None without any."""
+    if not lags:
+        return None
+    p50, p95, p99 = (round(float(p), 3) for p in np.percentile(lags, (50, 95, 99)))
+    return {"p50": p50, "p95": p95, "p99": p99, "max": max(lags)}
+
+
+class LagMonitor:
+    """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        first_server_id: int,
+        journal: Journal,
+        committed: Callable[[], Committed],
+        away: OutageTracker,
+        helpers: Helpers,
+    ) -> None:
+        self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
+        self._first_server_id, self._helpers = first_server_id, helpers
+        self._journal, self._committed, self._away = journal, committed, away
+        self._growth = Growth()
+        self._births: dict[str, int] = {}
+        self._lags: deque[float] = deque(maxlen=_WINDOW)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5)
+        self._away.back(MONITOR)
+
+    def _watch(self) -> None:
+        connection: Connection | None = None
+        while not self._closing.is_set():
+            began, pause_s = clock.monotonic_s(), INTERVAL_S
+            try:
+                connection = connection or open_connection(self._endpoint)
+                measured = self.measure(connection)
+                self._away.back(MONITOR)
+                self._journal.write(measured)
+                self._helpers.succeeded("monitor")
+            except TidemarkError as error:
+                connection = None
+                if isinstance(error, SourceAwayError) and not self._closing.is_set():
+                    pause_s = self._away.failed(MONITOR, error)
+            except Exception as error:  # noqa: BLE001 - unmeasured lag must be reported
+                self._helpers.failed("monitor", error)
+                connection = None
+            self._closing.wait(max(pause_s - (clock.monotonic_s() - began), 0.1))
+        if connection is not None:
+            connection.close()
+
+    def measure(self, connection: Connection) -> LagMeasured:
+        """One measurement. It takes the committed position first, so that the lag is never too small."""
+        committed = self._committed()
+        end, files, now_s = (
+            current(connection, describe(connection)),
+            binlog_files(connection),
+            server_time_s(connection),
+        )
+        rate = self._growth.observe(now_s, end, files)
+        closed_s = self._closed_s(committed.position, files)
+        runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
+        measured = lag(committed, end, files, now_s, runway)
+        if measured.lag_s is not None:
+            self._lags.append(measured.lag_s)
+        return replace(measured, percentiles=percentiles(self._lags))
+
+    def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
+        """When the server closed the position's file and began the next one; None for the current file."""
+        after = following(position, files)
+        if after is None:
+            return None
+        if after not in self._births:
+            self._births = {after: read_head(self._endpoint, after, self._first_server_id).born}
+        return float(self._births[after])

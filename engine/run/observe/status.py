@@ -1,0 +1,260 @@
+"""A pipeline's status from its files alone: ledger, journal and `runner.json`. Works without a runner."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any, TypedDict, TypeVar
+
+from engine import clock, processes
+from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
+from engine.events import EpochCommitted, Event, LagMeasured
+from engine.journal import entry_from
+from engine.ledger.state import State, TableState
+from engine.ledger.store import Ledger
+from engine.tail import tail
+
+_TAIL_BYTES = 1 << 20
+_MINUTE = timedelta(minutes=1)
+E = TypeVar("E", bound=Event)
+_FRESH = timedelta(seconds=10)
+"""An older lag measurement is not shown as current."""
+
+
+class ParkedChunk(TypedDict):
+    """A parked chunk: it failed too often."""
+
+    chunk: int
+    lower: str | None
+    upper: str | None
+    error: str
+    message: str
+    hint: str
+    attempts: int
+    since: str
+
+
+class Reading(TypedDict):
+    """The longest-running read of a table."""
+
+    chunks: list[int]
+    since: str
+    seconds: float
+
+
+class TableStatus(TypedDict):
+    """A captured or removed table."""
+
+    table: str
+    state: str
+    chunks_done: int
+    chunks_total: int
+    """An estimate until the table is completely split."""
+    rows_read: int
+    changes_applied: int
+    dates_nulled: Mapping[str, int]
+    error: str | None
+    """Why the table stopped."""
+    hint: str | None
+    destination: str | None
+    """Of a removed table: kept, dropping or dropped."""
+    parked: list[ParkedChunk]
+    reading: Reading | None
+
+
+class BinlogStatus(TypedDict):
+    """Facts about the binlog."""
+
+    unknown_events: int
+    """Events skipped since the pipeline began, because this version does not know them. It should be 0."""
+    unknown: dict[str, int]
+    largest_transaction: Mapping[str, Any] | None
+    lag_percentiles_s: Mapping[str, float] | None
+    changes_per_s: dict[str, float] | None
+    """By kind, over the last minute; None without changes."""
+    changes_per_s_by_table: dict[str, float] | None
+
+
+class Status(TypedDict):
+    """The output of `status --json` (docs/command-line.md). Facts that only a live runner knows are None without one."""
+
+    pipeline: str
+    state: str
+    phase: str
+    position: str | None
+    """The committed position: `file:offset`."""
+    lag_s: float | None
+    lag_bytes: int | None
+    runway_s: float | None
+    """Seconds until the source purges the committed position."""
+    measured: str | None
+    """When the lag was measured: UTC text."""
+    epoch: int | None
+    heartbeat_age_s: float | None
+    error: Mapping[str, Any] | None
+    disk_full: str | None
+    helpers: list[dict[str, Any]]
+    waiting_for: str | None
+    away: Mapping[str, Any] | None
+    controls: Mapping[str, Any] | None
+    commands: list[dict[str, Any]]
+    alerts: list[dict[str, Any]]
+    term: int | None
+    standby: list[dict[str, Any]]
+    log: BinlogStatus
+    tables: list[TableStatus]
+
+
+def status(directory: Directory, name: str) -> Status:
+    """The status of a pipeline, from its files."""
+    state = Ledger(directory.ledger).state
+    runner = find_runner(directory)
+    now = _now(runner)
+    measured, lag = last_event(directory, LagMeasured) or (None, None)
+    live = runner is not None and runner["alive"] and (measured or "") >= clock.utc_text(now - _FRESH)
+    current = lag if live else None
+    position = f"{state.position['file']}:{state.position['offset']}" if state else None
+    return {
+        "pipeline": name,
+        "state": _state(runner),
+        "phase": _phase(runner, state),
+        "position": position,
+        "lag_s": current.lag_s if current else None,
+        "lag_bytes": current.lag_bytes if current else None,
+        "runway_s": current.runway_s if current else None,
+        "measured": measured,
+        "epoch": state.epoch if state else None,
+        "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
+        "error": runner["error"] if runner else None,
+        "disk_full": runner.get("disk_full") if runner and runner["alive"] else None,
+        "helpers": runner.get("helpers", []) if runner and runner["alive"] else [],
+        "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
+        "away": runner.get("away") if runner and runner["alive"] else None,
+        "controls": runner.get("controls") if runner else None,
+        "commands": runner.get("commands", []) if runner and runner["alive"] else [],
+        "alerts": read_alerts(directory),
+        "term": state.term if state else None,
+        "standby": read_standbys(directory),
+        "log": _log(directory, state, current, now),
+        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now),
+    }
+
+
+def _now(runner: dict[str, Any] | None) -> datetime:
+    """The current time by the clock that stamps the journal, the runner's; by the local clock without a runner."""
+    if runner is None or not runner["alive"]:
+        return clock.utc_now()
+    same = processes.age_s(runner.get("process") or {})
+    return clock.parse_utc(runner["heartbeat"]) + timedelta(seconds=same or 0.0)
+
+
+def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now: datetime) -> BinlogStatus:
+    since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _FRESH)
+    epochs = [event for ts, event in recent_events(directory, EpochCommitted) if since <= ts <= until]
+    kinds, tables = Counter[str](), Counter[str]()
+    for epoch in epochs:
+        kinds.update(epoch.kinds)
+        tables.update(epoch.tables)
+    seconds = _MINUTE.total_seconds()
+    return {
+        "unknown_events": sum(state.unknown.values()) if state else 0,
+        "unknown": dict(state.unknown) if state else {},
+        "largest_transaction": state.largest if state else None,
+        "lag_percentiles_s": lag.percentiles if lag else None,
+        "changes_per_s": {kind: round(count / seconds, 1) for kind, count in kinds.items()} if epochs else None,
+        "changes_per_s_by_table": {name: round(count / seconds, 1) for name, count in tables.items()}
+        if epochs
+        else None,
+    }
+
+
+def _state(runner: dict[str, Any] | None) -> str:
+    if runner is None:
+        return "never started"
+    if runner["state"] == "ended":
+        return "failed" if runner["error"] else "stopped"
+    return str(runner["state"]) if runner["alive"] else "lost"
+
+
+def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
+    if state is None:
+        return str(runner["phase"]) if runner else "starting"
+    return "streaming" if state.copied else "snapshot"
+
+
+def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[TableStatus]:
+    reading: dict[str, Reading] = {
+        name: {"chunks": one["chunks"], "since": one["since"], "seconds": _age_s(one["since"], now)}
+        for name, one in runner.get("reading", {}).items()
+    }
+    return [
+        {
+            "table": name,
+            "state": table.state,
+            "chunks_done": table.coverage.done,
+            "chunks_total": table.chunks,
+            "rows_read": table.rows_read,
+            "changes_applied": table.changes_applied,
+            "dates_nulled": table.nulled,
+            "error": table.stopped["message"] if table.stopped and not table.removed else None,
+            "hint": table.stopped["hint"] if table.stopped and not table.removed else None,
+            "destination": _destination(table),
+            "parked": _parked(directory, name, table),
+            "reading": reading.get(name),
+        }
+        for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
+    ]
+
+
+def _destination(table: TableState) -> str | None:
+    """The state of a removed table's destination: kept, dropping or dropped; None for other tables."""
+    if not table.removed:
+        return None
+    return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
+
+
+def _parked(directory: Directory, name: str, table: TableState) -> list[ParkedChunk]:
+    """The table's parked chunks that are still pending."""
+    pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
+    chunks = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
+    return [
+        {
+            "chunk": p["chunk"],
+            "lower": p["lower"],
+            "upper": p["upper"],
+            "error": p["error"],
+            "message": p["message"],
+            "hint": p["hint"],
+            "attempts": p["attempts"],
+            "since": p["since"],
+        }
+        for p in chunks
+    ]
+
+
+def _age_s(since: str, now: datetime) -> float:
+    return round(max((now - clock.parse_utc(since)).total_seconds(), 0.0), 1)
+
+
+def last_event(directory: Directory, kind: type[E]) -> tuple[str, E] | None:
+    """The latest event of a kind in the newest journal's last megabyte, with its time; None without one."""
+    journals = sorted(directory.journals.glob("*.jsonl"))
+    if not journals:
+        return None
+    return next(_parsed(reversed(tail(journals[-1], _TAIL_BYTES).splitlines()), kind), None)
+
+
+def recent_events(directory: Directory, kind: type[E]) -> list[tuple[str, E]]:
+    """All events of a kind in the newest journal's last megabyte, with their times, oldest first."""
+    journals = sorted(directory.journals.glob("*.jsonl"))
+    return list(_parsed(tail(journals[-1], _TAIL_BYTES).splitlines(), kind)) if journals else []
+
+
+def _parsed(lines: Iterable[str], kind: type[E]) -> Iterator[tuple[str, E]]:
+    for line in lines:
+        if f'"event": "{kind.NAME}"' in line:
+            with suppress(ValueError, KeyError, AttributeError):  # the line is incomplete
+                entry = entry_from(json.loads(line))
+                if entry and isinstance(entry.event, kind):
+                    yield entry.ts, entry.event

@@ -1,0 +1,56 @@
+"""`status` as text."""
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from engine.run.observe.status import Status, TableStatus
+from engine.sentences import parked
+
+
+def print_status(out: Console, now: Status) -> None:
+    """Print a pipeline's status."""
+    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
+    out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
+    if now["runway_s"] is not None:
+        out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
+    if now["log"]["unknown_events"]:
+        out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
+    grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
+    for t in now["tables"]:
+        chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
+        state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
+        grid.add_row(t["table"], state, chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
+    out.print(grid)
+    for standby in now["standby"]:
+        out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
+    _print_waits(out, now)
+    for t in (t for t in now["tables"] if t["error"]):
+        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
+    _print_chunks(out, now["tables"])
+    for alert in now["alerts"]:
+        out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
+    if now["error"]:
+        out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _print_waits(out: Console, now: Status) -> None:
+    """Print why nothing starts now, and which helpers fail."""
+    if now["disk_full"]:
+        text = f"waits for room: {now['disk_full']}; it continues by itself once there is room"
+        out.print(text, style="red", markup=False)
+    elif now["waiting_for"]:
+        out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)
+    for helper in now["helpers"]:
+        text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
+        out.print(text, style="red", markup=False)
+
+
+def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
+    """Print the longest-running reads and the parked chunks."""
+    for t in tables:
+        if t["reading"]:
+            chunks = ", ".join(map(str, t["reading"]["chunks"]))
+            out.print(f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s", markup=False)
+        for p in t["parked"]:
+            place = f"[{p['lower'] or '…'}, {p['upper'] or '…'})"
+            out.print(f"{parked(p, t['table'])} {p['hint']} Its range: {place}", style="red", markup=False)

@@ -1,0 +1,161 @@
+"""An unreachable source: how long a run waits for it, and where it reports that.
+
+A run waits as long as waiting can help: until the source may purge the binlog at the committed position, judged by the retention
+left that was last measured. If the source never purges, the run waits forever. If the source answers but refuses the login, the run
+waits five minutes: a proxy without a server does that, and a server that is starting. A changed password needs a person.
+
+Two threads report: the coordinator, whose epochs fail, and the lag monitor, which notices a hanging source sooner. The source is
+back when neither reports failures. Each try is a journal event; `away` in `runner.json` feeds `status`, the console and an alert.
+"""
+
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from engine import clock
+from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError
+from engine.events import ErrorReported, LagMeasured, RunState, SourceAway, SourceBack
+from engine.journal import Entry, Journal
+
+EPOCHS, MONITOR = "epochs", "monitor"
+"""The reporting threads."""
+REFUSED_S = 300.0
+"""A login refused for longer than this is not a temporary condition."""
+_MIN_WAIT_S = 300.0
+"""The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
+_FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
+_ATTEMPTS = 10
+"""Tries of an epoch that fails although the source answers."""
+
+
+@dataclass(frozen=True)
+class Outage:
+    """An ongoing outage of the source."""
+
+    since: str
+    attempt: int
+    next_try: str
+    error: str
+    gives_up_at: str | None
+    """UTC text, like `since` and `next_try`; None if the run never gives up."""
+
+
+class OutageTracker:
+    """Tracks the outages of one run's source. Thread-safe.
+
+    show: called on each change, with the fields of an `Outage`, or None when the source is back. abort_waits: called on a stop
+    while the source is away, to abort waits for its answer.
+    """
+
+    def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
+        self._journal, self._show = journal, show
+        self.abort_waits: Callable[[], None] | None = None
+        self._lock = threading.RLock()
+        self._tries: dict[str, int] = {}
+        self._since_s, self._refused_s = 0.0, 0.0
+        self._since = ""
+        self._purged_s: float | None = None  # when the source may purge the binlog (`clock.monotonic_s`)
+        self._stopping = False
+        self._failures = 0
+        journal.listeners.append(self._hear)
+
+    @property
+    def now(self) -> bool:
+        """Whether the source is away."""
+        return bool(self._tries)
+
+    def _hear(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, LagMeasured):
+            self._purged_s = None if event.runway_s is None else clock.monotonic_s() + event.runway_s
+        elif isinstance(event, RunState) and event.state == "stopping":
+            self._stopping = True
+            self._release()
+
+    def _release(self) -> None:
+        if self._stopping and self.now and self.abort_waits is not None:
+            self.abort_waits()
+
+    def failed(self, by: str, error: TidemarkError) -> float:
+        """Record a failed try. Returns the seconds to wait before the next one.
+
+        Raises the error when the source has been away too long; only for the coordinator, whose run that ends.
+        """
+        with self._lock:
+            now_s = clock.monotonic_s()
+            if not self._tries:
+                self._since_s, self._since = now_s, clock.utc_text()
+            if not isinstance(error, LoginRefusedError):
+                self._refused_s = 0.0
+            elif not self._refused_s:
+                self._refused_s = now_s
+            attempt = self._tries[by] = self._tries.get(by, 0) + 1
+            until_s = self._until_s()
+            if until_s is not None and now_s >= until_s and by == EPOCHS:
+                raise _given_up(error, now_s - self._since_s)
+            pause_s: float = min(_FIRST_S * 2 ** min(attempt - 1, 10), _MAX_PAUSE_S)
+            if until_s is not None:
+                pause_s = min(pause_s, max(until_s - now_s, 0.1))
+            if by == EPOCHS or EPOCHS not in self._tries:
+                self._report(attempt, pause_s, error, None if until_s is None else until_s - now_s)
+        self._release()
+        return pause_s
+
+    def _until_s(self) -> float | None:
+        if self._refused_s:
+            return self._refused_s + REFUSED_S
+        return None if self._purged_s is None else max(self._purged_s, self._since_s + _MIN_WAIT_S)
+
+    def _report(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
+        now = clock.utc_now()
+        gives_up = None if left_s is None else clock.utc_text(now + timedelta(seconds=left_s))
+        next_try = clock.utc_text(now + timedelta(seconds=pause_s))
+        self._show(asdict(Outage(self._since, attempt, next_try, error.message, gives_up)))
+        self._journal.write(
+            SourceAway(
+                since=self._since,
+                attempt=attempt,
+                retry_in_s=pause_s,
+                message=error.message,
+                gives_up_at=gives_up,
+            )
+        )
+
+    def pause_after(self, error: TidemarkError) -> float:
+        """Seconds for the coordinator to wait after a failed epoch. Raises the error when waiting cannot help."""
+        if isinstance(error, SourceAwayError | LoginRefusedError):
+            return self.failed(EPOCHS, error)
+        self._failures += 1
+        if self._failures >= _ATTEMPTS:
+            raise error
+        retry_s: float = min(_FIRST_S * 2 ** (self._failures - 1), _MAX_PAUSE_S)
+        self._journal.write(ErrorReported.of(error, attempt=self._failures, retry_in_s=retry_s))
+        return retry_s
+
+    def epoch_done(self) -> None:
+        """Record that an epoch was committed, or that there was nothing to commit."""
+        self._failures = 0
+        self.back(EPOCHS)
+
+    def back(self, by: str) -> None:
+        """Record that a try succeeded, or that this thread stops trying."""
+        with self._lock:
+            if self._tries.pop(by, None) is None or self._tries:
+                return
+            self._show(None)
+            seconds = round(clock.monotonic_s() - self._since_s, 3)
+            self._journal.write(SourceBack(since=self._since, seconds=seconds))
+            self._refused_s = 0.0
+
+
+def _given_up(error: TidemarkError, seconds: float) -> TidemarkError:
+    waited = f"The source was away for {seconds / 60:,.0f} minutes."
+    if isinstance(error, LoginRefusedError):
+        return LoginRefusedError(error.message, detail=f"{waited} {error.detail}", hint=error.hint)
+    return TransientError(
+        error.message,
+        detail=f"{waited} The binlog at the committed position may be purged by now. Committed data is complete.",
+        hint=f"{error.hint} Then run again: it continues from the last commit, or says that the binlog is purged.",
+    )

@@ -1,0 +1,64 @@
+"""Decides whether and how a table can be redumped, for both the runner and the preview. Pure."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.decode.schema import Table
+from engine.ledger.state import TableState
+from engine.plan.chunks import Plan
+from engine.run.redump.requests import Redump
+
+Way = Literal["redumped", "resnapshotted", "refused", "left alone"]
+REDUMPED: Way = "redumped"
+"""Its parts are read while its binlog keeps streaming, and become changes of the table."""
+RESNAPSHOTTED: Way = "resnapshotted"
+"""A complete new snapshot replaces the mirror."""
+REFUSED: Way = "refused"
+LEFT_ALONE: Way = "left alone"
+_MIRROR_STAYS = "its mirror stays as it is until the new copy is complete"
+_NO_KEY = "it has no key, so nothing identifies its rows"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How one table is redumped."""
+
+    way: Way
+    why: str = ""
+    """The reason as a clause; "" if none is needed."""
+    hint: str = ""
+    """What to do instead, for a refusal."""
+
+
+def decide(redump: Redump, known: TableState, table: Table, plan: Plan) -> Decision:
+    """How to redump a table in its current state."""
+    if not table.key and not known.stopped:
+        if not redump.tables:  # a redump of all tables skips healthy ones without a key
+            return Decision(LEFT_ALONE, _NO_KEY)
+        return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
+    mutable = has_mutable_key(table, plan.key(table))
+    return _whole(known, mutable=mutable) if redump.whole else _part(redump, known, table.full_name, mutable=mutable)
+
+
+def _whole(known: TableState, *, mutable: bool) -> Decision:
+    why = ""
+    if known.stopped:
+        why = f"it has stopped; {_MIRROR_STAYS}"
+    elif not known.copied:
+        why = "its snapshot is not complete yet, and begins again"
+    elif mutable:
+        why = f"its rows can move between chunks; {_MIRROR_STAYS}"
+    return Decision(RESNAPSHOTTED, why) if why else Decision(REDUMPED)
+
+
+def _part(redump: Redump, known: TableState, name: str, *, mutable: bool) -> Decision:
+    if known.stopped:
+        return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {name}")
+    if redump.ranges and mutable:
+        return Decision(
+            REFUSED,
+            "its rows can move between ranges of its chunk key while they stay the same rows",
+            "Name rows by --keys, or redump the whole table by --table.",
+        )
+    return Decision(REDUMPED, "" if known.copied else "as soon as it is copied")

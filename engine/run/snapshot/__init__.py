@@ -1,0 +1,1 @@
+"""What a run does to copy tables: which chunk is read next, by whom, how fast, and what becomes of a read that fails."""

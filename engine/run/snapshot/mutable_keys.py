@@ -1,0 +1,51 @@
+"""Fast-forwards chunks of tables with a mutable key to their epoch's position (`capture.chunk.fast_forward` explains why)."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.capture.chunk.fast_forward import FastForward
+from engine.capture.reports import FailureReport, FastForwardReport, ReaderReport
+from engine.errors import TableStoppedError, TidemarkError
+from engine.run.snapshot.table_copy import Finished
+from engine.source.positions import Position
+
+
+@dataclass
+class FastForwarded:
+    """Chunks that are now exact at the position, tables that stopped meanwhile, and replaced files by chunk."""
+
+    chunks: list[Finished]
+    stopped: dict[str, TidemarkError] = field(default_factory=dict)
+    replaced: dict[tuple[str, int], list[Path]] = field(default_factory=dict)
+
+
+def fast_forward_to(
+    position: Position,
+    chunks: Sequence[Finished],
+    task: Callable[[Finished, Position], FastForward],
+    run: Callable[[Sequence[FastForward], str], Sequence[ReaderReport]],
+) -> FastForwarded:
+    """Fast-forward chunks to a position at or after their high watermarks. Raises errors that concern more than one table."""
+    forwarded = FastForwarded([f for f in chunks if f.high.order == position.order])
+    behind = {f.identity: f for f in chunks if f.high.order < position.order}
+    if not behind:
+        return forwarded
+    tasks = {identity: task(f, position) for identity, f in behind.items()}
+    for report in run(list(tasks.values()), f"fast-forwarding {len(tasks)} chunks to {position}"):
+        if isinstance(report, FailureReport):
+            if not isinstance(report.error, TableStoppedError):
+                raise report.error
+            forwarded.stopped[report.table] = report.error
+            continue
+        assert isinstance(report, FastForwardReport)
+        identity = (report.table, report.chunk)
+        before = behind[identity]
+        dates = dict(Counter(before.report.nulled) + Counter(report.nulled))
+        exact = replace(before.report, files=report.files, rows=report.rows, nulled=dates, high=position)
+        forwarded.chunks.append(Finished(exact))
+        kept = {file.name for file in report.files}
+        folder = tasks[identity].request.folder
+        forwarded.replaced[identity] = [folder / file.name for file in before.files if file.name not in kept]
+    return forwarded

@@ -1,0 +1,338 @@
+"""The chunk scheduler: which chunks are read next, by which job, and what they return.
+
+Tables are split while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Threads submit groups of chunks
+to Spark as one-task jobs, each worth at least a second of work. At most one group more than there are readers is in flight,
+so that the binlog waits for one task at most. Spark gives the next group to whichever slot is free. Groups shrink towards the end,
+so that the readers finish together.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+
+from engine import clock
+from engine.capture.chunk.chunk_reader import ChunkRequest
+from engine.capture.reports import ChunkReport, FailureReport, ReaderReport
+from engine.capture.tasks import ChunkGroup
+from engine.errors import TableStoppedError, TidemarkError, TransientError
+from engine.events import ChunkAssigned, ChunkFinished, ChunkPlanned
+from engine.journal import Journal
+from engine.plan.chunks import text
+from engine.plan.coverage import Chunk, Coverage, Split
+from engine.run.commands.heartbeat import Activity, Reading
+from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
+from engine.run.snapshot.splitter import ChunkSplitter
+from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
+from engine.source.positions import bytes_between
+
+GROUP_S = 1.0
+"""Target seconds of work per group of chunks."""
+AHEAD = 256
+"""The most chunks of a table that are split ahead of its readers."""
+_MOST_READERS = 1024
+"""Each occupies a thread here that waits for its job."""
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The chunks of one job: numbers by table, and their table copies."""
+
+    number: int
+    chunks: dict[str, list[int]]
+    copies: dict[str, TableCopy]
+    since: str
+    """When the job began: UTC text."""
+
+
+class Snapshot:
+    """Splits tables, assigns chunks and collects results. Used by one thread; only the jobs and the splitter run in others."""
+
+    def __init__(
+        self,
+        readers: Callable[[], int],
+        gate: Gate,
+        activity: Activity,
+        max_memory: int,
+        journal: Journal,
+        splitter: ChunkSplitter,
+        run: Callable[[ChunkGroup, str], list[ReaderReport]],
+        attempts: int = ATTEMPTS,
+    ) -> None:
+        """Create the scheduler of one session.
+
+        readers: how many readers run at once; changes as executors come and go.
+        gate: what can block chunk reads.
+        activity: receives the running reads, and why there are none.
+        max_memory: of a chunk's window, in bytes.
+        run: runs one group as a Spark job and returns its reports.
+        attempts: failures of a chunk before it is parked.
+        """
+        self._usual_readers, self._gate, self._activity = readers, gate, activity
+        self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, splitter, run
+        self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
+        self._tables: dict[str, TableCopy] = {}
+        self._jobs: dict[Future[list[ReaderReport]], _Group] = {}
+        self._groups = 0
+        self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
+
+    def _readers(self) -> int:
+        """The number of groups read at once; may change at any time."""
+        return self._gate.pace.settings.readers or self._usual_readers()
+
+    def add(self, copy: TableCopy) -> None:
+        """Start or continue copying a table."""
+        self._tables[copy.table.full_name] = copy
+        self._retries.add(copy)
+        # An earlier run may have been killed after a commit, before it journaled the chunks.
+        self._report_chunks(copy, list(copy.waiting))
+
+    def drop(self, table: str) -> None:
+        """Stop splitting and reading a table; running reads of it are ignored."""
+        if table in self._tables:
+            self._tables[table].drop()
+            self._splitter.forget(table)
+
+    def reading(self, table: str) -> bool:
+        """Whether a job is reading chunks of a table, even if their result is ignored."""
+        return any(table in group.chunks for group in self._jobs.values())
+
+    def redumped(self, table: str, chunk: int) -> bool:
+        """Record that a redumped chunk is committed. Returns whether it was the last one of its command."""
+        copy = self._tables[table]
+        copy.committed(copy.coverage.finish([chunk]))
+        if copy.coverage.copied:
+            del self._tables[table]
+        return copy.coverage.copied
+
+    def lost(self, finished: Finished) -> None:
+        """Read a finished chunk again, because its files are gone."""
+        copy = self._tables.get(finished.table)
+        if copy is not None and not copy.dropped:
+            copy.lost(finished.report.chunk)
+
+    def coverage(self, table: str) -> Coverage | None:
+        """How far a table that is being copied is split; None for other tables."""
+        copy = self._tables.get(table)
+        return copy.coverage if copy and not copy.dropped and not copy.redump else None
+
+    def new_chunks(self) -> dict[str, list[Chunk]]:
+        """The chunks that were split off or shortened since the last commit, by table."""
+        copies = {name: c for name, c in self._tables.items() if c.changed and not c.dropped and not c.redump}
+        return {name: list(copy.uncommitted.values()) for name, copy in copies.items()}
+
+    def committed(self, table: str, coverage: Coverage) -> None:
+        """Record that an epoch was committed, with all chunks split off before."""
+        copy = self._tables.get(table)
+        if copy is not None and not copy.redump:
+            copy.committed(coverage)
+
+    def binlog_read(self, asked_s: float) -> None:
+        """Record that the binlog was read to its end as of that time (`clock.monotonic_s`), so earlier schema changes are known."""
+        self._retries.binlog_read_s = asked_s
+
+    @property
+    def idle(self) -> bool:
+        """Whether no chunk waits or is being read; parked chunks do not count."""
+        return not self._jobs and not any(copy.has_work for copy in self._tables.values())
+
+    @property
+    def under_way(self) -> bool:
+        return bool(self._jobs)
+
+    def assign(self, prototype: ChunkGroup, hold: Callable[[], str] = lambda: "") -> None:
+        """Keep chunks split ahead, and start groups while readers are free.
+
+        prototype: a group without requests. hold: the reason why no group may start now, or "".
+        """
+        self._retries.resume(self._tables)
+        for name, copy in self._tables.items():
+            copy.queue_due()
+            if self._gate.is_paused(name):
+                continue
+            if copy.ready and copy.coverage.unsplit and len(copy.waiting) < AHEAD // 2:
+                most = 1 if copy.unsplit else AHEAD - len(copy.waiting)
+                self._splitter.start(copy.table, copy.plan, copy.coverage.unsplit[0], most)
+        while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
+            paused = self._gate.is_paused
+            wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.unsplit) and c.ready]
+            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.priority)
+            stopped = any(paused(copy.table.full_name) for copy in wanted)
+            stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
+            still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
+            held = (hold() if ready else still) or ("the disk is full" if self._gate.disk.blocks_work() else "")
+            self._activity.waiting_for = held
+            if held or not ready:
+                return
+            self._start(ready, prototype)
+
+    def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
+        """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
+        small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.unsplit and not c.trials]
+        tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
+        requests, chosen = [], dict[str, list[int]]()
+        budget_s = GROUP_S * self._gate.pace.share(ROWS_PER_S)
+        for copy in tables:
+            chunks = copy.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
+            budget_s -= len(chunks) * copy.chunk_s
+            chosen[copy.table.full_name] = [chunk.number for chunk in chunks]
+            requests += [self._request(copy, chunk) for chunk in chunks]
+            if budget_s <= 0:
+                break
+        self._groups += 1
+        for copy in tables:
+            name = copy.table.full_name
+            if name in chosen and not copy.redump:
+                self._journal.write(ChunkAssigned(table=name, chunks=chosen[name], group=self._groups))
+        first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
+        about = f"{first} and {len(others)} tables more" if others else first
+        group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
+        self._jobs[self._pool.submit(self._run, group, about)] = _Group(
+            self._groups, chosen, {copy.table.full_name: copy for copy in tables}, clock.utc_text()
+        )
+        self._show_reading()
+
+    def _show_reading(self) -> None:
+        """Publish the longest running read of each table to `status`."""
+        oldest: dict[str, Reading] = {}
+        for group in self._jobs.values():  # in the order in which they began
+            for name, numbers in group.chunks.items():
+                if not group.copies[name].dropped:
+                    oldest.setdefault(name, {"chunks": numbers, "since": group.since})
+        self._activity.reading = oldest
+
+    def _request(self, copy: TableCopy, chunk: Chunk) -> ChunkRequest:
+        return ChunkRequest(
+            copy.table,
+            chunk.number,
+            copy.key,
+            chunk.limits,
+            copy.plan.chunk_rows,
+            copy.folder,
+            self._max_memory,
+            copy.projection,
+            copy.redump is not None,
+            copy.keys_of(chunk.number),
+        )
+
+    def collect(self) -> Batch:
+        """The split-off chunks and the reports of ended jobs since the last call.
+
+        Raises errors that end the run: of Spark, of a lost source, of a table that failed too often.
+        """
+        batch = Batch()
+        for name, split in self._splitter.done().items():
+            self._take_split(self._tables[name], split, batch)
+        for job in [job for job in self._jobs if job.done()]:
+            group = self._jobs.pop(job)
+            left = {name: set(numbers) for name, numbers in group.chunks.items()}
+            for name, numbers in group.chunks.items():
+                group.copies[name].under_way -= len(numbers)
+            for report in self._reports(job, group, batch, left):
+                assert isinstance(report, ChunkReport | FailureReport)
+                self._take_report(group.copies[report.table], report, group, batch, left)
+            for name, unread in left.items():
+                group.copies[name].put_back(unread)
+            self._show_reading()
+        return batch
+
+    def _reports(
+        self, job: Future[list[ReaderReport]], group: _Group, batch: Batch, left: dict[str, set[int]]
+    ) -> list[ReaderReport]:
+        """The job's reports; none if its worker was lost."""
+        try:
+            return job.result()
+        except TransientError as error:
+            among = sum(map(len, group.chunks.values()))
+            for name, numbers in group.chunks.items():
+                copy = group.copies[name]
+                if not copy.dropped:
+                    left[name] -= self._retries.lost(copy, numbers, among, group.number, error, batch)
+            return []
+
+    def _take_split(self, copy: TableCopy, job: Future[Split], batch: Batch) -> None:
+        if copy.dropped:
+            return
+        try:
+            chunks = copy.take(job.result())
+        except TableStoppedError as error:
+            batch.stop(copy, error)
+        except TransientError as error:
+            self._retries.retry(copy, [], 0, error, batch)
+        else:
+            copy.failures = 0
+            self._report_chunks(copy, chunks)
+
+    def _report_chunks(self, copy: TableCopy, chunks: list[Chunk]) -> None:
+        if copy.redump:
+            return
+        news = [
+            [chunk.number, text(chunk.limits.lower), text(chunk.limits.upper)]
+            for chunk in chunks
+            if not copy.listed(chunk)
+        ]
+        complete = not copy.coverage.unsplit
+        if news or (complete and not copy.reported_complete):
+            copy.reported_complete = complete
+            self._journal.write(ChunkPlanned(table=copy.table.full_name, chunks=news, complete=complete))
+
+    def _take_report(
+        self,
+        copy: TableCopy,
+        report: ChunkReport | FailureReport,
+        group: _Group,
+        batch: Batch,
+        left: dict[str, set[int]],
+    ) -> None:
+        if copy.dropped:
+            return
+        if isinstance(report, FailureReport):
+            unread = sorted(left[report.table])
+            left[report.table] -= self._retries.reported(copy, report, unread, group.number, batch)
+            return
+        left[report.table].discard(report.chunk)
+        if report.limits != copy.coverage.pending[report.chunk]:
+            self._report_chunks(copy, copy.shorten(report.chunk, report.limits))
+        copy.chunk_read(report)
+        self._retries.read(copy, report.chunk)
+        self._gate.pace.spend(report.rows, sum(file.bytes for file in report.files), clock.monotonic_s())
+        if not copy.redump:
+            self._journal.write(_finished(report, group.number))
+        batch.finished.append(Finished(report, copy.redump, copy.keys_of(report.chunk)))
+
+    def abort_waits(self) -> None:
+        """Abort waits for the source's answer; called from another thread."""
+        self._splitter.abort_waits()
+
+    def close(self) -> None:
+        """Wait for running jobs. Their unread reports are lost and their files never published."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        with suppress(TidemarkError):
+            self._splitter.close()
+
+
+def _finished(report: ChunkReport, group: int) -> ChunkFinished:
+    low, high = report.low, report.high
+    same_file = bytes_between({}, low, high) if low.file == high.file else None
+    return ChunkFinished(
+        table=report.table,
+        chunk=report.chunk,
+        lower=text(report.limits.lower),
+        upper=text(report.limits.upper),
+        low=str(low),
+        high=str(high),
+        gap_bytes=same_file,
+        rows=report.rows,
+        backfill=report.backfill,
+        file=report.files[0].name if report.files else None,
+        bytes=sum(file.bytes for file in report.files),
+        timings=dict(report.timings),
+        started=report.started,
+        ended=report.ended,
+        reader=str(report.reader),
+        host=report.reader.host,
+        pid=report.reader.pid,
+        attempt=report.attempt,
+        group=group,
+    )

@@ -1,0 +1,231 @@
+"""Tables that join or leave a pipeline while the others keep streaming.
+
+Each change is a separate epoch, which reads no binlog and leaves the position P as it is:
+
+    leave   the published data of the table is right at P; no binlog after P is read for it
+    join    P was taken before the catalogue is read, so a later schema change of the table lies after P, where it is seen. The
+            binlog before the chunks' low watermarks is not needed: a change is emitted for a chunk only once that is finished,
+            and a chunk that is read later is exact later (`run.coordinator`). So a table may join at any position. If the
+            pipeline copies nothing (`source.startup`), the table is streamed from P on
+
+A table that left and whose destination was kept joins by a resnapshot (`run.tables.schema_change`): the mirror stays as it was
+until the last chunk is finished, and is then replaced at once.
+
+A dropped table is deleted after the commit, when no reader and no publisher can write to it any more. Another epoch then commits
+that it is deleted. Until then the table cannot join again, so that the deletion never touches its new rows. If the runner is killed
+in between, the ledger still says what to delete; the next runner does that first.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from difflib import get_close_matches
+
+from engine import clock
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import Table, table_from_dict
+from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
+from engine.ledger.records import Planned, TableChange
+from engine.ledger.state import State, TableState, following
+from engine.ledger.store import Ledger
+from engine.plan.planner import plan_tables
+from engine.run.commands.control import Control
+from engine.run.epoch import completed
+from engine.run.tables.bootstrap import finished, streaming_only, unfit_record
+from engine.run.tables.membership_commands import MembershipCommand, check_command, members_of
+from engine.run.tables.projection_rules import as_read, projection_of, projection_record
+from engine.settings import Spec
+from engine.sink.delta import DeltaTables
+from engine.sink.owned import Guard, unguarded
+from engine.sink.publisher import Publisher
+from engine.source.catalog import list_tables, read_tables
+from engine.source.connect import Connection, describe
+from engine.source.positions import current, position_from_dict
+from engine.source.preflight import refused
+
+_CATALOGUE_LAG_S = 2.0
+"""The binlog has a statement a moment before the catalogue has its table."""
+Name = tuple[str, str]
+
+
+class MembershipChanges:
+    """Pending membership changes. reading: whether chunks of a table are being read, even if their result is ignored."""
+
+    def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
+        self._spec, self._publisher, self._control, self._reading = spec, publisher, control, reading
+        self._searched = spec.source.new_tables != "add"
+        self._search_until_s = 0.0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a membership change may be pending."""
+        return not self._searched or bool(self._control.accepted(MembershipCommand))
+
+    def note_definition(self) -> None:
+        """Record that the binlog has a statement that may have created a table."""
+        self._search_until_s = clock.monotonic_s() + _CATALOGUE_LAG_S
+
+    def next(self, connection: Connection, state: State) -> dict[str, TableChange]:
+        """The next epoch's records of tables that join or leave; empty if nothing changes now.
+
+        Answers the commands. state: committed before the catalogue is read.
+        """
+        change = next(iter(self._control.accepted(MembershipCommand)), None)
+        if (
+            change is not None
+            and change.done(state)
+            and all(map(self._publisher.released, _removed_names(change, state)))
+        ):
+            self._control.carried_out(change, {})  # the kept data is final now
+            change = None
+        if gone := list(self._dropped(state)):
+            return {name: {"dropped": True} for name in gone}
+        if (
+            change is not None
+            and not change.begun(state)
+            and all(map(self._publisher.released, _removed_names(change, state)))
+        ):
+            try:
+                check_command(change, state)
+                return self._add(connection, state, change) if change.adds else _removed(change)
+            except (SpecError, TableStoppedError, PreflightError) as error:
+                self._control.refused(change, error)
+        return self._find_new(connection, state)
+
+    def _dropped(self, state: State) -> Iterator[str]:
+        for name in to_drop(state):
+            if self._publisher.released(name) and not self._reading(name):
+                destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
+                yield name
+
+    def _add(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
+        if any(name in to_drop(state) for name in change.tables):
+            return {}
+        names = _named(change.tables, list_tables(connection))
+        records, errors = self._join(connection, state, names, change.identity)
+        for error in errors.values():
+            raise error
+        return records
+
+    def _find_new(self, connection: Connection, state: State) -> dict[str, TableChange]:
+        """Records of the tables that match the globs and are not in the ledger."""
+        if self._spec.source.new_tables != "add" or (self._searched and clock.monotonic_s() > self._search_until_s):
+            return {}
+        chosen = members_of(state).chosen(self._spec.source.tables, list_tables(connection))
+        names = {f"{database}.{table}": (database, table) for database, table in chosen}
+        new = [name for full, name in names.items() if not state.known(full)]
+        records, errors = self._join(connection, state, new, None) if new else ({}, {})
+        self._searched = True
+        return records | {
+            table.full_name: unfit_record(table, error) for table, error in errors.items() if table.columns
+        }
+
+    def _join(
+        self, connection: Connection, state: State, names: Sequence[Name], by: str | None
+    ) -> tuple[dict[str, TableChange], dict[Table, TidemarkError]]:
+        """Records of the tables that join, with new folders created in the destination, and the errors of those that cannot.
+
+        by: a command; if one of its tables cannot join, none of its folders remains.
+        """
+        null_dates = self._spec.source.invalid_dates == "null"
+        records: dict[str, TableChange] = {}
+        errors: dict[Table, TidemarkError] = {}
+        begun: list[DeltaTables] = []
+        for table in read_tables(connection, names, null_dates=null_dates):
+            try:
+                record, created = self._record(connection, state, table, by)
+                if created is not None and not (by and errors):
+                    begun.append(created)
+                    created.begin()
+                records[table.full_name] = record
+            except (SpecError, TableStoppedError, PreflightError) as error:
+                errors[table] = error
+        if by and errors:
+            for created in begun:
+                created.drop()
+        return records, errors
+
+    def _record(
+        self, connection: Connection, state: State, table: Table, by: str | None
+    ) -> tuple[TableChange, DeltaTables | None]:
+        """The record of a table that joins, and its destination if that must be created."""
+        if not table.columns:
+            raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
+        for error in refused([as_read(self._spec, table)]).values():
+            raise error
+        (plan,) = plan_tables(connection, [table], self._spec.snapshot, exact=self._spec.source.copies)
+        projection_of(self._spec, table, plan.chunk_key)
+        projection = projection_record(self._spec, table)
+        if not self._spec.source.copies:
+            plan = streaming_only(plan)
+        joins: Planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
+        known = state.removed.get(table.full_name)
+        if known is not None and (kept := destination(self._spec, state, known)).there:
+            before = table_from_dict(known.table)
+            if not table.key:
+                raise _no_key(table)
+            kept.check(published_as(before, known.projection), published_as(table, projection))
+            since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
+            return {
+                "resnapshot": {
+                    **joins,
+                    "before": before.as_dict(),
+                    "before_projection": known.projection,
+                    "since": since,
+                }
+            }, None
+        created = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
+        created.check_free()
+        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
+
+
+def to_drop(state: State) -> list[str]:
+    """The removed tables whose destination is still to be deleted."""
+    facts = {name: table.removed or {} for name, table in state.removed.items()}
+    return [name for name, fact in facts.items() if fact["drop"] and not fact["dropped"]]
+
+
+def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded) -> None:
+    """Delete the destinations of dropped tables and commit that; call it only while no reader and no publisher runs."""
+    state = ledger.state
+    if state is None or not (names := to_drop(state)):
+        return
+    for name in names:
+        destination(spec, state, state.removed[name], guard).drop()
+    guard()
+    ledger.commit(completed(state, following(state, run, {name: {"dropped": True} for name in names})))
+
+
+def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> DeltaTables:
+    """A table's folders in the destination."""
+    return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
+
+
+def _removed_names(change: MembershipCommand, state: State) -> list[str]:
+    return [name for name in change.tables if name in state.removed]
+
+
+def _removed(change: MembershipCommand) -> dict[str, TableChange]:
+    return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
+
+
+def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:
+    """The tables with these full names. Raises SpecError for a name that matches none, or two."""
+    names = [f"{database}.{table}" for database, table in existing]
+    for name in wanted:
+        if names.count(name) > 1:
+            raise SpecError(f"Two tables have the full name {name} (the dots in it can be split in two ways).")
+        if name not in names:
+            near = get_close_matches(name, names, 1)
+            raise SpecError(
+                f"The source has no table {name} that the user may read.",
+                detail="Views and sequences are not captured.",
+                hint=f"The nearest is {near[0]}." if near else "Check its name and the user's grants.",
+            )
+    return [existing[names.index(name)] for name in wanted]
+
+
+def _no_key(table: Table) -> SpecError:
+    return SpecError(
+        f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
+        detail="Its rows would be duplicated there.",
+        hint="Move its folder in the destination away, or give it a primary key.",
+    )

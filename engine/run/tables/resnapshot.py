@@ -1,0 +1,47 @@
+"""Restarts a pipeline from the source's current state into the existing destination: `redump --all` after a lost position.
+
+A separate epoch commits the new position and resnapshots every table. The mirrors stay as they were until their new copies are
+complete. No change log has what happened between the two positions; the copies show the outcome.
+"""
+
+from collections.abc import Iterable
+
+from engine.decode.schema import Table, table_from_dict
+from engine.ledger.records import EpochRecord, TableChange
+from engine.ledger.state import State, following
+from engine.plan.chunks import plan_from_dict
+from engine.run.tables.bootstrap import anchored
+from engine.run.tables.schema_change import Altered, verdict
+from engine.settings import Spec
+from engine.sink.delta import DeltaTables
+from engine.source.connect import Connection, Endpoint, Server
+from engine.source.positions import current
+
+
+def resnapshot_all(
+    spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
+) -> EpochRecord:
+    """The epoch that restarts the pipeline. Tables that cannot be resnapshotted stop in it."""
+    # Before the catalogue is read, so that a schema change in between lies after the position.
+    position = anchored(current(connection, server), spec, connection, endpoint, server)
+    tables = _resnapshots(spec, state, connection, state.tables)
+    return following(state, run, tables, identity=server.identity, to=position.as_dict())
+
+
+def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> EpochRecord:
+    """An epoch that reads nothing and resnapshots tables, for example with a new projection."""
+    return following(state, run, _resnapshots(spec, state, connection, names))
+
+
+def _resnapshots(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
+    def fits(before: Table, after: Table) -> None:
+        if state.tables[before.full_name].begun:  # else it has no folder in the destination yet
+            DeltaTables(spec.sink.path, state.owner, before).check(before, after)
+
+    tables: dict[str, TableChange] = {}
+    for name in names:
+        known = state.tables[name]
+        before, plan = table_from_dict(known.table), plan_from_dict(known.plan)
+        altered = Altered(before, plan, known.copied, (), fits, known.projection)
+        tables[name] = verdict(connection, spec, altered, None).to_record(before, known.projection)
+    return tables

@@ -1,0 +1,167 @@
+"""The verdict on a table that was altered, truncated, dropped or replaced, or that an operator wants resnapshotted.
+
+    evolved        every row keeps its values, and the destination can have the columns: they are written from here on
+    resnapshotted  otherwise: no binlog changes are emitted for the table until its chunks are read again, with its columns at that
+                   time. The mirror stays as it is until the last chunk is finished, and is then replaced at once
+                   (`sink.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the table
+    stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is copied and
+                   the binlog has later schema changes, so that the columns in between are unknown
+
+A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. Nothing is emitted for a chunk
+before it is read, and it is read with the columns of that time. A later schema change in the binlog gets its own verdict: chunks
+that were read before it (exact at an earlier position) are resnapshotted, or the change kept their rows as they were.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import Table
+from engine.errors import TableGoneError, TableStoppedError
+from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
+from engine.plan.chunks import Plan
+from engine.plan.planner import plan_tables
+from engine.run.tables.bootstrap import streaming_only
+from engine.run.tables.ddl import keeps_rows
+from engine.run.tables.projection_rules import as_read, check_altered, projection_record
+from engine.settings import Spec
+from engine.source.catalog import list_tables, read_table
+from engine.source.connect import Connection, describe
+from engine.source.positions import Position, current
+from engine.source.preflight import refused
+
+Outcome = Literal["evolved", "resnapshotted", "stopped"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happens to a table."""
+
+    outcome: Outcome
+    reason: str
+    table: Table
+    plan: Plan
+    """`table` and `plan` apply from here on; those of before if the table stopped."""
+    error: TableStoppedError | None = None
+    since: Position | None = None
+    """If nothing is copied: the position from which the binlog is published."""
+    projection: Description | None = None
+    """The published columns and rows from here on, as the ledger keeps them."""
+
+    def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
+        """The table's part of the epoch record."""
+        if self.error is not None:
+            return {"stopped": self.error.as_dict()}
+        change: Switch = {
+            "table": self.table.as_dict(),
+            "plan": self.plan.as_dict(),
+            "projection": self.projection,
+            "before": before.as_dict(),
+            "before_projection": before_projection,
+        }
+        if self.outcome == "evolved":
+            return {"altered": change}
+        return {"resnapshot": {**change, "since": self.since.as_dict() if self.since else None}}
+
+
+@dataclass(frozen=True)
+class Altered:
+    """A table before its schema change, and the conditions for it to evolve."""
+
+    table: Table
+    plan: Plan
+    copied: bool
+    """Whether all of its chunks are finished."""
+    held: Collection[str]
+    """The names of all columns that it ever had."""
+    fits: Callable[[Table, Table], None]
+    """Raises TableStoppedError when the destination cannot take the table's new columns."""
+    projection: Description | None = None
+    """The published columns and rows, as the ledger keeps them."""
+    stopped: ErrorRecord | None = None
+    """The error that had stopped it."""
+    at: Position | None = None
+    """The position after the statement."""
+    settled: Callable[[], bool] = lambda: True
+    """Whether the binlog has no later schema change of the table. Call it after reading the catalogue, which may already
+    show that change."""
+
+
+def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
+    """The verdict on a table. statement: None for a resnapshot whatever happened."""
+    before = altered.table
+    try:
+        after = _current_table(connection, spec, before)
+        projection = projection_record(spec, after)
+        altered.fits(published_as(before, altered.projection), published_as(after, projection))
+        if statement is not None and not altered.stopped and _evolves(altered, after, statement) and altered.settled():
+            found = Verdict("evolved", "every row keeps its values", after, altered.plan)
+        else:
+            found = _resnapshot(connection, spec, after, statement)
+            if not spec.source.copies:
+                found = replace(found, since=_since(connection, altered, statement))
+        check_altered(spec, before, after, found.plan.chunk_key)
+        return replace(found, projection=projection)
+    except TableStoppedError as error:
+        return Verdict("stopped", error.message, before, altered.plan, error)
+
+
+def _since(connection: Connection, altered: Altered, statement: str | None) -> Position:
+    """The position from which an uncopied table's current columns can read the binlog. Raises TableStoppedError for a gap."""
+    if statement is None:
+        return current(connection, describe(connection))
+    name = altered.table.full_name
+    missed = altered.stopped is not None and altered.stopped["error"] != TableGoneError.__name__
+    if missed or altered.at is None or not statement or not altered.settled():
+        raise TableStoppedError(
+            f"{name} was altered so that its next rows in the binlog cannot be read: {statement[:200] or 'no statement shows how'}",
+            detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the binlog does "
+            "not show. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
+            hint=f"Stream it from now on, without what lies between: tidemark redump SPEC --table {name}",
+        )
+    return altered.at
+
+
+def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
+    """The table in the catalogue. Raises TableStoppedError when it cannot be captured."""
+    if (before.database, before.name) not in list_tables(connection):
+        raise TableGoneError(
+            f"{before.full_name} was dropped or renamed.",
+            detail="Its published data is its last state and stays.",
+            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it in source.tables.",
+        )
+    null_dates = spec.source.invalid_dates == "null"
+    after = read_table(connection, before.database, before.name, null_dates=null_dates)
+    if error := refused([as_read(spec, after)]).get(after.full_name):
+        raise error
+    return after
+
+
+def _evolves(altered: Altered, after: Table, statement: str) -> bool:
+    plan, before = altered.plan, altered.table
+    # Unread chunks are read by the plan's index.
+    readable = altered.copied or not plan.chunk_key or plan.index in [index.name for index in after.indexes]
+    keyed = all(name in [c.name for c in after.columns] for name in plan.chunk_key)
+    bare = replace(before, columns=tuple(replace(c, tells_apart=False) for c in before.columns))
+    return readable and keyed and keeps_rows(bare, after, statement, held=list(altered.held))
+
+
+def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
+    reason = "requested" if statement is None else "its rows may have other values"
+    if not after.key:
+        raise TableStoppedError(
+            f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",
+            detail="What is published is right up to the change of the table; nothing after it was published.",
+            hint="Give it a primary key, or move its folder in the destination away and copy it with a pipeline of its own.",
+        )
+    if statement is not None and spec.source.schema_changes == "stop":
+        raise TableStoppedError(
+            f"{after.full_name} was altered so that it must be resnapshotted: {statement[:200]}",
+            detail="What is published is right up to the change; nothing after it was published (source.schema_changes = stop).",
+            hint=f"Resnapshot it: tidemark redump SPEC --table {after.full_name}",
+        )
+    (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
+    if not spec.source.copies:
+        plan = streaming_only(plan)
+    return Verdict("resnapshotted", reason, after, plan)

@@ -1,0 +1,147 @@
+"""The sentences with which the terminal, `status` and the console describe journal events. They are worded only here.
+
+The texts of alerts are in `run.observe.alerts`, except that of a parked chunk.
+
+A sentence does not name its table, which is shown beside it. Fields may be missing, because journals of other versions are shown
+too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from engine.wording import NOTHING, count, duration, plural
+
+Event = Mapping[str, Any]
+
+
+def describe(kind: str, event: Event) -> str:
+    """One sentence without its full stop; `kind` itself if there is no sentence for it. kind: the event's name in the journal."""
+    worded = _SENTENCES.get(kind)
+    return worded(event) if worded else kind
+
+
+def failure(kind: str, event: Event) -> str:
+    """The subject of the failure and the error's message, for `error`, `chunk.failed` and `chunk.parked`."""
+    message = event.get("message") or event.get("error") or "failed"
+    if kind == "chunk.parked":
+        return parked(event)
+    return f"{named_chunks(numbers_of(event))}: {message}" if kind == "chunk.failed" else str(message)
+
+
+def retry(event: Event) -> str:
+    """` – attempt 2, next in 4 s`; empty if nothing is retried."""
+    if event.get("retry_in_s") is None:
+        return ""
+    attempt = f"attempt {event['attempt']}, " if event.get("attempt") else ""
+    return f" – {attempt}next in {duration(event['retry_in_s'])}"
+
+
+def parked(event: Event, table: str = "") -> str:
+    """The sentence for a parked chunk. table: if given, it is named too."""
+    of = f" of {table}" if table else ""
+    tries = plural(event.get("attempts") or 0, "attempt")
+    return f"Chunk {event.get('chunk')}{of} was parked after {tries}: {event.get('message')}"
+
+
+def named_chunks(numbers: Sequence[int]) -> str:
+    """`Chunk 3`, `Chunks 3, 7–9`."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][1] + 1:
+            parts[-1][1] = number
+        else:
+            parts.append([number, number])
+    ranges = ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in parts)
+    return f"Chunk{'s' if len(numbers) > 1 else ''} {ranges}"
+
+
+def numbers_of(event: Event) -> list[int]:
+    """The numbers of the chunks that an event is about."""
+    chunks = event.get("chunks")
+    return [n for n in chunks if isinstance(n, int)] if isinstance(chunks, list) else [int(event.get("chunk") or 0)]
+
+
+def _reason(event: Event) -> str:
+    return f" – {event['reason']}" if event.get("reason") else ""
+
+
+def _connected(event: Event) -> str:
+    source, spark = event.get("source"), event.get("spark")
+    server, cluster = "the source", ""
+    if isinstance(source, dict):
+        server = f"{source.get('flavor')} {source.get('version')}, low watermarks: {source.get('watermark_class')}"
+    if isinstance(spark, dict):
+        cluster = f"; Spark {spark.get('version')} on {spark.get('master')}, {spark.get('slots')} slots"
+    return f"Connected to {server}{cluster}"
+
+
+def _controls(event: Event) -> str:
+    tables, limits = event.get("tables"), event.get("throttle")
+    parts = ["the snapshot is paused"] if event.get("snapshot") else []
+    parts += [f"paused tables: {', '.join(map(str, tables))}"] if isinstance(tables, list) and tables else []
+    parts += [f"{name} {value}" for name, value in limits.items()] if isinstance(limits, dict) else []
+    return "; ".join(parts) or "no pauses or limits beyond the spec"
+
+
+def _nulled(event: Event) -> str:
+    columns = event.get("columns")
+    known = columns if isinstance(columns, dict) else {}
+    return ", ".join(f"{plural(times, 'value')} of {column}" for column, times in known.items())
+
+
+def _planned(event: Event) -> str:
+    """The number of chunks. An empty list means that the table is split during its snapshot."""
+    if event.get("chunks"):
+        return plural(len(event["chunks"]), "chunk")
+    about = event.get("estimated_chunks")
+    return f"about {plural(about, 'chunk')}" if isinstance(about, int) else "chunks while the table is read"
+
+
+def _committed(event: Event) -> int:
+    ranges = event.get("chunks")
+    return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
+
+
+def _away(event: Event) -> str:
+    until = f", gives up at {str(event['gives_up_at'])[:16]}Z" if event.get("gives_up_at") else ""
+    since = f" since {str(event['since'])[11:19]}Z" if event.get("since") else ""
+    return f"The source is unreachable{since}{retry(event)}{until}: {event.get('message') or ''}"
+
+
+_SENTENCES: dict[str, Callable[[Event], str]] = {
+    "run.started": lambda e: f"Run {e.get('run')} started on {e.get('host')}, pid {e.get('pid')}",
+    "run.connected": _connected,
+    "run.state": lambda e: f"Run is {e.get('state')}{_reason(e)}",
+    "run.controls": lambda e: f"Set: {_controls(e)}",
+    "run.ended": lambda e: f"Run ended: {e.get('outcome') or NOTHING}",
+    "error": lambda e: failure("error", e) + retry(e),
+    "table.resumed": lambda e: f"Found {plural(_committed(e), 'committed chunk')}",
+    "table.planned": lambda e: f"Planned {_planned(e)}: {str(e.get('reason')).removeprefix('one chunk: ')}",
+    "table.nulled": lambda e: f"Invalid dates became NULL: {_nulled(e)}",
+    "table.state": lambda e: f"Table is {e.get('state')}{_reason(e)}",
+    "chunk.failed": lambda e: failure("chunk.failed", e) + retry(e),
+    "chunk.parked": parked,
+    "chunk.unparked": lambda e: f"Chunk {e.get('chunk')} is no longer parked{_reason(e)}",
+    "redump.chunk": lambda e: f"Redumped {count(e.get('rows'))} rows",
+    "epoch.committed": lambda e: (
+        f"Epoch {e.get('epoch')}: {plural(e.get('changes') or 0, 'change')} to {e.get('to_position')}"
+    ),
+    "sink.applied": lambda e: (
+        f"{str(e.get('sink') or 'Sink').capitalize()} {e.get('kind')} through epoch {e.get('through_epoch')}: "
+        f"{count(e.get('rows'))} rows"
+    ),
+    "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
+    "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",
+    "alert.cleared": lambda e: f"Alert cleared: {e.get('message')}",
+    "command.refused": lambda e: f"Refused {e.get('verb')}: {e.get('message')}",
+    "source.event": lambda e: (
+        f"{str(e.get('kind') or 'event').capitalize()} at {e.get('position')}"
+        + (f": {e['statement']}" if e.get("statement") else "")
+    ),
+    "source.away": _away,
+    "source.back": lambda e: f"The source is reachable again after {duration(e.get('seconds'))}",
+    "source.failover": lambda e: (
+        f"Failover by GTID from {e.get('from_identity')} at {e.get('from_position')} to {e.get('to_identity')} at "
+        f"{e.get('to_position')}"
+    ),
+}

@@ -1,0 +1,357 @@
+"""The two Delta tables of one captured table: their owner, the epochs they have, and how commits to them are made.
+
+`<path>/<database>/<table>` is the mirror, `<table>__changes` the change log. Every Delta commit contains transaction identifiers
+together with the files:
+
+    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. A repeated epoch finds its
+                                   identifier there and does nothing: exactly once, whenever the runner was killed
+    …-merged-seq                   the `_tm_seq` up to which the change log is merged into the mirror
+    …-term                         the term of the runner that made the commit (`sink.fence`); a runner with an earlier term stops
+
+The identifiers name the ledger, so another ledger's destination is recognised and refused.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from engine import clock
+from engine.capture.binlog.row_changes import log_schema
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Table
+from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
+from engine.layout import changes_folder, make_readable, mirror_folder
+from engine.ledger.state import Owner
+from engine.sink.delta_log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
+from engine.sink.dropping import drop
+from engine.sink.evolution import lacks, mirror_schema, prepared, schema_of
+from engine.sink.lost import Recent, lost_names
+
+_ATTEMPTS, _RETRY_S = 6, 0.1
+_PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
+KINDS = ("chunks", "changes", "merge")
+SEQ = "merged-seq"
+TERM = "term"
+Guard = Callable[[], int]
+"""Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
+
+
+def unguarded() -> int:
+    """The guard of read-only users."""
+    return 0
+
+
+class OwnedTables:
+    """The Delta tables of one captured table and one ledger.
+
+    owner: the ledger. guard: called before each write or deletion.
+    """
+
+    def __init__(self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded) -> None:
+        self.table, self._owner, self._guard = table, owner, guard
+        self.mirror = mirror_folder(root, table.database, table.name)
+        self.changes = changes_folder(root, table.database, table.name)
+        self._logs = {folder: DeltaLog(folder) for folder in (self.mirror, self.changes)}
+        self._recent = {folder: Recent() for folder in self._logs}
+
+    def create(self, *, expected: bool) -> None:
+        """Create the tables that do not exist.
+
+        expected: the ledger has published rows to them. Raises SpecError when they exist and belong to another ledger,
+        DestinationError when they are expected and missing, or cannot be read.
+        """
+        for folder, schema in self._folders():
+            _check_no_link(folder)
+            log = self._logs[folder]
+            if not log.there:
+                if expected:
+                    raise DestinationError(
+                        f"The destination {folder} is gone, but the ledger has published rows to it.",
+                        detail="Continuing would leave a table without those rows; nothing was written.",
+                        hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table "
+                        f"{self.table.full_name}",
+                    )
+                self._guard()
+                make_readable(folder)
+                with suppress(StaleVersionError):  # another writer was first: the owner is checked below
+                    create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
+                    continue
+            if not self._is_ours(folder):
+                raise SpecError(
+                    f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
+                    detail="Adding to it would mix the rows of two pipelines; nothing was written.",
+                    hint="Choose another sink.path, or move that folder away.",
+                )
+            if folder == self.changes:
+                self._add_columns(log, schema)  # change logs of an earlier version lack columns
+
+    def repair(self, *, accepting: bool = False) -> list[str]:
+        """Set aside commits torn by a power cut. Returns their names. Raises DestinationError when later commits rest on them.
+
+        accepting: give up the actions of those instead, because a resnapshot follows.
+        """
+        self._guard()
+        logs = [(folder, self._logs[folder]) for folder, _ in self._folders()]
+        return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
+
+    def _is_ours(self, folder: Path) -> bool:
+        return self._owner.ledger in (self._load(folder).metadata().description or "")
+
+    @staticmethod
+    def folders(root: Path, table: Table) -> tuple[Path, Path]:
+        """The folders for the table's chunks and changes."""
+        changes = changes_folder(root, table.database, table.name)
+        return (mirror_folder(root, table.database, table.name) if table.key else changes), changes
+
+    def fault(self) -> str:
+        """Why the tables are not the ones this ledger has published to; "" if they are. Writes nothing.
+
+        Files torn at the end of a log do not count: the ledger has their actions (`repair`). Raises DestinationError.
+        """
+        for folder, _ in self._folders():
+            log = self._logs[folder]
+            if not log.there:
+                return f"{folder} is gone"
+            end, amid = log.torn()
+            if amid:
+                return f"the commit {amid[0].name} of {folder} is empty or torn, and later ones rest on it"
+            if not end and not self._is_ours(folder):
+                return f"{folder} belongs to another ledger"
+        return ""
+
+    @property
+    def there(self) -> bool:
+        """Whether all its tables exist and belong to the ledger."""
+        folders = [folder for folder, _ in self._folders()]
+        return all(self._logs[folder].there and self._is_ours(folder) for folder in folders)
+
+    def check_free(self) -> None:
+        """Raises SpecError when one exists already, whoever owns it, so that the table cannot join.
+
+        Tables of this ledger without writes are fine: a runner created them, and was killed before it committed the join.
+        """
+        for folder, log in self._logs.items():
+            if log.there and not (self._is_ours(folder) and log.version == 0):
+                raise SpecError(
+                    f"The destination {folder} exists already.",
+                    detail="Its rows would be mixed with those of the table; nothing was written.",
+                    hint="Move that folder away, then add the table again.",
+                )
+
+    def begin(self) -> None:
+        """Create both for a table that joins, after `check_free`. Raises SpecError when that is not possible."""
+        self.drop()
+        self.create(expected=False)
+
+    def drop(self) -> None:
+        """Delete those that exist and belong to the ledger; also completes an interrupted deletion."""
+        self._guard()
+        for folder, log in self._logs.items():
+            if not folder.exists() or (log.there and self._is_ours(folder)):
+                drop(folder)
+                log.version = -1
+
+    def _folders(self) -> list[tuple[Path, pa.Schema]]:
+        """The folders and schemas of its tables."""
+        log = (self.changes, log_schema(arrow_schema(self.table)))
+        return [(self.mirror, mirror_schema(self.table)), log] if self.table.key else [log]
+
+    def _folder(self, kind: str) -> Path:
+        return self.mirror if self.table.key and kind != "changes" else self.changes
+
+    def file_names(self) -> set[str]:
+        """The names of the tables' current data files."""
+        return {file.name for folder, _ in self._folders() for file in files_of(self._load(folder), folder)}
+
+    def lost(self) -> str:
+        """The missing data files as text; "" if none is missing. Raises DestinationError."""
+        found = [(folder, names) for folder, _ in self._folders() if (names := lost_names(self._load(folder), folder))]
+        return "; ".join(
+            f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in found
+        )
+
+    def check_recent(self) -> None:
+        """Check again the files added since the last check. Raises MissingFilesError if any is missing."""
+        for folder, recent in self._recent.items():
+            try:
+                check_files(folder, added := recent.take())
+            except MissingFilesError:
+                there = self.file_names()  # another writer may have removed some from the table
+                check_files(folder, [file for file in added if file.name in there])
+
+    def drop_lost(self) -> list[str]:
+        """Before a resnapshot: remove missing files from the change log. Returns their names, which are a gap in it.
+
+        The mirror's files are not checked: the resnapshot replaces all of them.
+        """
+        missing: list[str] = []
+        self._recent[self.mirror].take()
+
+        def actions() -> Actions | None:
+            delta = self._load(self.changes)
+            missing[:] = lost_names(delta, self.changes)
+            return (
+                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in missing])
+                if missing
+                else None
+            )
+
+        self._commit(self.changes, actions)
+        return missing
+
+    def applied(self, kind: str) -> int:
+        """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
+        self._load(self._folder(kind))
+        return self._known(kind)
+
+    def _known(self, kind: str) -> int:
+        found = self._logs[self._folder(kind)].transactions.get(self._app(kind), -1)
+        return max(found, self._owner.floor)
+
+    def merged_seq(self) -> int:
+        """The `_tm_seq` up to which the change log is merged into the mirror; -1 if unknown."""
+        return self._load(self.mirror).transaction_version(self._app(SEQ)) or -1 if self.table.key else -1
+
+    def terms(self) -> set[int]:
+        """The terms of the runners that made the newest commits; empty if none is known."""
+        found = {self._load(folder).transaction_version(self._app(TERM)) for folder, _ in self._folders()}
+        return {int(term) for term in found if term is not None}
+
+    def largest_seq(self) -> int:
+        """The largest `_tm_seq` in the change log, by its files' statistics; 0 for none."""
+        files = files_of(self._load(self.changes), self.changes)
+        return max((file.high.get("_tm_seq", 0) for file in files), default=0)
+
+    def _app(self, kind: str) -> str:
+        # Terms continue across lineages: they distinguish runners, not epochs.
+        owner = self._owner.ledger if kind == TERM else self._owner.application
+        return f"tidemark-{owner}-{kind}"
+
+    def _load(self, folder: Path) -> DeltaTable:
+        return self._logs[folder].load(self._app(kind) for kind in (*KINDS, SEQ, TERM))
+
+    def seal(self) -> None:
+        """Commit this runner's term to both: from then on a commit prepared by an earlier runner is rejected."""
+        for folder, _ in self._folders():
+            self._commit(folder, lambda: Actions("TERM", {}))
+
+    def versions(self) -> dict[str, tuple[int, dict[str, int]]]:
+        """By folder name, the newest version of each table and this ledger's transaction identifiers in it."""
+        found = {}
+        for folder, _ in self._folders():
+            self._load(folder)
+            log = self._logs[folder]
+            found[folder.name] = log.version, dict(log.transactions)
+        return found
+
+    def check_roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
+        """Raises DestinationError when `roll_back` is not possible; changes nothing."""
+        for folder, _ in self._folders():
+            if found := self._rolled_back(folder, *versions[folder.name]):
+                check_files(folder, found.add)
+
+    def roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
+        """Roll both back to these versions, transaction identifiers included (the inverse of `versions`).
+
+        Raises DestinationError when a version or one of its files is missing; that table is then unchanged.
+        """
+        for folder, _ in self._folders():
+            version, transactions = versions[folder.name]
+            self._commit(folder, partial(self._rolled_back, folder, version, transactions))
+
+    def _rolled_back(self, folder: Path, version: int, transactions: Mapping[str, int]) -> Actions | None:
+        delta = self._load(folder)
+        if delta.version() == version:
+            return None
+        try:
+            old = DeltaTable(str(folder), version=version)
+        except (DeltaError, OSError) as error:
+            raise DestinationError(
+                f"The version {version} of {folder} is missing: {error}",
+                detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
+                hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
+            ) from error
+        now, then = ({file.name: file for file in files_of(table, folder)} for table in (delta, old))
+        known = {self._app(kind): -1 for kind in (*KINDS, SEQ)}
+        changed = schema_of(old) != schema_of(delta)
+        return Actions(
+            "RESTORE",
+            {
+                app: transactions.get(app, -1)
+                for app in known
+                if app in transactions or app in self._logs[folder].transactions
+            },
+            [file for name, file in then.items() if name not in now],
+            [file for name, file in now.items() if name not in then],
+            metadata_of(delta, schema_of(old)) if changed else None,
+        )
+
+    def _commit(self, folder: Path, actions: Callable[[], Actions | None]) -> bool:
+        """Commit the result of `actions`. Returns False if that is None.
+
+        After another writer's commit (a manual repair, an OPTIMIZE), the commit is retried on top of it.
+        """
+        log = self._logs[folder]
+        if log.version < 0:
+            self._load(folder)
+        for attempt in range(_ATTEMPTS + 1):
+            term = self._guard()
+            self._check_term(log, term)
+            found = actions()
+            if found is None:
+                return False
+            transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
+            try:
+                log.commit(replace(found, transactions=transactions))
+            except StaleVersionError:
+                clock.sleep(_RETRY_S * 2**attempt)
+                self._load(folder)
+            except MissingFilesError:  # a merge writes its files again; those of readers are lost
+                if attempt:
+                    raise
+            else:
+                self._recent[folder].committed(found.add, found.remove)
+                return True
+        raise DestinationError(
+            f"Another writer keeps committing to {folder}: {_ATTEMPTS} attempts came too late.",
+            detail="They wrote nothing; the table stays as it is.",
+            hint="Find out who writes there; only Tidemark should write to its tables, other tools rarely.",
+        )
+
+    def _check_term(self, log: DeltaLog, term: int) -> None:
+        other_term = log.transactions.get(self._app(TERM), 0)
+        if term and other_term > term:
+            raise PipelineHeldError(
+                f"A runner with term {other_term} has written to {log.folder}; this one has term {term}.",
+                detail="That runner holds the pipeline now; this one wrote nothing more.",
+                hint="Run one runner per pipeline. `status` shows where the other one is.",
+            )
+
+    def _add_columns(self, log: DeltaLog, wanted: pa.Schema) -> None:
+        """Add missing columns to a Delta table; they are NULL in existing rows."""
+
+        def actions() -> Actions | None:
+            delta = self._load(log.folder)
+            if not lacks(delta, wanted):
+                return None
+            delta = prepared(log, delta, wanted)
+            held = schema_of(delta)
+            new = [field for field in wanted if field.name not in held.names]
+            return Actions("ADD COLUMN", {}, metadata=metadata_of(delta, pa.schema([*held, *new])))
+
+        self._commit(log.folder, actions)
+
+
+def _check_no_link(folder: Path) -> None:
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise SpecError(
+            f"The destination {folder} is a link, which is how another table's folder is read.",
+            detail="Two tables would be mixed; nothing was written.",
+            hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
+        )

@@ -1,0 +1,158 @@
+"""The publication state of one table: applied epochs, files waiting for a merge, and parts it lacks.
+
+Only the publisher's thread uses it. Failed operations may be repeated: the destination knows what it has.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from engine.capture.files import DataFile
+from engine.decode.schema import Table
+from engine.errors import TidemarkError
+from engine.ledger.records import TableChange
+from engine.sink.delta import Applied, DeltaTables, Step
+
+_MERGE_ROWS = 4_000_000
+"""The approximate limit of changes per merge, whose keys are held in memory."""
+Part = tuple[int, TableChange]
+"""An epoch's number and its record of one table."""
+Numbered = tuple[int, DataFile]
+"""A file and its epoch."""
+
+
+@dataclass
+class Resnapshot:
+    """A new copy that began with an epoch. The mirror keeps the old copy until the last chunk is finished."""
+
+    epoch: int
+    parts: list[Part] = field(default_factory=list)
+
+
+@dataclass
+class Target:
+    """One table's destination."""
+
+    delta: DeltaTables
+    mutable_key: bool
+    """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
+    applied: dict[str, int]
+    """The last epoch applied to it, by kind: chunks, changes, merge."""
+    written: Callable[[Applied | None], None]
+    """Called with the result of each commit."""
+    waiting: list[Numbered] = field(default_factory=list)
+    """Change files that are not merged yet."""
+    resnapshot: Resnapshot | None = None
+    error: TidemarkError | None = None
+    """Why nothing more is written to it."""
+    lacking: list[Part] = field(default_factory=list)
+    """Epochs committed since the error."""
+
+    @property
+    def needed(self) -> set[int]:
+        """The epochs that the ledger must keep for it."""
+        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
+        resnapshot = self.resnapshot
+        return epochs | ({resnapshot.epoch, *(epoch for epoch, _ in resnapshot.parts)} if resnapshot else set())
+
+    def apply(self, parts: Sequence[Part]) -> None:
+        """Apply the parts of some epochs. The last part may end a copy or remove the table."""
+        epoch, last = parts[-1]
+        if self.resnapshot is None:
+            self._publish(parts)
+        else:
+            self.append("changes", files_of_parts(parts)[1])
+            known = {epoch for epoch, _ in self.resnapshot.parts}
+            self.resnapshot.parts += [part for part in parts if part[0] not in known]
+            if "copied" in last:
+                self._complete_resnapshot(self.resnapshot, epoch)
+        if "removed" in last and not last["removed"]["drop"]:
+            self.merge()
+
+    def merge(self) -> None:
+        """Merge the waiting files in commits of bounded size, each of which ends at the end of an epoch."""
+        while self.waiting:
+            rows, end = 0, len(self.waiting)
+            for n, (epoch, file) in enumerate(self.waiting):
+                if rows > _MERGE_ROWS and epoch != self.waiting[n - 1][0]:
+                    end = n
+                    break
+                rows += file.rows
+            merged = self.waiting[:end]
+            through = merged[-1][0]
+            self.written(self.delta.merge(through, [file for _, file in merged]))
+            self.applied["merge"], self.waiting = through, self.waiting[end:]
+
+    def append(self, kind: str, files: Sequence[Numbered]) -> None:
+        """Add the files of chunks or changes that are not applied yet."""
+        if new := self._new(kind, files):
+            self.written(self.delta.append(kind, new[-1][0], [file for _, file in new]))
+            self.applied[kind] = new[-1][0]
+
+    def alter(self, table: Table) -> None:
+        """Switch the table to new columns after this epoch."""
+        self.delta.evolve(table)
+        self.delta.create(expected=False)
+        if self.resnapshot is None:
+            self.delta.widen_mirror()
+
+    def begin_resnapshot(self, table: Table, epoch: int, *, emptied: bool) -> None:
+        """Begin a resnapshot after this epoch. emptied: the pipeline copies nothing, so the mirror is emptied instead."""
+        self.delta.evolve(table)
+        self.delta.create(expected=False)  # a table that got a key gets a mirror
+        if emptied:
+            self.resnapshot, self.waiting = None, []
+            if self.applied["chunks"] < epoch:
+                self.written(self.delta.replace(epoch, [], since=epoch))
+                self.applied["chunks"] = self.applied["merge"] = epoch
+
+    def _publish(self, parts: Sequence[Part]) -> None:
+        (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
+        if self.mutable_key and self._new("chunks", chunks):
+            self.merge()
+        if "copied" in last and self.delta.table.key:
+            self._complete_first(epoch, chunks, changes)
+            return
+        self.append("chunks", chunks)
+        self.append("changes", changes)
+        if self.delta.table.key:
+            self.waiting += self._unmerged(changes)
+
+    def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
+        """Commit the last chunk of the first copy together with all changes: from then on the mirror equals the source."""
+        self.append("changes", changes)
+        merged = [*self.waiting, *self._unmerged(changes)]
+        step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
+        if epoch > min(self.applied["chunks"], self.applied["merge"]):
+            self.written(self.delta.apply("append", [step], chunks=epoch, merge=epoch))
+        self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
+        self.waiting = []
+
+    def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
+        """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
+        if self.applied["chunks"] < epoch:
+            parts = [[part] for part in resnapshot.parts] if self.mutable_key else [resnapshot.parts]
+            self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
+            self.applied["chunks"] = self.applied["merge"] = epoch
+        self.resnapshot, self.waiting = None, []
+
+    def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
+        """The changes that are neither merged nor waiting for a merge."""
+        known = {epoch for epoch, _ in self.waiting}
+        return [one for one in self._new("merge", changes) if one[0] not in known]
+
+    def _new(self, kind: str, files: Sequence[Numbered]) -> list[Numbered]:
+        """The files of epochs that are not applied yet."""
+        return [(epoch, file) for epoch, file in files if epoch > self.applied[kind]]
+
+
+def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered]]:
+    """The files of chunks and of changes, with their epochs."""
+    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
+    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
+    return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
+
+
+def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:
+    for group in parts:
+        chunks, changes = files_of_parts(group)
+        yield Step([file for _, file in chunks], [file for _, file in changes])

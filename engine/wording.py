@@ -1,0 +1,40 @@
+"""Numbers and durations as text. An unknown value is `—`, never 0."""
+
+NOTHING = "—"
+_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def count(value: float | None) -> str:
+    """`5.9M`, `812k`, `42`."""
+    if value is None:
+        return NOTHING
+    for step, unit in _STEPS:
+        # 999 950 and more would be rounded to 1000.0k.
+        if abs(value) >= step * 0.99995:
+            return f"{_short(value / step)}{unit}"
+    return _short(value)
+
+
+def duration(value: float | None) -> str:
+    """`0.4 s`, `12 s`, `3 min 20 s`, `5 h 12 min`, `2 d 9 h`."""
+    if value is None:
+        return NOTHING
+    if value < 9.95:
+        return "0 s" if value < 0.0005 else f"{value * 1000:.0f} ms" if value < 0.1 else f"{value:.1f} s"
+    whole = round(value)
+    for unit_s, unit, part_s, part in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit_s:
+            rest = whole % unit_s // part_s
+            return f"{whole // unit_s} {unit} {rest} {part}" if rest else f"{whole // unit_s} {unit}"
+    return f"{whole} s"
+
+
+def plural(number: int, noun: str) -> str:
+    """`1 chunk`, `3 chunks`, `1,248 chunks`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _short(value: float) -> str:
+    if abs(value) >= 100 or value == int(value):
+        return f"{value:.0f}"
+    return f"{value:.1f}".removesuffix(".0") if abs(value) >= 0.05 else f"{value:.2f}"

@@ -1,0 +1,23 @@
+"""The commands and snippets of the documentation that `test_docs.py` does not run, each with its reason."""
+
+_PACKAGES = "installs packages"
+_TESTS = "runs these very tests"
+
+NOT_RUN = {
+    "pipx install .": _PACKAGES,
+    "python3 -m venv .venv": _PACKAGES,
+    ".venv/bin/pip install .": _PACKAGES,
+    "docker build -t tidemark .": "needs Docker and a network; tests/unit/test_dockerfile.py checks the image's parts",
+    "make setup": _PACKAGES,
+    "make demo": "runs until it is interrupted; the browser's tests start its parts",
+    "make check": _TESTS,
+    "make test": _TESTS,
+    "make soak": _TESTS,
+    ".venv/bin/python -m pytest tests/unit/plan": _TESTS,
+    "make bench": "takes many minutes",
+    "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
+    "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
+    "python: import polars as pl": "Polars is not installed",
+    "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, which comes from the network",
+}
+"""A command as it is written, or the language and the first line of a block."""

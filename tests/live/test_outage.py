@@ -1,0 +1,127 @@
+"""The source or Spark is lost for a while: the run reports it, waits, continues, and ends equal."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.conftest import DatabaseFactory
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline, Runner
+from tests.live.support.seed import seed_table
+from tests.live.support.sessions import spark_settings
+from tests.servers import Pool, Server
+from tests.support.depth import on
+
+ServerFactory = Callable[..., Server]
+ALERTS = "[alerts]\nfor_s = 3\n"
+SLOW = "[throttle]\nmax_rows_per_s = 1500\n"
+
+
+@contextmanager
+def hanging(server: Server) -> Iterator[None]:
+    """Suspend the server: its connections stay open and nothing answers."""
+    assert server.process is not None
+    (real,) = [p for p in [psutil.Process(server.process.pid)] if p.is_running()]
+    os.kill(real.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(real.pid, signal.SIGCONT)
+
+
+def shown_away(pipeline: Pipeline, runner: Any) -> dict[str, Any]:
+    """The `status` that reports the outage, once its alert is raised."""
+    status: dict[str, Any] = {}
+
+    def found() -> bool:
+        status.update(pipeline.status())
+        alerts = {alert["kind"] for alert in status["alerts"]}
+        return status["away"] is not None and "source_away" in alerts
+
+    pipeline.wait_for(found, runner, 60.0)
+    return status
+
+
+@on("mariadb")
+def test_a_source_that_is_away_is_waited_for(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """Killed during the copy and suspended later: one alert each, the same run, and equal tables."""
+    server = private_server(flavor)
+    server.execute("CREATE DATABASE d")
+    seed_table(server, "d", "orders", 12_000)
+    pipeline = new_pipeline(server, "d", chunk_rows=500, more=ALERTS + SLOW)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
+    server.kill()
+    status = shown_away(pipeline, runner)
+    assert status["state"] == "running"
+    assert status["away"]["attempt"] >= 2
+    assert f"{server.port}" in status["away"]["error"]
+    assert status["away"]["next_try"] > status["away"]["since"]
+    server.launch()
+    pipeline.wait_for(lambda: any(e["state"] == "streaming" for e in pipeline.events("table.state")), runner)
+    assert pipeline.status()["away"] is None
+    with hanging(server):
+        shown_away(pipeline, runner)
+    server.execute("DELETE FROM d.orders WHERE id < 100")
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "orders"), pipeline.mirror("orders"))
+    assert len(pipeline.events("run.started")) == 1
+    assert [e["kind"] for e in pipeline.events("alert.cleared")] == ["source_away", "source_away"]
+    assert len(pipeline.events("source.back")) == 2
+
+
+def test_a_stop_does_not_wait_for_a_source_that_hangs(
+    private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The run ends within seconds during the copy; the next one continues."""
+    server = private_server("mysql")
+    server.execute("CREATE DATABASE d")
+    seed_table(server, "d", "orders", 12_000)
+    pipeline = new_pipeline(server, "d", chunk_rows=500, more=ALERTS + SLOW)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 4, runner)
+    with hanging(server):
+        pipeline.wait_for(lambda: pipeline.status()["away"], runner, 60.0)
+        began = time.monotonic()
+        pipeline.stop(runner)
+        assert time.monotonic() - began < 40
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, "d", "orders"), pipeline.mirror("orders"))
+
+
+@pytest.mark.slow
+def test_a_spark_that_dies_is_started_again(
+    servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The driver's JVM is killed during the copy and while streaming: the same run starts others, and publishes no change twice."""
+    server = servers.get("mysql")
+    database = new_database(server)
+    seed_table(server, database, "orders", 6_000)
+    pipeline = new_pipeline(server, database, chunk_rows=500, more=SLOW, spark=spark_settings("local[2]"))
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: len(pipeline.events("chunk.finished")) >= 3, runner)
+    _kill_spark(runner)
+    server.execute(f"DELETE FROM {database}.orders WHERE id < 100")
+    pipeline.wait_for(lambda: pipeline.events("error"), runner)
+    pipeline.wait_for(lambda: any(e["state"] == "streaming" for e in pipeline.events("table.state")), runner)
+    _kill_spark(runner)
+    server.execute(f"DELETE FROM {database}.orders WHERE id BETWEEN 200 AND 300")
+    pipeline.wait_for(lambda: len(pipeline.events("error")) > 1, runner)
+    pipeline.finish(runner)
+    assert {error["error"] for error in pipeline.events("error")} == {"SparkLostError"}
+    assert_equal(source_table(server, database, "orders"), pipeline.mirror("orders"))
+    assert len(pipeline.events("run.started")) == 1
+
+
+def _kill_spark(runner: Runner) -> None:
+    (driver,) = [p for p in psutil.Process(runner.pid).children() if p.name() == "java"]
+    driver.kill()

@@ -1,0 +1,26 @@
+"""Journal entries for tests that need few of an event's fields; the others are null."""
+
+from typing import Any
+
+from engine.events import Event, event_from, fields_of
+from engine.journal import Entry, entry_from
+
+
+def event(name: str, **given: Any) -> Event:
+    """An event by its name. Fails for a field that it does not have."""
+    assert set(given) <= set(fields_of(name)), name
+    made = event_from(name, given)
+    assert made is not None
+    return made
+
+
+def entry(name: str, ts: str, **given: Any) -> Entry:
+    """The first line of a run `r`."""
+    return Entry("r", 1, ts, event(name, **given))
+
+
+def entry_of(line: dict[str, Any]) -> Entry:
+    """A line that was read back. Fails for an unknown event."""
+    made = entry_from(line)
+    assert made is not None
+    return made

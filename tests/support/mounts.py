@@ -1,0 +1,51 @@
+"""Small disks that can really be full: a tmpfs of a few megabytes. Mounting needs root."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_BALLAST = "ballast"
+
+
+@dataclass(frozen=True)
+class Small:
+    """A mounted disk."""
+
+    folder: Path
+
+    @property
+    def free_bytes(self) -> int:
+        """The free space."""
+        found = os.statvfs(self.folder)
+        return found.f_bavail * found.f_bsize
+
+    def fill(self, *, but: int = 0) -> None:
+        """Fill the disk with a file of ballast except for `but` bytes, or fewer if others write meanwhile."""
+        with (self.folder / _BALLAST).open("ab", buffering=0) as file:
+            try:
+                while (left := self.free_bytes - but) > 0:
+                    file.write(bytes(min(left, 1 << 20)))
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+
+    def free(self) -> None:
+        """Remove the ballast."""
+        (self.folder / _BALLAST).unlink()
+
+
+@contextmanager
+def mounted(folder: Path, size: int) -> Iterator[Small]:
+    """Mount a disk of that size at `folder` for the block. Fails if nothing can be mounted, as the test would prove nothing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0777", "tidemark-test", str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"cannot mount a small disk (root is needed): {done.stderr}"
+    try:
+        yield Small(folder)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -1,0 +1,1 @@
+"""Programs that are not tests: the demo and the benchmarks."""

@@ -1,0 +1,212 @@
+"""``python -m tests.tools.bench.console``: what a rerun of the console costs with a large history, in milliseconds of server time.
+
+A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds, an epoch with
+changes every four. A page consists of parts that rerun by themselves. Each figure is the cost of one rerun of one part, or of the
+whole page when it is opened. Before each rerun the journal gets a new line; indexing it is measured separately. The index's cache
+is cleared before each part, so that no part uses the answers of another.
+"""
+
+import argparse
+import json
+import os
+import random
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import streamlit
+from streamlit import config
+from streamlit.testing.v1 import AppTest
+
+from app.parts import home
+
+ROOT = Path(__file__).parents[3]
+TABLES, CHUNKS, RUNS, DAYS = 500, 10_000, 50, 7
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
+SPEC = """name = "big"
+source = { host = "127.0.0.1", user = "u", tables = ["d.*"] }
+sink = { type = "delta", path = "lake" }
+spark = { master = "local[2]" }
+"""
+Line = tuple[str, dict[str, Any]]
+
+
+def text(at: datetime) -> str:
+    """A time as the journal writes it."""
+    return f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def tables() -> list[tuple[str, int]]:
+    """The names of the tables, and their numbers of chunks."""
+    return [(f"d.t{n:03d}", CHUNKS if n == 0 else 20) for n in range(TABLES)]
+
+
+def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
+    """The events of a copy: plans, chunks and the epoch that commits them."""
+    for name, count in tables():
+        bounds = [str(n * 1000) for n in range(1, count)]
+        chunks = list(zip([None, *bounds], [*bounds, None], strict=True))
+        plan = {"approx_rows": count * 1000, "chunk_key": "id", "min": "1", "max": "9", "distribution_factor": 1.0}
+        plan |= {"strategy": "even", "reason": "number key", "chunk_rows": 1000, "estimated_chunks": count}
+        yield at, "table.planned", {"table": name, **plan, "chunks": chunks}
+        for number, (lower, upper) in enumerate(chunks):
+            began, at = at, at + timedelta(seconds=0.05)
+            place = f"mysql-bin.000001:{number * 100 + 4}"
+            facts: dict[str, Any] = {
+                "lower": lower,
+                "upper": upper,
+                "low": place,
+                "high": place,
+                "gap_bytes": 0,
+                "rows": 1000,
+                "bytes": 9000,
+            }
+            facts |= {
+                "backfill": {"changes": 0, "deleted": 0, "upserted": 0},
+                "file": "f",
+                "attempt": 0,
+                "group": number // 5,
+            }
+            facts |= {"timings": {"low": 0.001, "read": 0.03, "high": 0.001, "backfill": 0.008, "write": 0.01}}
+            who = {
+                "reader": f"h:{number % 4}",
+                "host": "h",
+                "pid": number % 4,
+                "started": text(began),
+                "ended": text(at),
+            }
+            yield at, "chunk.finished", {"table": name, "chunk": number, **facts, **who}
+    yield (
+        at,
+        "epoch.committed",
+        {"epoch": 1, "to_position": "mysql-bin.000001:9999999", "changes": 0, "transactions": 0},
+    )
+    for name, _ in tables():
+        yield at, "table.state", {"table": name, "state": "streaming"}
+
+
+def streaming(at: datetime, until: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
+    """The events while streaming: lag and epochs."""
+    epoch = 2
+    while at < until:
+        lag = {"position": "mysql-bin.000002:5", "source_position": "mysql-bin.000002:9", "lag_bytes": 100}
+        yield at, "source.lag", {**lag, "lag_s": random.random(), "runway_s": 86400.0}
+        if random.random() < 0.5:
+            name, _ = random.choice(tables())
+            facts = {"epoch": epoch, "to_position": "mysql-bin.000002:8", "changes": 10, "tables": {name: 10}}
+            yield at, "epoch.committed", {**facts, "transactions": 5, "timings": {"read": 0.1, "commit": 0.1}}
+            epoch += 1
+        at += timedelta(seconds=2)
+
+
+def journals(home: Path) -> Path:
+    """Write all journals; returns the newest."""
+    folder, now = home / "big" / "journal", datetime.now(UTC)
+    folder.mkdir(parents=True)
+    (home / "big" / "pipeline.toml").write_text(SPEC)
+    begin, length = now - timedelta(days=DAYS), timedelta(days=DAYS) / RUNS
+    path = folder
+    for n in range(RUNS):
+        started = begin + n * length
+        run = f"{started:%Y%m%dT%H%M%S}-{n:06x}"
+        path = folder / f"{run}.jsonl"
+        first = [(started, "run.started", {"pipeline": "big", "host": "h", "pid": 1, "version": "0", "spec": {"n": n}})]
+        first.append((started, "run.state", {"state": "running", "reason": ""}))
+        events = [*first, *(copy(started) if n == RUNS - 1 else ())]
+        events += streaming(events[-1][0], started + length)
+        with path.open("w") as file:
+            for seq, (at, event, fields) in enumerate(events, 1):
+                file.write(json.dumps({"run": run, "seq": seq, "ts": text(at), "event": event, **fields}) + "\n")
+    return path
+
+
+def beat(newest: Path) -> None:
+    """Write the heartbeat of a runner, with the pid of this process."""
+    now, who = text(datetime.now(UTC)), {"pid": os.getpid(), "host": socket.gethostname()}
+    alive = {
+        "run": newest.stem,
+        "state": "running",
+        "phase": "streaming",
+        "heartbeat": now,
+        "started": now,
+        "error": None,
+    }
+    (newest.parents[1] / "runner.json").write_text(json.dumps(who | alive))
+
+
+class Parts:
+    """Times each rerun of a part of a page, in milliseconds, by its name."""
+
+    def __init__(self) -> None:
+        self.took: dict[str, list[float]] = {}
+        self._fragment = streamlit.fragment
+        streamlit.fragment = self._timed  # type: ignore[assignment]
+
+    def _timed(self, *, run_every: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        def decorate(draw: Callable[..., None]) -> Callable[..., None]:
+            @wraps(draw)
+            def timed(*args: Any, **kwargs: Any) -> None:
+                home.history()._answers.clear()
+                began = time.perf_counter()
+                draw(*args, **kwargs)
+                self.took.setdefault(draw.__name__, []).append((time.perf_counter() - began) * 1000)
+
+            return self._fragment(run_every=run_every)(timed)
+
+        return decorate
+
+
+def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
+    """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
+    config.set_option("server.address", "127.0.0.1")  # otherwise the console refuses its client
+    parts = Parts()
+    page, seq = AppTest.from_file(str(ROOT / "app" / "screens" / "live.py"), default_timeout=600), 10_000_000
+    for section in SECTIONS:
+        page.query_params["pipeline"], page.query_params["section"] = "big", section
+        whole: list[float] = []
+        for n in range(rounds + 1):
+            seq += 1
+            line = {"run": newest.stem, "seq": seq, "ts": text(datetime.now(UTC)), "event": "epoch.committed"}
+            with newest.open("a") as file:
+                file.write(json.dumps({**line, "epoch": seq, "changes": 1, "tables": {"d.t001": 1}}) + "\n")
+            beat(newest)
+            time.sleep(1.1)  # the index looks for new lines once a second
+            if n == 1:
+                parts.took, whole = {}, []
+            began = time.perf_counter()
+            home.fresh()
+            parts.took.setdefault("the new line", []).append((time.perf_counter() - began) * 1000)
+            began = time.perf_counter()
+            page.run()
+            whole.append((time.perf_counter() - began) * 1000)
+            assert not page.exception, page.exception
+            assert page.code[0].value.startswith("Copy: "), "this is not the live page"
+        yield section, {**parts.took, "the whole page": whole}
+
+
+def main() -> None:
+    """Print one line per section."""
+    parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.console")
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    random.seed(1)
+    with tempfile.TemporaryDirectory(prefix="tidemark-console-") as folder:
+        os.environ["TIDEMARK_HOME"] = folder
+        began = time.perf_counter()
+        newest = journals(Path(folder))
+        print(f"journals written in {time.perf_counter() - began:.0f} s; the first page builds the index", flush=True)
+        for section, parts in measure(newest, rounds):
+            for part, took in parts.items():
+                print(
+                    f"{section:12} {part:16} {statistics.median(took):7.0f} ms   most {max(took):7.0f} ms", flush=True
+                )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""How many chunks of a table are planned, in words."""
+
+from dataclasses import replace
+
+from app.view.chunk_counts import chunks_read, more_note, planned_chunks, state
+from tests.unit.app.support import growing, plan, table
+
+
+def test_a_plan_shows_how_many_chunks_are_planned() -> None:
+    """All chunks, some of an estimated number, or some of an unknown number."""
+    assert planned_chunks(plan(1)) == "1 chunk"
+    assert planned_chunks(plan(1200, 900)) == "1,200 chunks"
+    assert planned_chunks(plan(12, 400, complete=False)) == "12 of about 400 chunks planned"
+    assert planned_chunks(plan(0, 400, complete=False)) == "0 of about 400 chunks planned"
+    assert planned_chunks(plan(410, 400, complete=False)) == "410 chunks planned, more follow"
+    assert planned_chunks(plan(0, None, complete=False)) == "0 chunks planned, more follow"
+
+
+def test_the_map_shows_that_more_chunks_follow() -> None:
+    """Only while chunks are being planned."""
+    assert more_note(plan(12, 400, complete=False)) == "More follow: 12 of about 400 chunks planned so far."
+    assert more_note(plan(410, 400, complete=False)) == "More follow: 410 chunks planned so far."
+    assert more_note(plan(400, 400)) == ""
+    assert more_note(None) == ""
+
+
+def test_a_table_counts_the_chunks_read_of_those_expected() -> None:
+    """With `about` for an estimate, and `—` without a plan."""
+    assert chunks_read(table(40, 12)) == "12 of 40"
+    assert chunks_read(growing(20, 12, 400)) == "12 of about 400"
+    assert chunks_read(table(0, 0)) == "—"
+
+
+def test_a_table_that_is_only_planned_is_waiting() -> None:
+    """Without a plan, its state is unknown."""
+    assert state(replace(growing(0, 0, 400), state=None)) == "waiting"
+    assert state(replace(table(0, 0), state=None)) == "—"
+    assert state(growing(0, 0, 400)) == "snapshotting"

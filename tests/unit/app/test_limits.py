@@ -1,0 +1,61 @@
+"""The throttle: the limits in force, the reasons to wait, and the changes of a form."""
+
+from app.view import limits
+from engine.settings import Throttle
+
+SPEC = Throttle(max_rows_per_s=5000, hours=("22:00-06:00",)).model_dump()
+
+
+def test_limits_of_operators_override_the_spec() -> None:
+    """And are listed as such."""
+    now = limits.pace_of(
+        SPEC, {"throttle": {"max_rows_per_s": 100, "readers": 1}, "snapshot": False, "tables": ["d.t"]}
+    )
+    assert (now.settings["max_rows_per_s"], now.own) == (100, ("max_rows_per_s", "readers"))
+    assert limits.described(now) == "100 rows/s; 1 reader; hours (UTC) 22:00-06:00"
+    loads = {
+        "max_load": {"Threads_running": 50.0},
+        "critical_load": {"Threads_running": 200.0},
+        "max_bytes_per_s": 2_000_000,
+    }
+    assert limits.described(limits.pace_of(loads, None)) == (
+        "2 MB/s of files; waits above Threads_running 50; pauses above Threads_running 200"
+    )
+    assert limits.described(limits.pace_of({}, None)) == "no limit"
+
+
+def test_the_reason_to_wait_is_shown() -> None:
+    """The runner's own reason first; nothing if there is no limit."""
+    assert limits.notices(limits.pace_of(SPEC, None), None) == []
+    held = limits.pace_of(SPEC, {"snapshot": True, "tables": ["d.t", "d.u"]})
+    assert limits.notices(held, None)[0].startswith("The snapshot is paused")
+    assert limits.notices(held, "paused by command") == [
+        "The snapshot waits: paused by command",
+        "Paused: d.t, d.u; the binlog is still read",
+    ]
+
+
+def test_a_rate_limit_is_one_line_during_the_snapshot() -> None:
+    """Whether or not a group waits right now, so that the page does not move."""
+    slow = limits.pace_of(SPEC, {"throttle": {"max_rows_per_s": 750}})
+    for waiting in (None, "", "at most 750 rows/s"):
+        assert limits.notices(slow, waiting, copying=True) == ["Tables are read no faster than 750 rows/s"]
+    assert limits.notices(slow, "Threads_running is 90 (limit 50)", copying=True) == [
+        "The snapshot waits: Threads_running is 90 (limit 50)"
+    ]
+    assert limits.notices(slow, None) == []
+
+
+def test_a_form_sends_only_its_changes() -> None:
+    """So that two operators do not undo each other's changes."""
+    now = limits.pace_of(SPEC, {"throttle": {"max_bytes_per_s": 1_500_000}})
+    assert limits.megabytes(now) == 1.5
+    assert limits.changes(now, 5000, 1.5, 0, "22:00-06:00") == {}
+    assert limits.changes(now, 0, 1.5, 2, "") == {"max_rows_per_s": 0, "readers": 2, "hours": []}
+    assert limits.changes(limits.pace_of({}, None), 0, 0.0, 0, " ") == {}
+
+
+def test_tables_are_paused_and_resumed_by_difference() -> None:
+    """A table that stays paused is left alone."""
+    now = limits.pace_of(SPEC, {"tables": ["d.a", "d.b"]})
+    assert limits.pauses(now, ["d.b", "d.c"]) == (["d.c"], ["d.a"])

@@ -1,0 +1,44 @@
+"""Delta tables, read through Arrow."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from pyarrow.fs import PyFileSystem
+
+from engine.destination.delta_rows import rows_of
+
+FILES, ROWS = 25, 500
+LEAVE = """
+import sys
+from pathlib import Path
+from deltalake import DeltaTable
+from engine.destination.delta_rows import rows_of
+folder = Path(sys.argv[1])
+batches = rows_of(DeltaTable(str(folder)), folder).to_batches()
+print(next(batches).num_rows)
+"""
+
+
+def _table(folder: Path) -> Path:
+    for n in range(FILES):
+        write_deltalake(str(folder), pa.table({"id": list(range(n * ROWS, (n + 1) * ROWS))}), mode="append")
+    return folder
+
+
+def test_a_table_is_read_whole(tmp_path: Path) -> None:
+    """All files of its version."""
+    folder = _table(tmp_path / "t")
+    dataset = rows_of(DeltaTable(str(folder)), folder)
+    assert not isinstance(dataset.filesystem, PyFileSystem)
+    rows = dataset.to_table()
+    assert sorted(rows["id"].to_pylist()) == list(range(FILES * ROWS))
+
+
+def test_a_process_ends_while_files_are_read(tmp_path: Path) -> None:
+    """With deltalake's own file system the process aborted or hung."""
+    command = [sys.executable, "-c", LEAVE, str(_table(tmp_path / "t"))]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.stdout, ended.stderr, ended.returncode) == (f"{ROWS}\n", "", 0)

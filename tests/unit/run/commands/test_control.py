@@ -1,0 +1,312 @@
+"""The commands and signals of a runner, tested without one."""
+
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import clock
+from engine.decode.schema import Table
+from engine.directory import Directory, read_runner, send_command
+from engine.errors import SpecError
+from engine.events import CommandDone
+from engine.journal import Entry, Journal
+from engine.ledger.state import State, TableState
+from engine.plan.coverage import Coverage
+from engine.run.commands.control import Control
+from engine.run.commands.overrides import load_controls
+from engine.run.table_commands import IN_TURN, parsers, to_add
+from engine.run.tables.bootstrap import check_tables
+from engine.run.tables.membership_commands import MembershipCommand
+from engine.settings import Throttle, parse
+from engine.source.catalog import BY_GLOBS, Membership
+
+
+@pytest.fixture
+def control(tmp_path: Path) -> Any:
+    """A started control; one command was sent before its start, and the inbox contains a folder."""
+    directory = Directory(tmp_path)
+    send_command(directory, "stop", reason="for the run before")
+    (directory.inbox / "folder.json").mkdir()
+    time.sleep(0.01)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    journal = Journal(directory.journal("r"), "r")
+    made = Control(directory, journal, "shop", parsers=parsers(directory.journals), in_turn=IN_TURN)
+    made.start()
+    made.event("started")
+    yield made
+    made.finish(None)
+    journal.close()
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (folder / "journal" / "r.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+def _answers(folder: Path, identity: str) -> list[dict[str, Any]]:
+    return [e for kind in ("done", "refused") for e in _events(folder, f"command.{kind}") if e["id"] == identity]
+
+
+def waiting_change(control: Control) -> MembershipCommand | None:
+    """The accepted membership change that is still to be executed."""
+    return next(iter(control.accepted(MembershipCommand)), None)
+
+
+def _wait(found: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 5
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert found()
+
+
+def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Path) -> None:
+    """An old stop does not end the next run; a folder in the inbox does not end the heartbeat."""
+    _wait(lambda: _events(tmp_path, "command.refused"))
+    message = "It was sent before this run began: no run was there."
+    assert _events(tmp_path, "command.refused")[0]["message"] == message
+    assert control.state == "running"
+    send_command(Directory(tmp_path), "pause", reason="now")
+    _wait(lambda: (read_runner(Directory(tmp_path)) or {})["state"] == "paused")
+    runner = read_runner(Directory(tmp_path))
+    assert runner is not None
+    assert runner["alive"]
+    assert control.paused
+
+
+def test_a_signal_becomes_a_stop(control: Control, tmp_path: Path) -> None:
+    """The handler only sets a flag; the control thread writes the stop."""
+    os.kill(os.getpid(), signal.SIGTERM)
+    _wait(lambda: control.stopping)
+    assert _events(tmp_path, "run.state")[-1]["reason"] == "signal SIGTERM"
+
+
+def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Control, tmp_path: Path) -> None:
+    """The same file under an answered id is refused and kept for inspection."""
+    directory = Directory(tmp_path)
+    identity = send_command(directory, "pause", reason="once")
+    _wait(lambda: control.paused)
+    assert (directory.inbox / f"{identity}.json").exists(), "the next run refuses what was not done"
+    control.done("pause")
+    send_command(directory, "resume")
+    _wait(lambda: not control.paused)
+    kept = directory.inbox / "done" / f"{identity}.json"
+    (directory.inbox / "another_name.json").write_text(kept.read_text())
+    _wait((directory.inbox / "refused" / f"{identity}.json").exists)
+    _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
+    assert control.state == "running"
+
+
+def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path) -> None:
+    """Table pauses and limits are stored; invalid ones are refused; a reset returns to the spec."""
+    directory = Directory(tmp_path)
+    control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
+    paces = list[Throttle]()
+    control._throttle_changed = paces.append
+
+    def send(verb: str, **arguments: Any) -> dict[str, Any]:
+        identity = send_command(directory, verb, arguments=arguments, pipeline=arguments.pop("pipeline", ""))
+        answers = partial(_answers, tmp_path, identity)
+        _wait(answers)
+        return answers()[0]
+
+    assert send("pause", tables=["d.a"])["event"] == "command.done"
+    assert send("pause", snapshot=True)["event"] == "command.done"
+    assert send("throttle", max_rows_per_s=5, readers=3)["event"] == "command.done"
+    kept = load_controls(directory)
+    assert (kept.tables, kept.snapshot, kept.throttle) == (("d.a",), True, {"max_rows_per_s": 5, "readers": 3})
+    assert paces[-1].readers == 3
+    assert control.pauses("d.b")
+    assert send("resume", snapshot=True)["event"] == "command.done"
+    assert not control.pauses("d.b")
+    assert control.pauses("d.a")
+    assert "no table d.c" in send("pause", tables=["d.c"])["message"]
+    assert "No such throttle" in send("throttle", max_rows=5)["message"]
+    assert "does not say what" in send("resume", tables=[])["message"]
+    assert "another" in send("throttle", readers=1, pipeline="another")["message"]
+    assert send("throttle", reset=True)["event"] == "command.done"
+    assert load_controls(directory).throttle == {}
+    assert paces[-1].readers == 0
+
+
+def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tmp_path: Path) -> None:
+    """Each is checked against the result of the one before; what contradicts the ledger is refused at once."""
+    directory = Directory(tmp_path)
+    add, remove = (partial(send_command, directory, verb) for verb in ("add-table", "remove-table"))
+    first = remove(arguments={"tables": ["d.a"]})
+    time.sleep(0.02)
+    second = add(arguments={"tables": ["d.a"]})
+    assert to_add(control.waiting()) == {"d.a"}
+    table = TableState({}, {}, Coverage())
+    state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
+    control.committed = lambda: state
+    _wait(lambda: waiting_change(control) is not None)
+    time.sleep(0.5)
+    change = waiting_change(control)
+    assert change is not None
+    assert (change.identity, change.adds, change.drop) == (first, False, False)
+    state = replace(state, tables={"d.b": table}, removed={"d.a": replace(table, removed={"by": first})})
+    control.carried_out(change, {})
+    _wait(lambda: (asked := waiting_change(control)) is not None and asked.identity == second)
+    change = waiting_change(control)
+    assert change is not None
+    control.refused(change, SpecError("no"))
+    for verb, tables, why in (
+        (add, ["d.b"], "has d.b already"),
+        (add, [], "does not say"),
+        (remove, ["d.a"], "removed already"),
+        (remove, ["d.b"], "No table would be left"),
+        (remove, ["d.c"], "no table d.c"),
+    ):
+        answers = partial(_answers, tmp_path, verb(arguments={"tables": tables}))
+        _wait(answers)
+        assert why in answers()[0]["message"]
+    assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [first, second]
+
+
+def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control, tmp_path: Path) -> None:
+    """The runner was killed between commit and answer; a pending deletion is still executed."""
+    directory = Directory(tmp_path)
+    table = TableState({}, {}, Coverage())
+    for verb in ("add-table", "remove-table"):
+        identity = send_command(directory, verb, arguments={"tables": ["d.a"], "drop": True})
+        gone = replace(table, removed={"by": identity, "drop": True, "dropped": False})
+        joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
+        state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
+        control.committed = lambda state=state: state
+        _wait(lambda: waiting_change(control) is not None)
+        change = waiting_change(control)
+        assert change is not None
+        assert change.begun(state)
+        assert change.done(state) == bool(joined)
+        control.carried_out(change, {})
+
+
+def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
+    """By default; a pending command or the setting lets them join."""
+    text = 'name = "shop"\nsource = {{ host = "h", user = "u", tables = ["d.*"], new_tables = "{}" }}\nsink = {{ path = "lake" }}'
+    new = [Table("d", "new", (), ())]
+    refuse, add = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add"))
+    state = State(0, "", "", {}, 0)
+    with pytest.raises(SpecError, match=r"d\.new") as raised:
+        check_tables(refuse, state, new, ())
+    assert "add-table SPEC --table d.new" in raised.value.hint
+    check_tables(refuse, state, new, ("d.new",))
+    check_tables(add, state, new, ())
+
+
+def test_who_is_a_member() -> None:
+    """An added table stays whatever the globs say; a removed one does not return through them."""
+    tables = [("d", name) for name in ("a", "b", "c")]
+    members = Membership(also=frozenset({("d", "c")}), without=frozenset({("d", "a")}))
+    assert members.chosen(["d.a", "d.b"], tables) == [("d", "b"), ("d", "c")]
+    assert BY_GLOBS.chosen(["d.*", "!d.b"], tables) == [("d", "a"), ("d", "c")]
+
+
+def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp_path: Path) -> None:
+    """Its file stays in the inbox until the journal has the answer, and is not taken for a new command meanwhile."""
+    table = TableState({}, {}, Coverage())
+    state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
+    control.committed = lambda: state
+    identity = send_command(Directory(tmp_path), "remove-table", arguments={"tables": ["d.a"]})
+    _wait(lambda: waiting_change(control) is not None)
+    change = waiting_change(control)
+    assert change is not None
+    poll = threading.Thread(target=control.poll_inbox)
+
+    def on_done(entry: Entry) -> None:
+        if isinstance(entry.event, CommandDone):
+            poll.start()
+            poll.join(0.5)
+
+    control._journal.listeners.append(on_done)
+    control.carried_out(change, {})
+    poll.join()
+    assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
+    assert not control.pending
+
+
+@pytest.mark.parametrize("step_s", [-7200.0, 7200.0], ids=["back", "forth"])
+@pytest.mark.parametrize("verb", ["stop", "pause"])
+def test_a_clock_that_is_set_decides_nothing(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float, verb: str
+) -> None:
+    """A command is for the run that its sender saw, whatever the clocks say; the runner stays alive."""
+    _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
+    real = clock.utc_now
+    monkeypatch.setattr(clock, "utc_now", lambda: real() + timedelta(seconds=step_s))
+    directory = Directory(tmp_path)
+    found = read_runner(directory)
+    assert found is not None
+    assert found["alive"]
+    assert 0 <= found["heartbeat_age_s"] < 5
+    send_command(directory, verb)
+    _wait(lambda: control.paused or control.stopping)
+    assert len(_events(tmp_path, "command.refused")) == 2
+    times = [event["ts"] for event in map(json.loads, (tmp_path / "journal" / "r.jsonl").read_text().splitlines())]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    ("fields", "taken"),
+    [
+        ({}, True),
+        ({"run": "r"}, True),
+        ({"run": "another"}, False),
+        ({"run": None}, False),
+        ({"sent": "1970-01-01T00:00:00.000000Z"}, True),
+        ({"sent": "2999-01-01T00:00:00.000000Z", "run": "another"}, False),
+    ],
+)
+def test_the_run_that_was_meant_decides(
+    control: Control, tmp_path: Path, fields: dict[str, Any], *, taken: bool
+) -> None:
+    """A command without a run, from an earlier version or written by hand, is for the current run."""
+    _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
+    command = {"id": "by-hand", "verb": "pause", **fields}
+    (tmp_path / "inbox" / "by-hand.json").write_text(json.dumps(command))
+    _wait(lambda: control.paused or len(_events(tmp_path, "command.refused")) == 3)
+    assert control.paused is taken
+
+
+def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
+    """Even if its times are in the future; a file written later under the same name is another command."""
+    directory, journal = Directory(tmp_path), Journal(tmp_path / "journal" / "r.jsonl", "r")
+    directory.inbox.mkdir()
+    path = directory.inbox / "c.json"
+    path.write_text(json.dumps({"id": "old", "verb": "pause", "sent": "2999-01-01T00:00:00.000000Z"}))
+    os.utime(path, (2**32, 2**32))
+    made = Control(directory, journal)
+    made.start()
+    try:
+        made.event("started")
+        _wait(lambda: _answers(tmp_path, "old"))
+        assert not made.paused
+        path.write_text(json.dumps({"id": "new", "verb": "pause"}))
+        _wait(lambda: made.paused)
+    finally:
+        made.finish(None)
+
+
+def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
+    """By their counter, even if file times run backwards."""
+    directory, journal = Directory(tmp_path), Journal(tmp_path / "journal" / "r.jsonl", "r")
+    sent = [send_command(directory, "throttle", arguments={"readers": n}) for n in range(1, 7)]
+    for n, identity in enumerate(sent):
+        os.utime(directory.inbox / f"{identity}.json", (1_000_000 - n, 1_000_000 - n))
+    control = Control(directory, journal)
+    control.poll_inbox()
+    assert [event["id"] for event in _events(tmp_path, "command.accepted")] == sent
+    assert control.controls.throttle == {"readers": 6}
+    journal.close()

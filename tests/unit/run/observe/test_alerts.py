@@ -1,0 +1,199 @@
+"""Which alerts are raised, from the journal's events."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.clock import parse_utc, utc_text
+from engine.events import AlertCleared, AlertRaised
+from engine.journal import Entry
+from engine.run.observe.alerts import Alert, Alerts, Name
+from engine.settings import Alerts as Settings
+from tests.support.entries import entry
+
+BEGIN = parse_utc("2026-01-31T00:00:00.000000Z")
+Notices = list[tuple[str, str, str | None, int]]
+
+
+def line(event: str, at_s: float, **fields: Any) -> Entry:
+    """A journal line, that many seconds after the start."""
+    return entry(event, utc_text(BEGIN + timedelta(seconds=at_s)), **fields)
+
+
+def lag(at_s: float, lag_s: float | None = 0.0, size: int | None = 0, runway_s: float | None = None) -> Entry:
+    """A measurement of the lag."""
+    return line("source.lag", at_s, lag_s=lag_s, lag_bytes=size, runway_s=runway_s)
+
+
+def table(at_s: float, state: str, reason: str | None = None, hint: str | None = None) -> Entry:
+    """A table's state."""
+    return line("table.state", at_s, table="d.t", state=state, reason=reason, hint=hint)
+
+
+def failed(at_s: float, exit_code: int = 4) -> Entry:
+    """The end of a failed run."""
+    error = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "hint": "Copy again."}
+    return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
+
+
+def notices(alerts: Alerts, *lines: Entry) -> Notices:
+    """The notices that these lines cause: event, kind, table, repeat."""
+    notices = [notice for heard in lines for notice in alerts.hear(heard)]
+    return [(event.NAME.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
+
+
+def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long() -> None:
+    """A short peak or a short recovery does nothing; each notice comes once."""
+    alerts = Alerts(Settings(lag_s=10, for_s=60))
+    assert (
+        notices(alerts, *(lag(s, 11) for s in range(0, 60, 2)), lag(60, 10), *(lag(s, 11) for s in range(62, 122, 2)))
+        == []
+    )
+    (event, alert) = alerts.hear(lag(122, 12.4))[0]
+    assert (event, alert.value, alert.threshold, alert.since) == (
+        AlertRaised,
+        12.4,
+        10,
+        utc_text(BEGIN + timedelta(seconds=62)),
+    )
+    assert alert.message == "The pipeline is 12 s behind its source, more than 10 s."
+    assert (
+        notices(alerts, *(lag(s, 99) for s in range(124, 400, 2)), lag(400, 1), lag(402, 11), lag(410, 1), lag(468, 1))
+        == []
+    )
+    (event, alert) = alerts.hear(lag(470, 1))[0]
+    assert (event, alert.message, alert.hint) == (AlertCleared, "The pipeline is 1 s behind its source.", "")
+    assert alerts.as_list() == []
+
+
+def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
+    """The default runway is six hours. An unlimited or unknown runway raises no alert."""
+    alerts = Alerts(Settings(lag_bytes=1000, for_s=0))
+    assert notices(alerts, lag(0, 99.0, 1000, 6 * 3600.0), lag(2, 99.0, 1000, None)) == []
+    assert notices(alerts, lag(4, None, 1001, 6 * 3600.0 - 1)) == [
+        ("raised", "lag_bytes", None, 0),
+        ("raised", "runway", None, 0),
+    ]
+    assert notices(alerts, lag(6, None, None, 0.0)) == []
+    assert notices(alerts, lag(8, None, 1, None)) == [("cleared", "lag_bytes", None, 0), ("cleared", "runway", None, 0)]
+    never = Alerts(Settings(runway_s=0, for_s=0))
+    assert notices(never, lag(0, 1e9, 10**12, 0.0)) == []
+
+
+def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
+    """With the table's remedy; during its resnapshot the alert stays."""
+    alerts = Alerts(Settings())
+    ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
+    assert (event, alert.message, alert.hint) == (AlertRaised, "d.t stopped: no date", "Set invalid_dates.")
+    assert notices(alerts, table(1, "stopped", "resnapshot"), table(2, "copying")) == []
+    assert notices(alerts, table(3, "streaming"), table(4, "streaming")) == [("cleared", "table_stopped", "d.t", 0)]
+    ((_, alert),) = alerts.hear(table(5, "stopped", "no date"))
+    assert "redump SPEC --table d.t" in alert.hint
+    assert notices(alerts, table(6, "removed"), table(7, "removed")) == [("cleared", "table_stopped", "d.t", 0)]
+
+
+def test_what_stands_is_repeated_seldom() -> None:
+    """On measurements, which come every two seconds; not while it is about to be cleared."""
+    alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
+    alerts.hear(table(0, "stopped", "no"))
+    found = notices(alerts, *(lag(s, 0.0) for s in range(0, 200, 2)))
+    assert found == [("raised", "table_stopped", "d.t", n) for n in (1, 2, 3)]
+    alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
+    assert notices(alerts, lag(0, 11), lag(10, 11)) == [("raised", "lag", None, 0)]
+    assert notices(alerts, lag(65, 1), lag(71, 1)) == []
+    assert notices(alerts, lag(75, 1)) == [("cleared", "lag", None, 0)]
+
+
+def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
+    """A service that restarts it causes no more; a run that lasts, or ends well, clears it."""
+    alerts = Alerts(Settings(for_s=60, repeat_s=3600))
+    ((event, alert),) = alerts.hear(failed(0))
+    assert (event, alert.value, alert.message, alert.hint) == (
+        AlertRaised,
+        4,
+        "The run failed: It is purged.",
+        "Copy again.",
+    )
+    for at_s in (10, 20):
+        alerts = Alerts(Settings(for_s=60, repeat_s=3600), list(alerts.standing.values()))
+        started = line("run.state", at_s, state="running", reason="")
+        assert notices(alerts, started, lag(at_s + 1), failed(at_s + 2)) == []
+    assert notices(alerts, failed(30, 1), failed(40, 1), failed(50)) == [
+        ("raised", "run_failed", None, n) for n in (1, 2)
+    ]
+    assert notices(alerts, failed(3700)) == [("raised", "run_failed", None, 3)]
+    running = [line("run.state", 4000, state="running", reason=""), lag(4002), lag(4060)]
+    assert notices(alerts, *running) == [("cleared", "run_failed", None, 3)]
+    alerts.hear(failed(5000))
+    assert notices(alerts, line("run.ended", 5010, outcome="stopped", exit_code=0, error=None)) == [
+        ("cleared", "run_failed", None, 0)
+    ]
+
+
+def test_alerts_outlive_a_run() -> None:
+    """The file holds the raised alerts."""
+    alerts = Alerts(Settings())
+    alerts.hear(table(0, "stopped", "no"))
+    later = Alerts(Settings(), [Alert(**record) for record in alerts.as_list()])
+    assert later.standing == alerts.standing
+    assert notices(later, table(9, "stopped", "no")) == []
+
+
+EVENTS = st.one_of(
+    st.builds(
+        lambda s, b, r: lag(0, s, b, r),
+        st.none() | st.floats(0, 99),
+        st.none() | st.integers(0, 99),
+        st.none() | st.floats(0, 99),
+    ),
+    st.sampled_from(["copying", "streaming", "stopped"]).map(lambda state: table(0, state, "r")),
+    st.sampled_from([1, 4]).map(lambda code: failed(0, code)),
+    st.sampled_from(["running", "paused"]).map(lambda state: line("run.state", 0, state=state, reason="")),
+)
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), EVENTS), max_size=60), st.integers(0, 60))
+def test_raised_and_cleared_take_turns(events: list[tuple[int, Entry]], for_s: int) -> None:
+    """Per name: raised with repeat 0, then repeats 1, 2 …, then cleared once; the raised ones are the current alerts."""
+    alerts = Alerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
+    at_s, open_ = 0.0, dict[Name, int]()
+    for step, event in events:
+        at_s += step
+        for name, alert in alerts.hear(replace(event, ts=utc_text(BEGIN + timedelta(seconds=at_s)))):
+            if name is AlertRaised:
+                assert alert.repeat == open_.get(alert.name, -1) + 1
+                open_[alert.name] = alert.repeat
+            else:
+                assert open_.pop(alert.name) == alert.repeat
+    assert set(alerts.standing) == set(open_)
+
+
+def parked(at_s: float, chunk: int) -> Entry:
+    """A chunk is parked."""
+    facts = {"table": "d.t", "chunk": chunk, "attempts": 8, "message": "It was interrupted.", "hint": "Fix it."}
+    return line("chunk.parked", at_s, **facts, parked=1)
+
+
+def unparked(at_s: float, left: int) -> Entry:
+    """A parked chunk is read."""
+    return line("chunk.unparked", at_s, table="d.t", chunk=3, reason="it was read", parked=left)
+
+
+def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
+    """The first with its error and how to retry it; `status` lists the others."""
+    alerts = Alerts(Settings())
+    ((event, alert),) = alerts.hear(parked(0, 3))
+    assert event is AlertRaised
+    assert alert.message == (
+        "Chunk 3 of d.t was parked after 8 attempts: It was interrupted. Everything else continues."
+    )
+    assert alert.hint == "Fix it. Then: tidemark resume SPEC --table d.t"
+    assert notices(alerts, parked(1, 4), unparked(2, 1)) == []
+    assert notices(alerts, unparked(3, 0), unparked(4, 0)) == [("cleared", "chunk_parked", "d.t", 0)]
+    assert notices(alerts, parked(5, 3), table(6, "streaming")) == [
+        ("raised", "chunk_parked", "d.t", 0),
+        ("cleared", "chunk_parked", "d.t", 0),
+    ]

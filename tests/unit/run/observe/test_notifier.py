@@ -1,0 +1,147 @@
+"""The notifier writes alerts to the journal, stderr, a file and a webhook."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.directory import Directory, read_alerts
+from engine.errors import Failure, SpecError
+from engine.events import LagMeasured, RunEnded, TableStateChanged
+from engine.journal import Journal
+from engine.run.helpers import Helpers
+from engine.run.observe.notifier import Notifier
+from engine.run.observe.terminal import line as shown
+from engine.settings import Spec, parse
+from tests.support.entries import entry_of
+from tests.support.receiver import Receiver
+
+SPEC = """
+name = "shop"
+[source]
+host = "h"
+user = "u"
+tables = ["d.*"]
+[sink]
+path = "lake"
+[alerts]
+webhook_env = "TIDEMARK_TEST_WEBHOOK"
+"""
+ERROR: Failure = {"error": "TidemarkError", "message": "no", "detail": "", "hint": "fix it"}
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    """The journal's lines."""
+    return [json.loads(text) for text in (folder / "journal" / "r.jsonl").read_text().splitlines()]
+
+
+def open_notifier(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
+    """The notifier of one run."""
+    directory = Directory(folder)
+    journal = Journal(directory.journal("r"), "r")
+    return journal, Notifier(spec, directory, journal, Helpers(journal))
+
+
+def test_an_alert_goes_everywhere(
+    tmp_path: Path,
+    receiver: Receiver,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With the same fields, for a failed run before the process ends; without alerts nothing is sent."""
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", f"{receiver.url}\n")
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    made.connect()
+    journal.write(TableStateChanged(table="d.t", state="copying"))
+    journal.write(LagMeasured(position="b:4", source_position="b:5", lag_s=1e6, lag_bytes=1))
+    assert len(events(tmp_path)) == 2
+    journal.write(TableStateChanged(table="d.t", state="stopped", reason="no date"))
+    assert [alert["table"] for alert in read_alerts(Directory(tmp_path))] == ["d.t"]
+    journal.write(TableStateChanged(table="d.t", state="streaming"))
+    assert read_alerts(Directory(tmp_path)) == []
+    journal.write(RunEnded(outcome="failed", exit_code=1, error=ERROR))
+    made.close()
+    journal.close()
+    alerts = [e for e in events(tmp_path) if e["event"].startswith("alert.")]
+    assert [(e["event"], e["kind"], e["table"]) for e in alerts] == [
+        ("alert.raised", "table_stopped", "d.t"),
+        ("alert.cleared", "table_stopped", "d.t"),
+        ("alert.raised", "run_failed", None),
+    ]
+    lines = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
+    assert receiver.got == lines
+    for message, event in zip(lines, alerts, strict=True):
+        assert (message["pipeline"], message["run"], bool(message["host"])) == ("shop", "r", True)
+        assert message == {
+            **{k: v for k, v in event.items() if k != "seq"},
+            "pipeline": "shop",
+            "host": message["host"],
+        }
+
+
+def test_a_webhook_that_is_down_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the journal, without its address; the terminal shows a line."""
+    monkeypatch.setattr("engine.run.observe.notifier.PATIENCE_S", 0.5)
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", "http://127.0.0.1:9/s3cret")
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    made.connect()
+    for name in ("d.t", "d.u"):
+        journal.write(TableStateChanged(table=name, state="stopped", reason="no date"))
+    made.close()
+    journal.close()
+    (error,) = [e for e in events(tmp_path) if e["event"] == "error"]
+    assert error["error"] == "WebhookError"
+    assert "s3cret" not in json.dumps(error) + capsys.readouterr().err
+    assert str(shown(entry_of(error))).endswith(" – attempt 1, next in 1.0 s")
+    assert str(shown(entry_of({**error, "retry_in_s": None}))).endswith("refused.")
+
+
+def test_what_stands_outlives_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A later run does not repeat the alert, and clears it; a damaged file holds no alerts."""
+    spec = parse(SPEC, tmp_path / "shop.toml")
+    for state in ("stopped", "stopped", "streaming"):
+        journal, made = open_notifier(tmp_path, spec)
+        journal.write(TableStateChanged(table="d.t", state=state, reason="no date"))
+        made.close()
+        journal.close()
+    assert [json.loads(text)["event"] for text in capsys.readouterr().err.splitlines()] == [
+        "alert.raised",
+        "alert.cleared",
+    ]
+    assert not Directory(tmp_path).alerts.exists()
+    for damage in ("", "[1]", '[{"kind": "lag"}]'):
+        Directory(tmp_path).alerts.write_text(damage)
+        journal, made = open_notifier(tmp_path, spec)
+        assert made._alerts.standing == {}
+        journal.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://h/x", "http://", "http://a b/", "http://user:pw@h/", "http://hü/", "hunter2"]
+)
+def test_an_address_that_is_none_is_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    """It may contain a secret."""
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", url)
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    with pytest.raises(SpecError, match="not a webhook URL") as raised:
+        made.connect()
+    assert "hunter2" not in str(raised.value)
+    monkeypatch.delenv("TIDEMARK_TEST_WEBHOOK")
+    with pytest.raises(SpecError, match=r"TIDEMARK_TEST_WEBHOOK \(alerts.webhook_env\) is not set"):
+        made.connect()
+    journal.close()
+
+
+def test_the_address_may_be_in_a_file_beside_the_spec(tmp_path: Path) -> None:
+    """Like a password."""
+    (tmp_path / "hook").write_text("https://example.com/x\n")
+    spec = parse(SPEC.replace('webhook_env = "TIDEMARK_TEST_WEBHOOK"', 'webhook_file = "hook"'), tmp_path / "shop.toml")
+    journal, made = open_notifier(tmp_path, spec)
+    made.connect()
+    made.close()
+    journal.close()

@@ -1,0 +1,56 @@
+"""How a table is redumped follows from its key, its state and what is asked for; nothing else decides it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.decode.schema import Column, Table
+from engine.ledger.state import TableState
+from engine.plan.chunks import Plan, Range
+from engine.plan.coverage import EMPTY, unsplit_table
+from engine.run.redump.requests import Redump
+from engine.run.redump.rules import LEFT_ALONE, REDUMPED, REFUSED, RESNAPSHOTTED, decide
+
+KEYED = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
+KEYLESS = replace(KEYED, key=())
+PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "10", "10")
+MOVING = replace(PLAN, chunk_key=("v",))
+COPIED = TableState(KEYED.as_dict(), PLAN.as_dict(), EMPTY)
+COPYING = replace(COPIED, coverage=unsplit_table(PLAN))
+STOPPED = replace(COPIED, stopped={"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""})
+
+EVERYTHING = Redump("1", Path(), ())
+WHOLE = Redump("1", Path(), ("d.t",))
+RANGES = replace(WHOLE, ranges=(Range(("1",), ("5",)),))
+KEYS = replace(WHOLE, keys=(("3",),))
+
+
+@pytest.mark.parametrize(
+    ("redump", "known", "table", "plan", "way"),
+    [
+        (WHOLE, COPIED, KEYED, PLAN, REDUMPED),
+        (EVERYTHING, COPIED, KEYED, PLAN, REDUMPED),
+        (WHOLE, COPYING, KEYED, PLAN, RESNAPSHOTTED),
+        (WHOLE, STOPPED, KEYED, PLAN, RESNAPSHOTTED),
+        (WHOLE, COPIED, KEYED, MOVING, RESNAPSHOTTED),
+        (RANGES, COPIED, KEYED, PLAN, REDUMPED),
+        (RANGES, COPYING, KEYED, PLAN, REDUMPED),
+        (RANGES, COPIED, KEYED, MOVING, REFUSED),
+        (RANGES, STOPPED, KEYED, PLAN, REFUSED),
+        (KEYS, COPIED, KEYED, PLAN, REDUMPED),
+        (KEYS, COPIED, KEYED, MOVING, REDUMPED),
+        (KEYS, STOPPED, KEYED, PLAN, REFUSED),
+        (WHOLE, COPIED, KEYLESS, PLAN, REFUSED),
+        (KEYS, COPIED, KEYLESS, PLAN, REFUSED),
+        (EVERYTHING, COPIED, KEYLESS, PLAN, LEFT_ALONE),
+        (EVERYTHING, STOPPED, KEYLESS, PLAN, RESNAPSHOTTED),
+        (WHOLE, STOPPED, KEYLESS, PLAN, RESNAPSHOTTED),
+    ],
+)
+def test_how_a_table_is_redumped(redump: Redump, known: TableState, table: Table, plan: Plan, way: str) -> None:
+    """A refusal says what to do instead, and nothing but a plain redump goes without a reason."""
+    decision = decide(redump, known, table, plan)
+    assert decision.way == way
+    assert bool(decision.hint) == (way == REFUSED)
+    assert decision.why or way == REDUMPED
