@@ -198,10 +198,7 @@ class Sink(_Section):
 
 
 class Throttle(_Section):
-    """How fast chunks are read, and when. Only `critical_load` also pauses the binlog.
-
-    `tidemark throttle` changes these settings at runtime.
-    """
+    """How fast chunks are read, and when; `tidemark throttle` changes it at runtime. Only `critical_load` pauses the binlog too."""
 
     readers: int = Field(0, ge=0, le=256)
     """Chunk tasks that run at the same time. 0: the value of `snapshot.readers`."""
