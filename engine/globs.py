@@ -10,7 +10,7 @@ GLOB = re.compile(r"^!?[^.\s!][^.]*\.[^.].*$")
 
 
 def including(globs: T) -> T:
-    """Return the globs, none of which may exclude. Raises ValueError with the first invalid one."""
+    """Return the globs. Raises ValueError with the first one that is invalid or excludes."""
     for glob in globs:
         if not GLOB.match(glob) or glob.startswith("!"):
             raise ValueError(f"{glob!r} is not of the form database.table (globs allowed)")

@@ -34,6 +34,14 @@ def failed_over(
     return following(state, run, {}, identity=server.identity, to=to)
 
 
+def in_a_row(before: int, began: int, ended: int) -> int:
+    """The number of failovers in a row, this one included. before: the number so far.
+
+    began, ended: the epochs at which the time since the last failover began and ended. A commit in between starts the count again.
+    """
+    return before + 1 if began == ended else 1
+
+
 def describe(state: State, record: EpochRecord) -> FailedOver:
     """The failover of `record`, for the journal. state: the state before it."""
     return FailedOver(

@@ -246,7 +246,7 @@ class _Run:
             try:
                 return self._epochs(source, session, ledger, publisher)
             except SourceChangedError as error:
-                failovers = failovers + 1 if ledger.state.epoch == began else 1
+                failovers = failover.in_a_row(failovers, began, ledger.state.epoch)
                 if failovers > _MAX_FAILOVERS:
                     raise
                 self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))

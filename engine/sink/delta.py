@@ -25,22 +25,11 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
+from engine.events import SinkApplied
 from engine.sink.delta_log import Actions, DeltaLog, files_of, metadata_of
 from engine.sink.evolution import check_evolution, mirror_schema, prepared, schema_of, united, widened
 from engine.sink.merging import MirrorFiles
 from engine.sink.owned import SEQ, OwnedTables
-
-
-@dataclass(frozen=True)
-class Applied:
-    """The result of one commit, for the journal."""
-
-    table: str
-    kind: str
-    through_epoch: int
-    rows: int
-    files: int
-    duration_s: float
 
 
 @dataclass(frozen=True)
@@ -54,7 +43,7 @@ class Step:
 class DeltaTables(OwnedTables):
     """The two Delta tables of one captured table (`sink.owned`), with write access."""
 
-    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> Applied | None:
+    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
         """Add files to the mirror ("chunks") or the change log ("changes"); None if they were added before."""
         began, folder = time.monotonic(), self._folder(kind)
 
@@ -66,9 +55,20 @@ class DeltaTables(OwnedTables):
         if not self._commit(folder, actions):
             return None
         rows = sum(file.rows for file in files)
-        return Applied(self.table.full_name, "append", epoch, rows, len(files), round(time.monotonic() - began, 6))
+        return self._applied("append", epoch, rows, len(files), began)
 
-    def merge(self, epoch: int, files: Sequence[DataFile]) -> Applied | None:
+    def _applied(self, kind: str, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
+        return SinkApplied(
+            sink="delta",
+            table=self.table.full_name,
+            kind=kind,
+            through_epoch=epoch,
+            rows=rows,
+            files=files,
+            duration_s=round(time.monotonic() - began_s, 6),
+        )
+
+    def merge(self, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
         """Merge the changes in `files`, in order, into the mirror, which then equals the source at the end of `epoch`.
 
         None if the mirror has this epoch already: a runner that lost the pipeline must not turn it back.
@@ -77,7 +77,7 @@ class DeltaTables(OwnedTables):
 
     def replace(
         self, epoch: int, steps: Sequence[Step], through: int | None = None, since: int | None = None
-    ) -> Applied | None:
+    ) -> SinkApplied | None:
         """Replace everything in the mirror by these files; None if it has this epoch's chunks already.
 
         through: the epoch of the last changes in the steps. since: if there is none, the epoch after which merges continue.
@@ -86,7 +86,7 @@ class DeltaTables(OwnedTables):
 
     def apply(
         self, kind: str, steps: Sequence[Step], *, chunks: int | None = None, merge: int | None = None
-    ) -> Applied | None:
+    ) -> SinkApplied | None:
         """Apply chunks and changes, step by step, to the mirror in one commit; None if it has them.
 
         kind: "merge", "append", or "replace" to clear the mirror first. chunks, merge: the epochs that the mirror has afterwards.
@@ -135,7 +135,7 @@ class DeltaTables(OwnedTables):
         number = merge if chunks is None else chunks
         assert number is not None
         taken = sum(len(step.chunks) + len(step.changes) for step in steps)
-        return Applied(self.table.full_name, kind, number, count, taken, round(time.monotonic() - began, 6))
+        return self._applied(kind, number, count, taken, began)
 
     def _transactions(self, steps: Sequence[Step], chunks: int | None, merge: int | None) -> dict[str, int]:
         transactions = {} if chunks is None else {self._app("chunks"): chunks}

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine import clock
@@ -34,7 +34,7 @@ from engine.ledger.records import EpochRecord, Switch, TableChange
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
-from engine.sink.delta import Applied, DeltaTables
+from engine.sink.delta import DeltaTables
 from engine.sink.owned import KINDS, Guard, unguarded
 from engine.sink.target import Part, Resnapshot, Target, files_of_parts
 
@@ -472,9 +472,9 @@ class Publisher:
         needed = set[int]().union(*(target.needed for target in list(self._targets.values())))
         self._ledger.prune(self._recorded, needed)
 
-    def _written(self, applied: Applied | None) -> None:
+    def _written(self, applied: SinkApplied | None) -> None:
         if applied is not None:
-            self._journal.write(SinkApplied(sink=_SINK, **asdict(applied)))
+            self._journal.write(applied)
 
 
 def _failed(name: str, error: Exception) -> DestinationError:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
+from engine.events import SinkApplied
 from engine.ledger.records import TableChange
-from engine.sink.delta import Applied, DeltaTables, Step
+from engine.sink.delta import DeltaTables, Step
 
 _MERGE_ROWS = 4_000_000
 """The approximate limit of changes per merge, whose keys are held in memory."""
@@ -37,7 +38,7 @@ class Target:
     """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
     applied: dict[str, int]
     """The last epoch applied to it, by kind: chunks, changes, merge."""
-    written: Callable[[Applied | None], None]
+    written: Callable[[SinkApplied | None], None]
     """Called with the result of each commit."""
     waiting: list[Numbered] = field(default_factory=list)
     """Change files that are not merged yet."""
@@ -69,7 +70,7 @@ class Target:
             self.merge()
 
     def merge(self) -> None:
-        """Merge the waiting files in commits of bounded size, each of which ends at the end of an epoch."""
+        """Merge the waiting files in commits of bounded size. Each commit ends at the end of an epoch."""
         while self.waiting:
             rows, end = 0, len(self.waiting)
             for n, (epoch, file) in enumerate(self.waiting):

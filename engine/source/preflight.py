@@ -1,6 +1,6 @@
 """Preflight: checks everything a pipeline needs from its source before it reads a byte.
 
-A list of small checks, all of which run. Each states what was expected, what was found, why it matters and the statement that fixes
+A list of small checks. All of them run. Each states what was expected, what was found, why it matters and the statement that fixes
 it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 

@@ -77,7 +77,7 @@ class ChunkRequest:
     def most(self, nulls: int | None = None) -> int | None:
         """Rows after which the reader stops. None if it cannot stop, because rows could share the key of the last one.
 
-        nulls: the number of rows with a NULL key, None if not counted. NULL keys cannot be told apart, so all of them are read.
+        nulls: the number of rows with a NULL key, None if not counted. NULL keys are indistinguishable, so all of them are read.
         """
         if (
             self.keys
