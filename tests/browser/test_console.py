@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
-from tests.browser.hands import HANDS, Keyboard
+from tests.browser.hands import HANDS, Keyboard, open_from_navigation
 from tests.tools.demo import console
 
 # Streamlit sends a click in the next turn of the browser's event loop. Here that turn is late, as in a busy browser.
@@ -87,7 +87,7 @@ def test_times_are_in_utc_until_local_time_is_chosen(simulated: Console, open_pa
     expect(
         page.get_by_text("by its own clock, Asia/Kolkata").or_(page.get_by_text("Asia/Calcutta")).first
     ).to_be_visible()
-    page.get_by_role("link", name="History").click()
+    open_from_navigation(page, "History")
     expect(page.get_by_text(re.compile(r"^updated .* IST · 5 runs"))).to_be_visible()
     page.evaluate("window.showSaveFilePicker = undefined")  # no one can answer a system dialog
     page.get_by_test_id("stDataFrame").hover()
@@ -96,13 +96,13 @@ def test_times_are_in_utc_until_local_time_is_chosen(simulated: Console, open_pa
     heads, first, *_ = taken.value.path().read_text(encoding="utf-8-sig").splitlines()
     assert heads.split(",")[0] == "Started"
     assert datetime.fromisoformat(first.split(",")[0]).utcoffset() == timedelta(0)
-    page.get_by_role("link", name="Live").click()
+    open_from_navigation(page, "Live")
     expect(page.get_by_text(local)).to_be_visible()
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value("shop")
     page.get_by_role("radio", name="UTC").click()
     expect(page.get_by_text(re.compile(r"^updated .* UTC · run "))).to_be_visible()
     page.get_by_role("radio", name="Local").click()
-    page.get_by_role("link", name="Pipelines").click()
+    open_from_navigation(page, "Pipelines")
     expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
     page.reload()
     expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
@@ -117,13 +117,13 @@ def test_a_card_opens_its_pipeline_whatever_was_open_before(simulated: Console, 
     chosen = page.get_by_role("combobox", name="Pipeline")
     expect(chosen).to_have_value("shop")
     for name in ("archive", "crm"):
-        page.get_by_role("link", name="Pipelines").click()
+        open_from_navigation(page, "Pipelines")
         page.get_by_test_id("stPageLink").get_by_text(name, exact=True).click()
         expect(page).to_have_url(re.compile(f"pipeline={name}"))
         expect(chosen).to_have_value(name)
-    page.get_by_role("link", name="History").click()
+    open_from_navigation(page, "History")
     expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
-    page.get_by_role("link", name="Diagnostics").click()
+    open_from_navigation(page, "Diagnostics")
     expect(chosen).to_have_value("crm")
     healthy(page)
 
