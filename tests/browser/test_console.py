@@ -4,12 +4,14 @@ import json
 import re
 import tomllib
 from datetime import datetime, timedelta
+from itertools import product
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.hands import HANDS, Keyboard, open_from_navigation
+from tests.support.depth import depth
 from tests.tools.demo import console
 
 # Streamlit sends a click in the next turn of the browser's event loop. Here that turn is late, as in a busy browser.
@@ -49,10 +51,11 @@ def test_the_list_shows_pipelines_with_problems_first(simulated: Console, open_p
     expect(page).to_have_url(re.compile(r"/live\?pipeline=shop"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize(
+    ("width", "theme"), depth([(1280, "light"), (1920, "dark")], list(product([1280, 1920], ["light", "dark"])))
+)
 def test_every_section_has_content(simulated: Console, open_page: OpenPage, width: int, theme: str) -> None:
-    """At both widths and in both themes, after a click on its tab."""
+    """At both widths and in both themes, after a click on its tab. `make soak`: in every combination."""
     page = open_page(f"{simulated.url}/live?pipeline=shop", width, theme)
     for section in SECTIONS:
         page.get_by_role("tab", name=section).click()

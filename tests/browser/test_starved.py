@@ -10,10 +10,11 @@ from playwright.sync_api import expect
 
 from engine.directory import Directory, send_command
 from tests.browser.conftest import OpenPage
+from tests.support.depth import depth
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
-PAGES, COMMANDS = 3, 6
+PAGES, COMMANDS = 3, depth(4, 12)
 
 
 @dataclass(frozen=True)
