@@ -18,13 +18,13 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 	@$(PYTHON) -m tests.tools.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
-	$(PYTHON) -m pytest tests/browser --durations 10
-	$(PYTHON) -m pytest tests --ignore=tests/unit --ignore=tests/browser -n 2 --dist worksteal --durations 40
+	$(PYTHON) -m pytest tests/browser -m "not slow" --durations 10
+	$(PYTHON) -m pytest tests/live tests/powercut tests/servers tests/browser/test_story.py -n 2 --dist worksteal --durations 40
 
-soak: setup ## Unit and live tests at full depth, all of them on both servers: many hours
-	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit tests/live --timeout 14400 -n 2 --dist worksteal
+soak: setup ## All tests at full depth, all of them on both servers: many hours
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests --timeout 14400 -n 2 --dist worksteal
 
-check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, under a minute
+check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, about a minute
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.servers import FLAVORS, Pool, Server, start
+from tests.servers import FLAVORS, Pool, Server, classes, start
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
 from tests.support.mounts import Small, mounted
@@ -19,6 +19,8 @@ from tests.support.receiver import Receiver
 ServerFactory = Callable[..., Server]
 DatabaseFactory = Callable[..., str]
 _numbers = count(1)
+
+classes.use()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

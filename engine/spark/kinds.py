@@ -41,6 +41,10 @@ _CODE = str(Path(__file__).resolve().parents[2])
 _PATH = "spark.executorEnv.PYTHONPATH"
 _OWN_PYTHON_CONF = {"spark.python.daemon.module": "engine.spark.daemon"}
 _REDACTION = "spark.redaction.regex"
+_TRIES_TO_OPEN = 3
+"""Retries of a Connect call over 4 s: whoever opens the session says that it failed, and tries again."""
+_TRIES_WHILE_OPEN = 5
+"""Retries of a Connect call over 16 s: a server that restarts has forgotten the session, and a new one costs little."""
 PYTHON = "spark.pyspark.python"
 """Spark's setting for the workers' interpreter. Only spark-submit reads it, so we read it ourselves."""
 
@@ -173,15 +177,23 @@ class _Connect:
     own_python = False
 
     def __init__(self, settings: Spark) -> None:
+        self.spark = SparkSession.builder.remote(settings.master).create()
+        try:
+            self._retry(_TRIES_TO_OPEN)
+            for key, value in settings.conf.items():
+                self._configure(key, value)
+            _ = self.spark.version  # the server answers
+        except BaseException:
+            self.stop(lost=True)
+            raise
+        self._retry(_TRIES_WHILE_OPEN)
+
+    def _retry(self, tries: int) -> None:
+        """Retry each call so many times while the server cannot be reached. The default would be ten minutes."""
         from pyspark.sql.connect.client.retries import DefaultPolicy
 
-        self.spark = SparkSession.builder.remote(settings.master).create()
         client: Any = self.spark.client
-        # About half a minute: a server that is away for longer has forgotten the session. The default is ten minutes.
-        patience = DefaultPolicy(max_retries=7, initial_backoff=500, backoff_multiplier=2.0, max_backoff=10_000)
-        client.set_retry_policies([patience])
-        for key, value in settings.conf.items():
-            self._configure(key, value)
+        client.set_retry_policies([DefaultPolicy(max_retries=tries, initial_backoff=500, backoff_multiplier=2.0)])
 
     def _configure(self, key: str, value: str) -> None:
         from pyspark.errors import PySparkException

@@ -5,9 +5,12 @@ tiles, a list), and arrow keys move within the group. An element that it cannot 
 """
 
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
+from urllib.parse import urlsplit
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, TimeoutError, expect  # noqa: A004
 
 MOST_KEYS = 250
 """The most keys to press for one element."""
@@ -172,3 +175,20 @@ class Keyboard:
 
 
 HANDS: dict[str, type[Mouse | Keyboard]] = {"mouse": Mouse, "keyboard": Keyboard}
+
+
+def open_from_navigation(page: Page, name: str, press: Callable[[Locator], None] = Locator.click) -> None:
+    """Press a page's name in the header until its page is open.
+
+    A click can be lost: if an autorefresh reaches the server while the click still waits there, Streamlit merges both requests
+    and keeps the page of the later one (`ScriptRequests.request_rerun` in 1.67). An operator clicks again, and so does this.
+    """
+    path = {"Pipelines": "/"}.get(name, f"/{name.lower()}")
+    for _ in range(3):
+        press(page.get_by_role("link", name=name).first)
+        with suppress(TimeoutError):
+            page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=7_000)
+            page.wait_for_timeout(400)  # if the click was lost, the old page's address is back by now
+            if urlsplit(page.url).path == path:
+                return
+    raise AssertionError(f"three clicks on {name} did not open its page; the page is {page.url}")

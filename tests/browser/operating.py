@@ -16,6 +16,7 @@ from playwright.sync_api import TimeoutError, expect  # noqa: A004
 
 from engine.directory import read_runner
 from tests.browser import wizard
+from tests.browser.hands import open_from_navigation
 from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
 from tests.browser.test_console import healthy
 from tests.live.support.compare import assert_equal, lake_table, source_table
@@ -74,7 +75,7 @@ def watch_the_copy(story: Story) -> None:
         section(story, name)
         story.photograph(f"live-{name.lower()}", whole=True)
     healthy(page)
-    hand.press(page.get_by_role("link", name="Pipelines"))
+    open_from_navigation(page, "Pipelines", story.hand.press)
     link = page.get_by_test_id("stPageLink").get_by_role("link", name=PIPELINE)
     hand.press(link)
     try:
@@ -164,14 +165,14 @@ def redump_a_damaged_chunk(story: Story) -> None:
     story.load.stop()
     await_equal(story, low, high)
     story.load.start()
-    story.hand.press(page.get_by_role("link", name="Live"))
+    open_from_navigation(page, "Live", story.hand.press)
     expect(story.line).to_be_visible()
 
 
 def query_the_lake(story: Story) -> None:
     """The redumped rows are in the change log, with the id of the command."""
     page, hand = story.page, story.hand
-    hand.press(page.get_by_role("link", name="Explore"))
+    open_from_navigation(page, "Explore", story.hand.press)
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value(PIPELINE)
     hand.choose(page.get_by_role("combobox", name="Table"), TABLE)
     sql = "SELECT _tm_kind, count(*) AS rows FROM shop.orders__changes WHERE _tm_redump IS NOT NULL GROUP BY ALL"
@@ -183,7 +184,7 @@ def query_the_lake(story: Story) -> None:
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
     story.photograph("explore", whole=True)
     healthy(page)
-    hand.press(page.get_by_role("link", name="Live"))
+    open_from_navigation(page, "Live", story.hand.press)
     expect(story.line).to_be_visible()
 
 
@@ -247,7 +248,7 @@ def change_the_tables(story: Story) -> None:
 
 
 def stop(story: Story) -> None:
-    """The mirror equals the source when the runner ends, and both runs are in the history."""
+    """The mirror equals the source when the runner ends, and all runs are in the history."""
     page = story.page
     headed(story, "Keeping up")
     story.load.stop()
@@ -259,6 +260,7 @@ def stop(story: Story) -> None:
     record = read_runner(story.where)
     assert record is not None
     assert (record["state"], record["error"]) == ("ended", None)
-    story.hand.press(page.get_by_role("link", name="History"))
-    expect(page.get_by_text(re.compile("2 runs"))).to_be_visible()
+    open_from_navigation(page, "History", story.hand.press)
+    runs = len(events(story, "run.started"))
+    expect(page.get_by_text(re.compile(f"{runs} runs?"))).to_be_visible()
     story.photograph("history", whole=True)

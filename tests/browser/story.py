@@ -14,14 +14,15 @@ from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.servers.drivers import Drivers
+from tests.servers.server import free_port
 from tests.servers.users import create_user
-from tests.tools.demo import console, free_port
+from tests.tools.demo import console
 
 START_MS = 120_000
 """Spark alone took 56 s on two overloaded cores."""
 COPY_MS = 180_000
 PIPELINE, USER = "web", "newcomer"
-ROWS, LOGS = 150_000, 30
+ROWS, LOGS = 75_000, 30
 
 
 def fill_shop(server: Server) -> None:
@@ -41,7 +42,7 @@ class Consoles:
     """One console after another on the same pipelines, at the same address; each with a JVM of its own for its runners."""
 
     def __init__(self, home: Path, drivers: Drivers) -> None:
-        self._home, self._drivers, self._port = home, drivers, free_port(8501)
+        self._home, self._drivers, self._port = home, drivers, free_port()
         self._now = ExitStack()
         self._lent = ExitStack()
 

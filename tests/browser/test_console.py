@@ -4,12 +4,14 @@ import json
 import re
 import tomllib
 from datetime import datetime, timedelta
+from itertools import product
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Console, OpenPage
-from tests.browser.hands import HANDS, Keyboard
+from tests.browser.hands import HANDS, Keyboard, open_from_navigation
+from tests.support.depth import depth
 from tests.tools.demo import console
 
 # Streamlit sends a click in the next turn of the browser's event loop. Here that turn is late, as in a busy browser.
@@ -49,10 +51,11 @@ def test_the_list_shows_pipelines_with_problems_first(simulated: Console, open_p
     expect(page).to_have_url(re.compile(r"/live\?pipeline=shop"))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 1920])
+@pytest.mark.parametrize(
+    ("width", "theme"), depth([(1280, "light"), (1920, "dark")], list(product([1280, 1920], ["light", "dark"])))
+)
 def test_every_section_has_content(simulated: Console, open_page: OpenPage, width: int, theme: str) -> None:
-    """At both widths and in both themes, after a click on its tab."""
+    """At both widths and in both themes, after a click on its tab. `make soak`: in every combination."""
     page = open_page(f"{simulated.url}/live?pipeline=shop", width, theme)
     for section in SECTIONS:
         page.get_by_role("tab", name=section).click()
@@ -87,7 +90,7 @@ def test_times_are_in_utc_until_local_time_is_chosen(simulated: Console, open_pa
     expect(
         page.get_by_text("by its own clock, Asia/Kolkata").or_(page.get_by_text("Asia/Calcutta")).first
     ).to_be_visible()
-    page.get_by_role("link", name="History").click()
+    open_from_navigation(page, "History")
     expect(page.get_by_text(re.compile(r"^updated .* IST · 5 runs"))).to_be_visible()
     page.evaluate("window.showSaveFilePicker = undefined")  # no one can answer a system dialog
     page.get_by_test_id("stDataFrame").hover()
@@ -96,13 +99,13 @@ def test_times_are_in_utc_until_local_time_is_chosen(simulated: Console, open_pa
     heads, first, *_ = taken.value.path().read_text(encoding="utf-8-sig").splitlines()
     assert heads.split(",")[0] == "Started"
     assert datetime.fromisoformat(first.split(",")[0]).utcoffset() == timedelta(0)
-    page.get_by_role("link", name="Live").click()
+    open_from_navigation(page, "Live")
     expect(page.get_by_text(local)).to_be_visible()
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value("shop")
     page.get_by_role("radio", name="UTC").click()
     expect(page.get_by_text(re.compile(r"^updated .* UTC · run "))).to_be_visible()
     page.get_by_role("radio", name="Local").click()
-    page.get_by_role("link", name="Pipelines").click()
+    open_from_navigation(page, "Pipelines")
     expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
     page.reload()
     expect(page.get_by_text(re.compile(r"^updated .* IST"))).to_be_visible()
@@ -117,13 +120,13 @@ def test_a_card_opens_its_pipeline_whatever_was_open_before(simulated: Console, 
     chosen = page.get_by_role("combobox", name="Pipeline")
     expect(chosen).to_have_value("shop")
     for name in ("archive", "crm"):
-        page.get_by_role("link", name="Pipelines").click()
+        open_from_navigation(page, "Pipelines")
         page.get_by_test_id("stPageLink").get_by_text(name, exact=True).click()
         expect(page).to_have_url(re.compile(f"pipeline={name}"))
         expect(chosen).to_have_value(name)
-    page.get_by_role("link", name="History").click()
+    open_from_navigation(page, "History")
     expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
-    page.get_by_role("link", name="Diagnostics").click()
+    open_from_navigation(page, "Diagnostics")
     expect(chosen).to_have_value("crm")
     healthy(page)
 

@@ -11,8 +11,9 @@ from playwright.sync_api import Page, expect
 from engine.directory import Directory
 from tests.browser.conftest import OpenPage
 from tests.servers.oidc import CLIENT, SECRET, provider
+from tests.servers.server import free_port
 from tests.support.simulation import SimulatedTable, Simulation, real_now
-from tests.tools.demo import console, free_port
+from tests.tools.demo import console
 
 ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.com"
 SECRETS = """
@@ -39,7 +40,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dir
         start=real_now() - timedelta(seconds=30),
     )
     shop.advance(30)
-    port = free_port(0)
+    port = free_port()
     with provider([ADA, BOB, EVE]) as issuer, pytest.MonkeyPatch.context() as patch:
         (folder / "secrets.toml").write_text(SECRETS.format(port=port, client=CLIENT, secret=SECRET, issuer=issuer))
         patch.setenv("STREAMLIT_SECRETS_FILES", str(folder / "secrets.toml"))

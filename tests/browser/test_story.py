@@ -16,6 +16,7 @@ from tests.browser.story import Consoles, Story, fill_shop
 from tests.live.support.workload import Workload
 from tests.servers import start
 from tests.servers.drivers import Drivers
+from tests.support.depth import depth
 from tests.tools.demo import stop_runners
 
 
@@ -37,9 +38,13 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, open_page: OpenPage, d
         yield Story(way, hand, server, load, tmp_path, consoles, open_page)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_the_whole_story(story: Story) -> None:
-    """From an empty console, through several failures, to a stopped pipeline whose mirror equals the source."""
+    """From an empty console, through several failures, to a stopped pipeline whose mirror equals the source.
+
+    By keyboard, console and runner are restarted in a soak test only.
+    """
     wizard.connect(story)
     wizard.fix_preflight_failures(story)
     wizard.pick_tables(story)
@@ -49,8 +54,9 @@ def test_the_whole_story(story: Story) -> None:
     wizard.limit_the_rate(story)
     wizard.launch(story)
     operating.watch_the_copy(story)
-    operating.restart_the_console(story)
-    operating.lose_the_runner(story)
+    if depth(story.way == "mouse", soak=True):
+        operating.restart_the_console(story)
+        operating.lose_the_runner(story)
     operating.watch_it_finish(story)
     operating.redump_a_damaged_chunk(story)
     operating.query_the_lake(story)

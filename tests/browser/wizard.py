@@ -10,7 +10,7 @@ from tests.browser.test_console import healthy
 from tests.servers import Server
 from tests.tools.demo import PASSWORD_VARIABLE
 
-ROWS_PER_S = 750
+ROWS_PER_S = 375
 """The rate limit at first, so that the copy lasts long enough on any machine."""
 CHUNK_ROWS = 1000
 

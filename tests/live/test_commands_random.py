@@ -20,7 +20,7 @@ from tests.support.depth import depth
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
-SEQUENCES = depth(6, 200)
+SEQUENCES = depth(4, 200)
 """On each server, about three seconds each. `TIDEMARK_SEED` changes them."""
 A_ROUND = max(SEQUENCES // 4, 15)
 Command = tuple[str, dict[str, Any]]

@@ -100,9 +100,10 @@ def test_a_copy_under_writes_ends_and_goes_on(source: Server, new_pipeline: Pipe
         message = await_end(pipeline, runner)
         # By a watermark, or by the server, which sends no transaction with a GTID once the mode is OFF.
         assert "gtid_mode was lowered to" in message or "Set gtid_mode = OFF_PERMISSIVE" in message
-        refused = pipeline.command("run")
-        assert refused.returncode == 4, refused.stdout
-        assert "Set gtid_mode = OFF_PERMISSIVE" in " ".join(refused.stderr.split())
+        if pipeline.epochs()[-1]["to"]["gtids"] is not None:  # else an epoch already ended behind such a transaction
+            refused = pipeline.command("run")
+            assert refused.returncode == 4, refused.stdout
+            assert "Set gtid_mode = OFF_PERMISSIVE" in " ".join(refused.stderr.split())
         set_mode(source, "OFF_PERMISSIVE")
         before_end = pipeline.epochs()[-1]
         runner = pipeline.start()

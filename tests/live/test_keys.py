@@ -10,8 +10,9 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create, kinds
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.depth import depth
 
-ROWS, CHUNK_ROWS = 2000, 150
+ROWS, CHUNK_ROWS = depth(1000, 2000), depth(75, 150)
 
 
 @pytest.mark.slow

@@ -16,8 +16,9 @@ from tests.live.support.every_type import statements
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.schema_changes import ALTERATIONS, Writer, alter, alterations, create
 from tests.servers import Server
+from tests.support.depth import depth
 
-ROWS, CHUNK_ROWS = 600, 100
+ROWS, CHUNK_ROWS = depth(300, 600), depth(50, 100)
 
 
 @pytest.mark.slow

@@ -67,7 +67,7 @@ def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
 ) -> None:
     """The run reports that Spark is lost and retries; committed chunks are not read again."""
     database = new_database(mysql)
-    seed_table(mysql, database, "orders", 60_000, binlog=False)
+    seed_table(mysql, database, "orders", 40_000, binlog=False)
     with ConnectServer() as connect:
         pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(connect.master))
         runner = pipeline.start()
@@ -94,9 +94,9 @@ def test_a_worker_that_joins_gets_work(
 ) -> None:
     """One core is one slot, whatever parallelism Spark reports; a second reader starts with the second Worker."""
     database = new_database(mysql)
-    seed_table(mysql, database, "orders", 300_000, binlog=False)
+    seed_table(mysql, database, "orders", 100_000, binlog=False)
     with Cluster(workers=1) as cluster:
-        pipeline = new_pipeline(mysql, database, chunk_rows=5_000, spark=spark_settings(cluster.master))
+        pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(cluster.master))
         runner = pipeline.start_streaming()
         assert pipeline.events("run.connected")[0]["spark"]["slots"] == 1
         assert len({event["pid"] for event in pipeline.events("chunk.finished")}) == 1

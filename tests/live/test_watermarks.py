@@ -20,7 +20,7 @@ from engine.source.watermarks import Candidate, Watermarks, server_time_s, water
 from tests.servers import PASSWORD, USER, Server, create_user
 from tests.support.depth import depth
 
-CHECKS = depth(5_000, 50_000)
+CHECKS = depth(2_000, 50_000)
 WRITERS = 2
 
 

@@ -24,6 +24,7 @@ from engine.directory import Directory, read_runner, send_command
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, PASSWORD, USER, Server, start
+from tests.servers.server import free_port
 
 ROOT = Path(__file__).parents[2]
 DATABASE, ORDERS, PIPELINE = "shop", "orders", "shop"
@@ -90,7 +91,7 @@ def running(flavor: str = "mysql", rows: int = 300_000, rate: float = 100.0, por
         spec = prepare(server, home, rows)
         load = stack.enter_context(Workload(server, DATABASE, ORDERS, seed=1, rate=rate, connections=2))
         stack.callback(stop_runners, home)
-        url = stack.enter_context(console(home, port))
+        url = stack.enter_context(console(home, port or _usual_port()))
         yield Demo(url, home, spec, server, load)
 
 
@@ -112,7 +113,7 @@ def console(
     home: Path, port: int = 0, module: str = "streamlit", environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
     """The console on the pipelines in `home`, with the demo's password in its environment and its runners'; yields its address."""
-    port = port or free_port(8501)
+    port = port or free_port()
     address = os.environ.get("TIDEMARK_CONSOLE_ADDRESS", "127.0.0.1")
     options = [f"--server.address={address}", f"--server.port={port}", "--server.headless=true"]
     command = [sys.executable, "-m", module, "run", "app/main.py", *options]
@@ -156,14 +157,13 @@ def stop_runners(home: Path) -> None:
                     process.kill()
 
 
-def free_port(wanted: int) -> int:
-    """`wanted` if nobody listens there, else any free port of this machine."""
-    for port in (wanted, 0):
-        with closing(socket.socket()) as listener, suppress(OSError):
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("127.0.0.1", port))
-            return int(listener.getsockname()[1])
-    raise OSError("no free port")
+def _usual_port() -> int:
+    """8501 if nobody listens there, else any free port."""
+    with closing(socket.socket()) as listener, suppress(OSError):
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(("127.0.0.1", 8501))
+        return 8501
+    return free_port()
 
 
 def _runner_process(pid: int, spec: Path) -> psutil.Process | None:

@@ -2,9 +2,11 @@
 
 from hypothesis import HealthCheck, settings
 
+from tests.support.depth import depth
+
 settings.register_profile(
     "unit",
-    max_examples=60,
+    max_examples=depth(25, 300),
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],

@@ -33,7 +33,7 @@ from tests.unit.support.json_documents import (
 
 
 @given(documents)
-@settings(max_examples=depth(100, 1000))
+@settings(max_examples=depth(40, 1000))
 def test_any_document_has_its_text(value: Any) -> None:
     """Any nesting of containers, from bytes and from a memory view."""
     document = encoded(value)
@@ -82,7 +82,7 @@ def test_doubles(value: float, text: str) -> None:
         doubles, st.integers(0, 2**53).map(lambda n: n / 2), st.integers(-324, 308).map(lambda n: float(f"1e{n}"))
     )
 )
-@settings(max_examples=depth(150, 1500))
+@settings(max_examples=depth(60, 1500))
 def test_any_double_reads_back(value: float) -> None:
     """The text follows the rule and parses to the same number."""
     assert double_text(value) == printed_double(value)
@@ -189,7 +189,7 @@ def test_cut_off_documents_are_errors(value: Any) -> None:
 
 
 @given(documents, st.randoms(use_true_random=False))
-@settings(max_examples=depth(100, 1000))
+@settings(max_examples=depth(40, 1000))
 def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random) -> None:
     """Any change of some bytes gives a text in proportion to the document, or a DecodeError."""
     for _ in range(10):
@@ -206,7 +206,7 @@ def test_damaged_documents_are_texts_or_errors(value: Any, chance: random.Random
 
 
 @given(st.binary(max_size=80), st.integers(0, 16))
-@settings(max_examples=depth(100, 1000))
+@settings(max_examples=depth(40, 1000))
 def test_any_bytes_are_a_text_or_an_error(data: bytes, kind: int) -> None:
     """As a document and as a diff vector."""
     with suppress(DecodeError):
@@ -291,7 +291,7 @@ trees = st.recursive(
 @given(
     st.lists(trees, max_size=4) | st.dictionaries(keys, trees, max_size=5), st.data(), st.randoms(use_true_random=False)
 )
-@settings(max_examples=120)
+@settings(max_examples=depth(40, 400))
 def test_any_differences_apply(value: Any, data: st.DataObject, chance: random.Random) -> None:
     """Replacing, inserting and removing anywhere gives the text of the resulting document."""
     before, diffs = encoded(value), b""

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.decode.charsets import CHARSETS, code_tables, columns, east_asian, single, to_utf8
+from tests.support.depth import depth
 
 REFUSED = (UnicodeDecodeError, pa.ArrowInvalid)
 UNICODE = {"utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "ucs2": "utf-16-be"}
@@ -194,7 +195,7 @@ def _columns(draw: st.DrawFn) -> tuple[str, list[bytes | None]]:
 
 
 @given(_columns(), st.data())
-@settings(max_examples=300)
+@settings(max_examples=depth(75, 600))
 def test_columns_equal_a_naive_model(column: tuple[str, list[bytes | None]], data: st.DataObject) -> None:
     """Any texts, NULLs and slices, in windows of any size, equal a decoder that goes value by value."""
     charset, values = column
@@ -208,7 +209,7 @@ def test_columns_equal_a_naive_model(column: tuple[str, list[bytes | None]], dat
 
 
 @given(st.sampled_from(ALL), st.lists(st.binary(max_size=9) | _LIKELY, max_size=5), st.sampled_from([16, 1 << 16]))
-@settings(max_examples=1000)
+@settings(max_examples=depth(200, 2000))
 def test_any_bytes_are_text_or_refused(charset: str, values: list[bytes], window: int) -> None:
     """Random bytes decode as in the naive model, or raise the named error exactly where the model does."""
     try:

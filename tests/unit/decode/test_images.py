@@ -63,7 +63,7 @@ def decoded(table: Table, payloads: list[bytes]) -> tuple[Images, Headers]:
 
 
 @given(st.data())
-@settings(max_examples=depth(75, 600))
+@settings(max_examples=depth(30, 600))
 def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> None:
     """Single- and multi-row inserts, updates and deletes of both versions, mixed: every image with its event and kind."""
     table, row = data.draw(tables(most=6))
@@ -82,7 +82,7 @@ def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> Non
 
 
 @given(st.data())
-@settings(max_examples=depth(75, 600))
+@settings(max_examples=depth(30, 600))
 def test_columns_that_are_passed_over_change_no_others(data: st.DataObject) -> None:
     """With any columns marked as unread, these are NULL and the others do not change."""
     table, row = data.draw(tables(most=6))
@@ -129,7 +129,7 @@ def test_bounds_in_images_are_exact() -> None:
 
 
 @given(st.data())
-@settings(max_examples=depth(100, 1000))
+@settings(max_examples=depth(40, 1000))
 def test_damaged_images_are_refused_or_decoded_never_a_crash(data: st.DataObject) -> None:
     """A changed byte in a row event or its table map gives an error of ours or valid arrays."""
     table, row = data.draw(tables(most=4))
@@ -224,7 +224,7 @@ def test_an_update_without_after_image_is_refused() -> None:
 
 
 @given(st.data())
-@settings(max_examples=20)
+@settings(max_examples=depth(10, 100))
 def test_events_of_many_images_and_of_one(data: st.DataObject) -> None:
     """Bulk and single-row events side by side: every image is found."""
     table, row = data.draw(tables(most=12))

@@ -40,7 +40,7 @@ def cells(columns: tuple[Column, ...], rows: list[list[Any]]) -> list[list[Any]]
 
 
 @given(st.data())
-@settings(max_examples=depth(75, 600))
+@settings(max_examples=depth(30, 600))
 def test_rows_come_back_as_they_were_sent(data: st.DataObject) -> None:
     """Any columns, any values, NULLs anywhere."""
     table, row = data.draw(tables())
@@ -83,7 +83,7 @@ def test_latin1_is_tested_with_its_undefined_bytes() -> None:
 
 
 @given(st.data())
-@settings(max_examples=depth(100, 1000))
+@settings(max_examples=depth(40, 1000))
 def test_damaged_rows_are_refused_or_decoded_never_a_crash(data: st.DataObject) -> None:
     """A changed or missing byte gives an error of ours or a valid batch; no other exception, no endless loop."""
     table, row = data.draw(tables(most=5))

@@ -18,6 +18,7 @@ from engine.ledger.state import State, apply, state_from_dict, state_to_dict
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan, Range, Strategy, plan_from_dict
 from engine.plan.coverage import Chunk, Coverage, Split, Unsplit, split_as_dict, unsplit_table
+from tests.support.depth import depth
 
 _folders = count()
 
@@ -170,7 +171,7 @@ def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=15)
+@settings(max_examples=depth(10, 100))
 def test_resuming_at_any_instant_gives_the_committed_state(tmp_path: Path, often: None, seed: int) -> None:
     """Commits, prunings, restarts and leftovers of crashes in any order: state and unapplied epochs are right."""
     rng, folder = Random(seed), tmp_path / str(next(_folders))

@@ -32,6 +32,7 @@ from engine.plan.strategy import Ends, decide
 from engine.plan.walk import key_ends, next_bound
 from engine.settings import Snapshot
 from engine.source.catalog import Statistics
+from tests.support.depth import depth
 from tests.unit.plan.support import Key, Server, below, walking
 
 __all__ = ["walking"]
@@ -165,7 +166,7 @@ class Copy:
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=150)
+@settings(max_examples=depth(60, 600))
 def test_chunks_cover_every_key_exactly_once(walking: None, seed: int) -> None:
     """Split, shortened, finished, stored and restored in any order, while the table grows."""
     rng = Random(seed)

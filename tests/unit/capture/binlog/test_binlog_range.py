@@ -17,6 +17,7 @@ from engine.decode.schema import Column, Table
 from engine.decode.stream import StreamPosition
 from engine.errors import SourceLostError
 from engine.source.positions import Position
+from tests.support.depth import depth
 from tests.unit.support.wire import Binlog, laid_out, table_map
 
 SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")
@@ -62,7 +63,7 @@ def read_log(
 
 
 @given(st.lists(st.tuples(st.sampled_from([ORDERS, ITEMS, OTHER]), st.integers(0, 99)), max_size=12), st.data())
-@settings(max_examples=60)
+@settings(max_examples=depth(25, 600))
 def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, int]], data: st.DataObject) -> None:
     """However the stream is split: every row of the captured tables, at its event's position, and no others."""
     log, expected = Binlog(), []

@@ -48,7 +48,7 @@ def run(rng: Random) -> Pipeline:
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=depth(60, 600))
+@settings(max_examples=depth(25, 600))
 def test_the_mirror_equals_the_source_and_the_log_never_contradicts_itself(rng: Random) -> None:
     """Chunks in any order with any watermarks, epochs and merges at any time, keys that move between chunks."""
     pipeline = run(rng)

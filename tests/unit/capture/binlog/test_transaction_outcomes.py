@@ -215,7 +215,7 @@ def finish(writer: Writer, how: str, xid: str) -> None:
 
 
 @given(TRANSACTIONS, st.data(), st.sampled_from([0, 300, 1 << 20]))
-@settings(max_examples=depth(60, 600), deadline=None)
+@settings(max_examples=depth(25, 600), deadline=None)
 def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.DataObject, kept: int) -> None:
     """However the log is split into ranges and blocks, and however small the buffer for a transaction is."""
     writer = write(happened)

@@ -20,7 +20,7 @@ from tests.unit.capture.world import inside, limits_of, new_world, nobody, rando
 
 
 @given(st.randoms(use_true_random=False))
-@settings(max_examples=depth(60, 600))
+@settings(max_examples=depth(25, 600))
 def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
     """Read at any time between the watermarks, whatever was inserted, moved and deleted meanwhile."""
     world = new_world(rng, rng.randrange(1, 14))

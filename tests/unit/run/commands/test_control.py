@@ -32,8 +32,9 @@ from engine.source.catalog import BY_GLOBS, Membership
 
 
 @pytest.fixture
-def control(tmp_path: Path) -> Any:
+def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A started control; one command was sent before its start, and the inbox contains a folder."""
+    monkeypatch.setattr("engine.run.commands.control._INBOX_S", 0.01)
     directory = Directory(tmp_path)
     send_command(directory, "stop", reason="for the run before")
     (directory.inbox / "folder.json").mkdir()
@@ -178,13 +179,20 @@ def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tm
 def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control, tmp_path: Path) -> None:
     """The runner was killed between commit and answer; a pending deletion is still executed."""
     directory = Directory(tmp_path)
-    table = TableState({}, {}, Coverage())
+    table, states = TableState({}, {}, Coverage()), list[State]()
+
+    def committed() -> State:
+        _wait(lambda: states)
+        return states[0]
+
     for verb in ("add-table", "remove-table"):
+        states.clear()
+        control.committed = committed
         identity = send_command(directory, verb, arguments={"tables": ["d.a"], "drop": True})
         gone = replace(table, removed={"by": identity, "drop": True, "dropped": False})
         joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
         state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
-        control.committed = lambda state=state: state
+        states.append(state)
         _wait(lambda: waiting_change(control) is not None)
         change = waiting_change(control)
         assert change is not None
