@@ -16,7 +16,7 @@ from tests.tools.demo import console
 
 PAGES, COMMANDS = 3, depth(4, 12)
 DRAWN_MS = 60_000
-"""Each of the pages is drawn anew, with messages that wait a second."""
+"""Each page is drawn from the beginning, with messages that wait a second."""
 
 
 @dataclass(frozen=True)
