@@ -65,6 +65,13 @@ def waiting_change(control: Control) -> MembershipCommand | None:
     return next(iter(control.accepted(MembershipCommand)), None)
 
 
+def _place(path: Path, text: str) -> None:
+    """A file that is whole when it appears."""
+    part = path.with_suffix(".part")
+    part.write_text(text)
+    part.rename(path)
+
+
 def _wait(found: Callable[[], Any]) -> None:
     deadline = time.monotonic() + 5
     while not found() and time.monotonic() < deadline:
@@ -103,7 +110,7 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
     send_command(directory, "resume")
     _wait(lambda: not control.paused)
     kept = directory.inbox / "done" / f"{identity}.json"
-    (directory.inbox / "another_name.json").write_text(kept.read_text())
+    _place(directory.inbox / "another_name.json", kept.read_text())
     _wait((directory.inbox / "refused" / f"{identity}.json").exists)
     _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
     assert control.state == "running"
@@ -283,7 +290,7 @@ def test_the_run_that_was_meant_decides(
     """A command without a run, from an earlier version or written by hand, is for the current run."""
     _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
     command = {"id": "by-hand", "verb": "pause", **fields}
-    (tmp_path / "inbox" / "by-hand.json").write_text(json.dumps(command))
+    _place(tmp_path / "inbox" / "by-hand.json", json.dumps(command))
     _wait(lambda: control.paused or len(_events(tmp_path, "command.refused")) == 3)
     assert control.paused is taken
 
@@ -301,7 +308,7 @@ def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
         made.event("started")
         _wait(lambda: _answers(tmp_path, "old"))
         assert not made.paused
-        path.write_text(json.dumps({"id": "new", "verb": "pause"}))
+        _place(path, json.dumps({"id": "new", "verb": "pause"}))
         _wait(lambda: made.paused)
     finally:
         made.finish(None)
