@@ -5,6 +5,10 @@ READY := .venv/.ready
 # Runners and readers are started by the thousand: none shall compile the sources anew, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
+# Pages have little time to answer, so most browser tests run before the tests that use Spark.
+ALONE := tests/browser -m "not slow"
+TOGETHER := tests/live tests/powercut tests/servers tests/browser/test_story.py -n 2 --dist worksteal
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test soak check bench format docs clean
 
@@ -18,11 +22,12 @@ demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends ev
 	@$(PYTHON) -m tests.tools.demo
 
 test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
-	$(PYTHON) -m pytest tests/browser -m "not slow" --durations 10
-	$(PYTHON) -m pytest tests/live tests/powercut tests/servers tests/browser/test_story.py -n 2 --dist worksteal --durations 40
+	$(PYTHON) -m pytest $(ALONE) --durations 10
+	$(PYTHON) -m pytest $(TOGETHER) --durations 40
 
-soak: setup ## All tests at full depth, all of them on both servers: many hours
-	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests --timeout 14400 -n 2 --dist worksteal
+soak: setup ## All tests at full depth: many hours
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest $(ALONE) --timeout 14400
+	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit $(TOGETHER) --timeout 14400
 
 check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, about a minute
 	$(PYTHON) -m ruff format --check .
