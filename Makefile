@@ -10,7 +10,7 @@ ALONE := tests/browser -m "not slow"
 TOGETHER := tests/live tests/powercut tests/servers tests/browser/test_story.py -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak check bench format docs clean
+.PHONY: help setup classes demo test soak check bench format docs clean
 
 help: ## List these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,14 +18,17 @@ help: ## List these commands
 setup: ## Install what demo, test and bench need (as root, or tell which command root must run)
 	@.ci/setup
 
+classes: setup
+	@$(PYTHON) -m tests.servers.classes || echo "Spark's classes are not archived: its JVMs start more slowly"
+
 demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
 	@$(PYTHON) -m tests.tools.demo
 
-test: setup check ## Everything: check, then all tests on real servers, Spark and a browser
+test: setup check classes ## Everything: check, then all tests on real servers, Spark and a browser
 	$(PYTHON) -m pytest $(ALONE) --durations 10
 	$(PYTHON) -m pytest $(TOGETHER) --durations 40
 
-soak: setup ## All tests at full depth: many hours
+soak: setup classes ## All tests at full depth: many hours
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest $(ALONE) --timeout 14400
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit $(TOGETHER) --timeout 14400
 
