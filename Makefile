@@ -24,7 +24,8 @@ classes: setup
 demo: setup ## Start a busy MySQL and the console that copies it; Ctrl-C ends everything
 	@$(PYTHON) -m tests.tools.demo
 
-test: setup check classes ## Everything: check, then all tests on real servers, Spark and a browser
+test: setup ## Everything: check, then all tests on real servers, Spark and a browser
+	@$(MAKE) --no-print-directory -j 2 --output-sync=line check classes
 	$(PYTHON) -m pytest $(ALONE) --durations 10
 	$(PYTHON) -m pytest $(TOGETHER) --durations 40
 
@@ -36,10 +37,11 @@ check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, about a
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy
-	$(PYTHON) -m pytest tests/unit -n 2
+	$(PYTHON) -m pytest tests/unit -n 3
 
-bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication
+bench: setup ## Measure against the server's own speed, PyMySQL and mysql-replication; then the steady state
 	@$(PYTHON) -m tests.tools.bench
+	@$(PYTHON) -m tests.tools.bench.steady --charts steady.html
 
 format: $(READY) ## Format and repair what can be repaired automatically
 	$(PYTHON) -m ruff format .

@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
-from engine.settings import Alerts, Metrics, ProjectionRules, Sink, Snapshot, Source, Spark, Spec, TableRules, Throttle
+from engine.settings import Alerts, Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules, Throttle
+from engine.sink_settings import Sink, SinkRules
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -24,6 +25,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     'snapshot.tables."GLOB"': TableRules,
     "throttle": Throttle,
     "sink": Sink,
+    'sink.tables."GLOB"': SinkRules,
     "spark": Spark,
     "alerts": Alerts,
     "metrics": Metrics,

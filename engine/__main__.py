@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import tomllib
 import traceback
 from collections.abc import Callable
 from functools import partial, wraps
@@ -13,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table as Grid
 
 from engine import __version__
 from engine.directory import Directory, directory_of, find_runner, send_command
@@ -92,29 +90,19 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     from engine.run.tables.projection_rules import as_read, check_spec
     from engine.source.endpoint import endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
+    from engine.source.preflight_text import print_checks
 
     spec, directory = _opened(spec_file)
-    endpoint, first = endpoint_of(spec.source), spec.first_server_id()
     members, removed = members_in(directory)
-    result = run_preflight(endpoint, spec.source, first, partial(as_read, spec), members)
+    endpoint, reads = endpoint_of(spec.source), partial(as_read, spec)
+    result = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members)
     check_spec(spec, result.tables, removed)
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])
     if as_json:
         _print({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
     else:
-        grid = Grid("", "check", "expected", "actual", box=None, pad_edge=False)
-        for c in result.checks:
-            grid.add_row(
-                {"ok": "ok", "warn": "[yellow]warn[/]", "fail": "[red]FAIL[/]"}[c.outcome], c.name, c.expected, c.actual
-            )
-        out.print(grid)
-        for c in result.checks:
-            if c.outcome != "ok":
-                out.print(f"\n{c.name}: {c.why}\n  {c.fix or 'Nothing to do.'}", markup=False)
-        out.print("\nAll rights that Tidemark ever needs (never LOCK TABLES, RELOAD, SUPER or any right to write):")
-        for grant in grants:
-            out.print(f"  {grant}", markup=False)
+        print_checks(out, result, grants)
     if not result.passed:
         raise typer.Exit(PreflightError.exit_code)
 
@@ -129,7 +117,7 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how the tables will be split into chunks, why, and how long the snapshot will take; --json lists every chunk."""
+    """Show how tables will be split and why, how long that takes, and how mirrors will be merged; --json lists every chunk."""
     from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
@@ -139,14 +127,13 @@ def plan(
     spec, directory = _opened(spec_file)
     connection = open_connection(endpoint_of(spec.source))
     try:
-        null_dates = spec.source.invalid_dates == "null"
-        members, _ = members_in(directory)
-        tables = captured_tables(connection, spec.source.tables, members, null_dates=null_dates)
+        nulls, members = spec.source.invalid_dates == "null", members_in(directory)[0]
+        tables = captured_tables(connection, spec.source.tables, members, null_dates=nulls)
         if as_json:
-            for part in json_parts(connection, tables, spec.snapshot, spec.throttle, exact=not estimate):
+            for part in json_parts(connection, tables, spec, exact=not estimate):
                 sys.stdout.write(part)
         else:
-            out.print(text_table(connection, tables, spec.snapshot, spec.throttle, exact=not estimate))
+            out.print(text_table(connection, tables, spec, exact=not estimate))
     finally:
         connection.close()
 
@@ -267,7 +254,7 @@ def resume(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Lift a pause. Give the options that you gave to `pause`."""
+    """Lift a pause, with the options that you gave to `pause`; or try an unreachable source, or a full disk, at once."""
     _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
 
 
@@ -284,16 +271,11 @@ def throttle(
     as_json: Json = False,
 ) -> None:
     """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
-    from engine.settings import throttled
+    from engine.settings import throttle_changes, throttled
 
     if bool(settings) == reset:
         raise SpecError("Say what to change: key=value, or --reset.", detail="Nothing was changed.")
-    try:
-        changes = tomllib.loads("\n".join(settings or ()))
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(
-            f"The settings are not valid TOML: {error}.", hint="For example max_load.Threads_running=50"
-        ) from None
+    changes = throttle_changes(settings or ())
     spec, _ = _opened(spec_file)
     throttled(spec.throttle, changes)
     _send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
@@ -354,20 +336,44 @@ def redump(
         check(directory, arguments)
         _send(spec_file, "redump", arguments, reason, as_json=as_json)
         return
-    from engine.run.redump.preview import preview
+    from engine.run.redump.preview import as_grid, preview
 
     affected = preview(directory, spec.sink.path, arguments)
     if as_json:
         _print({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
         return
-    grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
-    for one in affected:
-        rows = "?" if one.rows is None else f"{one.rows:,}"
-        grid.add_row(
-            one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", ": ".join(filter(None, (one.way, one.why)))
-        )
-    out.print(grid)
+    out.print(as_grid(affected))
     out.print("Nothing was sent.")
+
+
+@app.command()
+@_guarded
+def maintain(
+    spec_file: SpecFile,
+    *,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show sizes and what is due; send nothing.")] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Maintain tables in the destination now: rewrite small and half-deleted files, delete old ones. By default, all tables.
+
+    No row changes, and nothing waits for it. The runner does the same by schedule. Without a runner, the command waits for the
+    next one.
+    """
+    from engine.explore.destination_sizes import as_grid, conditions
+    from engine.run.maintain import check
+
+    spec, directory = _opened(spec_file)
+    if not dry_run:
+        check(directory, table or [])
+        _send(spec_file, "maintain", {"tables": table or []}, reason, as_json=as_json)
+        return
+    found = conditions(spec, directory, table or [])
+    if as_json:
+        _print({"tables": [one.as_dict() for one in found]})
+    else:
+        out.print(as_grid(found), "Nothing was sent.", sep="\n")
 
 
 @app.command()

@@ -2,13 +2,14 @@
 
     <directory>/pipeline.toml          the spec
                 ledger/                committed state (engine.ledger)
-                journal/<run>.jsonl    events (engine.events)
+                journal/<run>.jsonl    events (engine.events), and further parts of them (engine.journal.parts)
                 inbox/<id>.json        pending commands; an event with the same id accepts or refuses each
                 runner.json            the runner's pid, heartbeat and Spark UI address, rewritten every second
                 controls.json          operators' settings: pauses of tables, limits
                 runner.lock            held by the runner while it lives
                 runner.log             the runner's output, if the console or a service started it
                 alerts.json            the active alerts; exists only if there are any; outlives a run
+                acknowledged/          who acknowledged which alert (engine.acknowledgements)
                 parked.json            the parked chunks; exists only if there are any; outlives a run
 
 If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the spec file,
@@ -33,6 +34,7 @@ from typing import Any
 
 from engine import clock, formats, processes
 from engine.durable import sync_folder
+from engine.journal.parts import runs_in
 
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
@@ -43,7 +45,7 @@ _SECOND_LOOK_S = 2.5
 _RUN = "%Y%m%dT%H%M%S"
 _SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
 """By `runner.json`: run and beat, when this process first saw them (`clock.monotonic_s`), whether it saw an earlier beat."""
-VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table")
+VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table", "maintain")
 
 
 @dataclass(frozen=True)
@@ -89,10 +91,15 @@ class Directory:
         return self.root / "alerts.json"
 
     @property
+    def maintenance(self) -> Path:
+        return self.root / "maintenance"
+
+    @property
     def parked(self) -> Path:
         return self.root / "parked.json"
 
     def journal(self, run: str) -> Path:
+        """The first part of a run's journal."""
         return self.journals / f"{run}.jsonl"
 
 
@@ -135,7 +142,7 @@ def new_run(directory: Directory) -> str:
 
     Ids sort in the order of the runs. If the clock was set back, the time is one second after the newest run's.
     """
-    newest = max((path.stem for path in directory.journals.glob("*.jsonl")), default="")
+    newest = next(reversed(runs_in(directory.journals)), "")
     now = clock.utc_now()
     with suppress(ValueError):
         now = max(now, datetime.strptime(newest[:15], _RUN).replace(tzinfo=UTC) + timedelta(seconds=1))

@@ -8,7 +8,7 @@ A field is added with a default, so that journals of earlier versions can still 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar, TypedDict
 
@@ -238,7 +238,7 @@ class ChunkFinished(Event, name="chunk.finished"):
     file: str | None
     bytes: int
     timings: Mapping[str, float]
-    """Seconds of `low`, `read`, `high`, `backfill` and `write`."""
+    """Seconds of `low`, `read`, `high`, `backfill` and `write`; a throttled `read` includes its pauses."""
     started: str
     ended: str
     """`started` and `ended` are by the reader's clock."""
@@ -334,6 +334,10 @@ class SinkApplied(Event, name="sink.applied"):
     rows: int
     files: int
     duration_s: float
+    changed_bytes: int = 0
+    """Of a merge: the size of the change log's files that were merged."""
+    written_bytes: int = 0
+    """Of a merge: the size of the files that it has written, deletion vectors included."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,6 +352,10 @@ class LagMeasured(Event, name="source.lag"):
     """Retention left; null if unknown or endless."""
     percentiles: Mapping[str, float] | None = None
     """p50, p95, p99 and max of `lag_s` in the last ten minutes."""
+    mirror_age_s: float = 0.0
+    """For how long the oldest change that a mirror lacks has been in the change log."""
+    mirror_oldest: str | None = None
+    """The table of that mirror; null if mirrors lack nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -403,6 +411,8 @@ class CommandAccepted(Event, name="command.accepted"):
     reason: str | None = None
     what: str | None = None
     """What a command that takes longer is about, in words."""
+    range: list[Any] | None = None
+    """The bounds of a redump, as it was requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,6 +455,20 @@ class ChunkRedumped(Event, name="redump.chunk"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableMaintained(Event, name="sink.maintained"):
+    """A step of a table's maintenance in the destination (`engine.sink.maintained`)."""
+
+    table: str
+    step: str
+    """optimize, compact, expire or vacuum."""
+    removed_files: int
+    removed_bytes: int
+    added_files: int = 0
+    added_bytes: int = 0
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlertRaised(Event, name="alert.raised"):
     """An alert was raised (`engine.run.observe.alerts`), or repeated."""
 
@@ -471,16 +495,3 @@ class AlertCleared(AlertRaised, name="alert.cleared"):
 def fields_of(name: str) -> tuple[str, ...]:
     """The fields of an event, in the order of its line."""
     return tuple(one.name for one in fields(EVENTS[name]))
-
-
-@cache
-def _defaults(name: str) -> dict[str, Any]:
-    """The fields that a line of an earlier version may lack, as null."""
-    return {one.name: None for one in fields(EVENTS[name]) if one.default is MISSING and one.default_factory is MISSING}
-
-
-def event_from(name: str, body: Mapping[str, Any]) -> Event | None:
-    """The event of a line that was read back; None if this version does not know it."""
-    if (kind := EVENTS.get(name)) is None:
-        return None
-    return kind(**_defaults(name) | {one: body[one] for one in fields_of(name) if one in body})

@@ -8,6 +8,7 @@ If a file is newer:
     epoch, state                ledger/              no run and no status: the committed state is unknown
     controls, parked, alerts    controls.json …      no run: their content would be lost
     command                     inbox/               the command is refused
+    acknowledgement             acknowledged/        the alert counts as not acknowledged
     runner                      runner.json          no status and no command; the lock decides who runs
     journal                     run.started          the journal is not shown, and history says so; its chunks are unknown
     draft, connections, queries the console's        not shown, not overwritten
@@ -28,6 +29,7 @@ VERSIONS: Mapping[str, int] = {
     "parked": 1,
     "alerts": 2,
     "command": 1,
+    "acknowledgement": 1,
     "runner": 1,
     "journal": 1,
     "draft": 1,

@@ -1,17 +1,111 @@
 """The sentences with which the terminal, `status` and the console describe journal events. They are worded only here.
 
-The texts of alerts are in `run.observe.alerts`, except that of a parked chunk.
+Of an alert, title, rule and remedy are here (`ALERTS`); its message with the numbers is in `run.observe.alerts`.
 
 A sentence does not name its table, which is shown beside it. Fields may be missing, because journals of other versions are shown
 too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from engine.wording import NOTHING, count, duration, plural
 
 Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class AlertText:
+    """What an operator must know of a kind of alert. `{table}` stands for the table's name."""
+
+    title: str
+    fires: str
+    """When it fires: the rest of a sentence that begins with "Fires when"."""
+    clears: str
+    """The rest of a sentence that begins with "Clears when"."""
+    do: str
+    """What to do."""
+
+
+_SLOW = (
+    "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
+)
+
+ALERTS: Mapping[str, AlertText] = {
+    "lag": AlertText(
+        "Lag",
+        "the pipeline is further behind its source than the threshold",
+        "the lag stays below the threshold",
+        _SLOW,
+    ),
+    "lag_bytes": AlertText(
+        "Lag in bytes",
+        "more bytes of binlog than the threshold are not published yet",
+        "they stay below the threshold",
+        _SLOW,
+    ),
+    "runway": AlertText(
+        "Retention left",
+        "the source will purge the committed position sooner than the threshold",
+        "the time left stays above the threshold",
+        "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
+        "pipeline catch up; once it is purged only `redump --all` helps.",
+    ),
+    "table_stopped": AlertText(
+        "Table stopped",
+        "a table stops, at once",
+        "the table streams again, or is removed",
+        "Resnapshot it: tidemark redump SPEC --table {table}",
+    ),
+    "chunk_parked": AlertText(
+        "Chunk parked",
+        "a chunk has failed too often, at once; one alert per table",
+        "no chunk of the table is parked",
+        "Fix the cause. Then: tidemark resume SPEC --table {table}",
+    ),
+    "run_failed": AlertText(
+        "Run failed",
+        "a run ends with an error, at once",
+        "a later run has run for the duration of the rules, or ended well",
+        "Fix the cause, and start the pipeline again. It continues from the committed position.",
+    ),
+    "source_away": AlertText(
+        "Source unreachable",
+        "the source has not answered for the duration of the rules, at most 30 s",
+        "the source answers again",
+        "Check the source and the network. Nothing is lost as long as the source keeps its binlog.",
+    ),
+    "disk_full": AlertText(
+        "Disk full",
+        "a disk is full, at once",
+        "there is room again",
+        "Free space on the disk. The pipeline then continues on its own.",
+    ),
+    "helper_failed": AlertText(
+        "Helper failed",
+        "a background thread fails, at once",
+        "all background threads work again",
+        "Read the message: it says what does not work. The thread retries on its own.",
+    ),
+    "runner_lost": AlertText(
+        "Runner lost",
+        "the heartbeat stops without an end of the run; only the console sees that",
+        "a runner is alive",
+        "Check the host and the end of the runner's log, then restart. The run continues from the committed position.",
+    ),
+}
+"""By kind. The terminal, the webhook and the console show the same remedies; docs/operations.md lists the kinds too."""
+
+
+def alert_title(kind: str) -> str:
+    """The name of a kind of alert; `kind` itself if another version has written it."""
+    return ALERTS[kind].title if kind in ALERTS else kind
+
+
+def remedy(kind: str, table: str | None = None) -> str:
+    """What to do about an alert; empty for an unknown kind."""
+    return ALERTS[kind].do.replace("{table}", table or "TABLE") if kind in ALERTS else ""
 
 
 def describe(kind: str, event: Event) -> str:
@@ -129,6 +223,10 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "sink.applied": lambda e: (
         f"{str(e.get('sink') or 'Sink').capitalize()} {e.get('kind')} through epoch {e.get('through_epoch')}: "
         f"{count(e.get('rows'))} rows"
+    ),
+    "sink.maintained": lambda e: (
+        f"Maintenance ({e.get('step')}): {plural(e.get('removed_files') or 0, 'file')} became "
+        f"{count(e.get('added_files'))}, {count((e.get('removed_bytes') or 0) - (e.get('added_bytes') or 0))} bytes less"
     ),
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
     "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",

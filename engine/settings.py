@@ -5,17 +5,21 @@ import hashlib
 import os
 import re
 import tomllib
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from engine import redaction
 from engine.errors import SpecError
 from engine.globs import GLOB, including, matches
+from engine.journal.journal_settings import JournalSettings
+from engine.section import Section
+from engine.sink_settings import Sink
 from engine.startup import checked_startup
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -36,11 +40,7 @@ _MASTERS = {
 """The forms of `spark.master`: as shown, and as recognised."""
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Source(_Section):
+class Source(Section):
     """The server to capture. The spec never contains the password itself: `password_env` or `password_file` says where it is."""
 
     host: str
@@ -100,7 +100,7 @@ class Source(_Section):
         return self.startup in ("initial", "snapshot")
 
 
-class TableRules(_Section):
+class TableRules(Section):
     """Settings for some tables. Keys that are not set are inherited from `[snapshot]`."""
 
     chunk_rows: int | None = Field(None, ge=0)
@@ -115,7 +115,7 @@ class TableRules(_Section):
     """The chunk key: an indexed column to split the table by. By default, the table's primary or unique key."""
 
 
-class Snapshot(_Section):
+class Snapshot(Section):
     """How tables are split into chunks and copied."""
 
     chunk_rows: int = Field(0, ge=0)
@@ -166,7 +166,7 @@ Algorithm = Literal["sha256", "sha512"]
 """The digest of a masked value."""
 
 
-class ProjectionRules(_Section):
+class ProjectionRules(Section):
     """The projection of some tables: which columns and rows are published. Later globs override earlier ones, key by key."""
 
     columns: tuple[str, ...] | None = None
@@ -184,28 +184,15 @@ class ProjectionRules(_Section):
         return dict.fromkeys(value, "sha256") if isinstance(value, list | tuple) else value
 
 
-class Sink(_Section):
-    """The destination."""
-
-    type: Literal["delta"] = "delta"
-    """The table format."""
-    path: Path
-    """The folder of the lake. A relative path is relative to the spec's folder."""
-    mirror: Literal["merge"] = "merge"
-    """`merge`, the only value: changes are merged into the mirror."""
-    merge_interval_s: float = Field(10.0, ge=0)
-    """Time between two merges into the mirror."""
-
-
-class Throttle(_Section):
+class Throttle(Section):
     """How fast chunks are read, and when; `tidemark throttle` changes it at runtime. Only `critical_load` pauses the binlog too."""
 
     readers: int = Field(0, ge=0, le=256)
-    """Chunk tasks that run at the same time. 0: the value of `snapshot.readers`."""
+    """Chunk tasks that run at the same time. 0: that of `snapshot.readers`. With a rate, one slot stays free for the binlog."""
     max_rows_per_s: int = Field(0, ge=0)
-    """Rows read per second. 0: no limit."""
+    """Rows read in any second, by all readers together. 0: no limit. Chunks that are being read keep their rate."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Bytes written to data files per second. 0: no limit."""
+    """Bytes written to data files per second. 0: no limit. Readers convert it to rows, by the size of the table's rows so far."""
     hours: tuple[str, ...] = ()
     """When chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)
@@ -242,6 +229,16 @@ class Throttle(_Section):
         return value
 
 
+def throttle_changes(texts: Iterable[str]) -> dict[str, Any]:
+    """Settings of `[throttle]` from lines of TOML. Raises SpecError."""
+    try:
+        return tomllib.loads("\n".join(texts))
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(
+            f"The settings are not valid TOML: {error}.", hint="For example max_load.Threads_running=50"
+        ) from None
+
+
 def throttled(settings: Throttle, changes: dict[str, Any]) -> Throttle:
     """The settings with some changes. Raises SpecError with every fault found."""
     try:
@@ -263,7 +260,7 @@ def within_hours(hours: tuple[str, ...], time: datetime) -> bool:
     return not hours or any(a <= now < b if a <= b else now >= a or now < b for a, b in ends)
 
 
-class Spark(_Section):
+class Spark(Section):
     """The Spark session that runs the readers."""
 
     master: str = "local[*]"
@@ -292,7 +289,7 @@ class Spark(_Section):
         return value
 
 
-class Alerts(_Section):
+class Alerts(Section):
     """Thresholds of alerts. A stopped table and other conditions without one always fire ([Alerts](operations.md#alerts))."""
 
     lag_s: float | None = Field(None, gt=0)
@@ -302,7 +299,7 @@ class Alerts(_Section):
     runway_s: float = Field(6 * 3600.0, ge=0)
     """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
     for_s: float = Field(60.0, ge=0)
-    """How long a value must be above its threshold before the alert fires, and below it before the alert clears."""
+    """Seconds above the threshold before an alert fires, and below it before it clears."""
     repeat_s: float = Field(4 * 3600.0, ge=60)
     """Time after which an alert that has not cleared is repeated."""
     webhook_env: str | None = None
@@ -311,7 +308,7 @@ class Alerts(_Section):
     """The file that contains that URL."""
 
 
-class Metrics(_Section):
+class Metrics(Section):
     """Metrics over HTTP, in the OpenMetrics format."""
 
     port: int | None = Field(None, ge=1, le=65535)
@@ -320,7 +317,7 @@ class Metrics(_Section):
     """The address to listen on."""
 
 
-class Spec(_Section):
+class Spec(Section):
     """One source, some of its tables, one destination."""
 
     name: str
@@ -332,6 +329,7 @@ class Spec(_Section):
     spark: Spark = Spark()
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
+    journal: JournalSettings = JournalSettings()
     tables: dict[str, ProjectionRules] = Field(default_factory=dict)
     """Projections, by glob. If several globs match, each key has the value of the last one that sets it."""
     mask_salt_env: str | None = None
@@ -339,7 +337,7 @@ class Spec(_Section):
     mask_salt_file: Path | None = None
     """The file that contains that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
-    """Time between two epochs while the source is idle."""
+    """The shortest time between two epochs. Under steady load it grows, at most to `sink.merge_interval_s`."""
 
     @field_validator("name")
     @classmethod

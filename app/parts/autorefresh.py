@@ -18,7 +18,7 @@ only position inside it is 0. `tests/browser/test_starved.py` reproduces the err
 
 from collections.abc import Callable
 from functools import wraps
-from typing import ParamSpec
+from typing import Literal, ParamSpec
 
 import streamlit as st
 
@@ -30,8 +30,13 @@ INTERVAL_S = 2.0
 """The seconds between two runs."""
 
 
-def autorefresh(every_s: float = INTERVAL_S) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Decorate a function that draws part of a page: it runs again every `every_s` seconds while the page is open."""
+def autorefresh(
+    every_s: float = INTERVAL_S, *, width: Literal["stretch", "content"] = "stretch"
+) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Decorate a function that draws part of a page: it runs again every `every_s` seconds while the page is open.
+
+    width: of its container.
+    """
 
     def decorate(draw: Callable[P, None]) -> Callable[P, None]:
         @wraps(draw)
@@ -43,7 +48,7 @@ def autorefresh(every_s: float = INTERVAL_S) -> Callable[[Callable[P, None]], Ca
 
         @wraps(draw)
         def placed(*args: P.args, **kwargs: P.kwargs) -> None:
-            with st.container():
+            with st.container(width=width):
                 part(*args, **kwargs)
 
         return placed

@@ -4,7 +4,7 @@ import time
 
 import streamlit as st
 
-from app.parts import access, focus, home, messages, places
+from app.parts import access, focus, home, messages, places, selection
 from app.parts.autorefresh import autorefresh
 from app.parts.chunk_map import chunk_map
 from app.view import chunk_counts, chunk_details, words
@@ -30,7 +30,11 @@ def show(name: str) -> None:
         messages.nothing("No table planned yet", "The map appears as soon as the runner has planned a table.")
         return
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
-    table = left.selectbox("Table", list(planned), key="table", bind="query-params") or next(iter(planned))
+    with left:
+        table = selection.table(list(planned), usual=next(iter(planned)))
+    if table is None:
+        messages.nothing("Choose a table", "The table in the address is not captured by this pipeline.")
+        return
     last = planned[table].last_chunk if planned[table].complete else None
     if last is not None and (st.session_state.get("chunk") or 0) > last:
         st.session_state["chunk"] = None
@@ -51,6 +55,8 @@ def show(name: str) -> None:
     if window and right.button("Show all chunks", icon=":material/zoom_out_map:", key="all"):
         st.session_state.pop(_open_tile(name, table))
         st.rerun()
+    with right.container(horizontal_alignment="right"):
+        places.link_to_table(name, table)
     _map(name, table, window, chosen)
     if chosen is not None:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):

@@ -34,6 +34,13 @@ def time(label: str, width: int | None = None) -> dict[str, ColumnConfig]:
     return {label: st.column_config.DatetimeColumn(heading, format=form, timezone=zone.name(), width=width)}
 
 
+def page() -> ColumnConfig:
+    """A column of links to the pages of tables (`places.table_address`), in a tab of their own."""
+    return st.column_config.LinkColumn(
+        help="Opens the table's page", display_text=":material/open_in_new:", width=50, alignment="center"
+    )
+
+
 def sentences() -> ColumnConfig:
     """A column of sentences, for rows of `height`."""
     return st.column_config.TextColumn(width=_SENTENCES)

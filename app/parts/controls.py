@@ -86,6 +86,19 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
                 start_button(where, runner, key=key)
 
 
+def try_now(where: Directory) -> None:
+    """The button that ends the pause before the next try to reach the source."""
+    if access.operator():
+        click = clicks(where.root.name)
+        st.button(
+            "Try now",
+            icon=":material/refresh:",
+            key=f"try-{click}",
+            on_click=_send,
+            args=(where, click, "resume", ""),
+        )
+
+
 def _place() -> DeltaGenerator:
     """A container for a button that a popover replaces in another state, or that replaces one.
 

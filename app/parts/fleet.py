@@ -8,12 +8,16 @@ from app.parts import access, controls, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.health import layers
-from app.view.pipeline_cards import CHANGES_S, Card, card_of, order
+from app.view.pipeline_cards import CHANGES_S, Card, card_of, matches, order, outages
+from app.view.progress import current_reads
+from app.view.status_style import PIPELINE
 from engine import clock
 from engine.directory import Directory
 from engine.history import chunk_queries, series, table_queries
 from engine.history.fetch import Cursor
 
+_FEW = 4
+"""Fewer pipelines need no filter."""
 _STEPS = (
     (":material/database:", "Connect", "Enter a MySQL or MariaDB server, and choose the tables to capture."),
     (":material/fact_check:", "Check", "The server and the spec are checked before anything starts."),
@@ -26,15 +30,36 @@ _STEPS = (
 )
 
 
-@autorefresh()
-def fleet() -> None:
-    """All pipelines; those that need attention first."""
+def show() -> None:
+    """All pipelines, or those that match a filter, which is in the URL."""
+    if len(home.directories()) < _FEW:
+        fleet("", ())
+        return
+    left, right = st.columns([1, 2], vertical_alignment="bottom")
+    text = left.text_input(
+        "Find", key="find", bind="query-params", placeholder="Name, source or state", icon=":material/search:"
+    )
+    labels = list(dict.fromkeys(style.label for style in PIPELINE.values()))
+    states = right.pills("States", labels, selection_mode="multi", key="states", bind="query-params")
+    fleet(text or "", tuple(states))
+
+
+@autorefresh(1.0)
+def fleet(text: str, states: tuple[str, ...]) -> None:
+    """The pipelines that match, those that need attention first, below the problems of all."""
     cursor, now = home.fresh(), clock.utc_now()
     found = [(where, _card_of(where, cursor)) for where in home.directories()]
     found.sort(key=lambda pair: order(pair[1]))
-    failing = sum(one.runner.style.colour == "red" for _, one in found)
-    messages.freshness(now, extra=f"{words.plural(failing, 'pipeline')} with problems" if failing else "")
-    for where, one in found:
+    failing = sum(one.runner.problem for _, one in found)
+    shown = [(where, one) for where, one in found if matches(one, text, states)]
+    notes = [f"{len(shown)} of {words.plural(len(found), 'pipeline')} shown"] if len(shown) < len(found) else []
+    notes += [f"{words.plural(failing, 'pipeline')} with problems"] if failing else []
+    messages.freshness(now, extra=" · ".join(notes))
+    for sentence in outages(one for _, one in found):
+        st.markdown(f":orange[:material/cloud_off: {words.escape(sentence)}]")
+    if not shown:
+        messages.nothing("Nothing matches", "Clear the text, or choose other states.", ":material/filter_alt_off:")
+    for where, one in shown:
         _card(where, one)
 
 
@@ -43,10 +68,10 @@ def _card_of(where: Directory, cursor: Cursor) -> Card:
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     since = now - timedelta(seconds=CHANGES_S)
     recent, epochs = series.lag_series(cursor, name, since, 2000), series.epoch_series(cursor, name, since, 2000)
-    reads = home.ask(chunk_queries.reads, name, limit=200)
-    return card_of(
-        name, runner, layers(runner, lag, recent, now), lag, home.ask(table_queries.progress, name), reads, epochs, now
-    )
+    tables = home.ask(table_queries.progress, name)
+    reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
+    shown = layers(runner, lag, recent, now)
+    return card_of(name, runner, shown, lag, tables, reads, epochs, now, home.source_of(where))
 
 
 _WIDTHS = [2.1, 0.9, 1.2, 1.25, 1, 1.1, 1.25, 2.5]
@@ -68,7 +93,7 @@ def _card(where: Directory, one: Card) -> None:
             controls.controls(where, one.runner, key=f"card-{one.name}")
         controls.refusal(one.name)
         if one.trouble:
-            st.markdown(f":red[:material/error:] {words.escape(one.trouble)}")
+            st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)}")
 
 
 def none_yet() -> None:

@@ -20,21 +20,22 @@ _ICONS = {
 
 
 def draw(layers: Sequence[Layer]) -> None:
-    """One card per layer, all of the same height."""
+    """One card of two lines per layer, all of the same height, so that the sections below stay on the screen."""
     for column, layer in zip(st.columns(len(layers), gap="small"), layers, strict=True):
-        with column, st.container(border=True, height="stretch", gap="xsmall"):
-            st.markdown(f":gray[{words.escape(layer.title)}]", help=layer.help)
-            st.markdown(f"#### :{layer.colour}[{_ICONS[layer.colour]} {words.escape(layer.headline)}]", anchors=False)
-            first, *rest = layer.details or (words.NOTHING,)
-            text = words.escape(first)
-            st.markdown(f":gray[{text}]" if layer.colour == "gray" else f"**{text}**")
-            st.markdown(f":small[:gray[{words.escape(' · '.join(rest)) or '&nbsp;'}]]")
+        with column, st.container(border=True, height="stretch", gap=None):
+            headline = f":{layer.colour}[{_ICONS[layer.colour]} {words.escape(layer.headline)}]"
+            st.markdown(
+                f"#### :small[:gray[{words.escape(layer.title)}]]&nbsp; {headline}", help=layer.help, anchors=False
+            )
+            first, *rest = map(words.escape, layer.details or (words.NOTHING,))
+            fact = f":gray[{first}]" if layer.colour == "gray" else f"**{first}**"
+            st.markdown(f"{fact} :small[:gray[{' · '.join(['', *rest])}]]" if rest else fact)
 
 
-def alerts(lines: Sequence[str]) -> None:
-    """One line per active alert."""
-    for line in lines:
-        st.markdown(f":red[:material/notifications_active: {words.escape(line)}]")
+def alerts(lines: Sequence[tuple[str, str]]) -> None:
+    """One line per alert, in its colour."""
+    for colour, line in lines:
+        st.markdown(f":{colour}[:material/notifications_active: {words.escape(line)}]")
 
 
 def footer(now: datetime, run: str | None, commands: Sequence[tuple[str, str]]) -> None:

@@ -6,24 +6,27 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import streamlit as st
 
+from app.view.alert_list import Firing, Standing, firing_alerts, standing_alerts
 from app.view.health import Runner, runner_of
 from engine import clock, directory, settings
+from engine.acknowledgements import Acknowledgement, acknowledgement_of
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import History
 from engine.history.fetch import Cursor
-from engine.history.runs import latest_run
+from engine.history.runs import Run, latest_run
+from engine.history.series import Lag
 from engine.redaction import Scrubber, clean_toml
 from engine.tail import tail
 
 T = TypeVar("T")
 P = ParamSpec("P")
-_LAST = "last pipeline"
 LAUNCH_GRACE_S = 60.0
 """A launched runner without a heartbeat counts as starting for this long."""
 _LOG_BYTES = 16 << 10
@@ -98,8 +101,38 @@ def exit_code(name: str) -> int | None:
 
 def runner(where: Directory) -> Runner:
     """The current state of a pipeline's runner."""
+    return _runner(where, record_of(where), ask(latest_run, where.root.name))
+
+
+def glance(where: Directory) -> Runner:
+    """Like `runner`, but without the index wherever `runner.json` alone says whether there is a problem."""
+    record, name = record_of(where), where.root.name
+    ended_well = record is not None and record.get("state") == "ended" and not record.get("error")
+    unknown = record is None and where.journals.is_dir()
+    return _runner(where, record, _ended(name, str((record or {}).get("run"))) if ended_well or unknown else None)
+
+
+@st.cache_resource
+def _ends() -> dict[tuple[str, str], Run]:
+    """Runs that have ended, which do not change any more."""
+    return {}
+
+
+def _ended(name: str, run: str) -> Run | None:
+    """The newest run, which `runner.json` calls `run`. Only the journal has its exit code."""
+    if (name, run) in _ends():
+        return _ends()[name, run]
+    found = ask(latest_run, name)
+    if found is not None and found.ended is not None and found.run == run:
+        _ends()[name, run] = found
+    return found
+
+
+def _runner(where: Directory, record: dict[str, Any] | None, run: Run | None) -> Runner:
     name = where.root.name
-    found = runner_of(record_of(where), ask(latest_run, name), launched_at(name))
+    if name not in launches():
+        return runner_of(record, run)
+    found = runner_of(record, run, launched_at(name))
     code = exit_code(name)
     # A runner that failed before its first heartbeat leaves only an exit code and a log.
     if (
@@ -107,7 +140,9 @@ def runner(where: Directory) -> Runner:
         and found.state in ("new", "ended", "lost")
         and (found.last_seen is None or found.last_seen < launches()[name].at)
     ):
-        return runner_of({"state": "ended", "error": f"The runner ended at once with exit code {code}."}, None)
+        started = clock.utc_text(launches()[name].at)
+        error = f"The runner ended at once with exit code {code}."
+        return runner_of({"state": "ended", "error": error, "started": started}, None)
     return found
 
 
@@ -121,12 +156,33 @@ def record_of(where: Directory) -> dict[str, Any] | None:
         return None
 
 
+def reading_of(where: Directory) -> dict[str, dict[str, Any]]:
+    """The longest running reads of a live runner, by table."""
+    record = record_of(where) or {}
+    return dict(record.get("reading") or {}) if record.get("alive") else {}
+
+
 def alerts_of(where: Directory) -> list[dict[str, Any]]:
     """The active alerts; none if the file cannot be read."""
     try:
         return directory.read_alerts(where)
-    except (OSError, ValueError, KeyError, TidemarkError):
+    except (OSError, ValueError, KeyError, TypeError, TidemarkError):
         return []
+
+
+def acknowledgement(where: Directory, alert: Standing) -> Acknowledgement | None:
+    """Who acknowledged an alert; None if nobody did, or if that cannot be read."""
+    try:
+        return acknowledgement_of(where, alert)
+    except TidemarkError:
+        return None
+
+
+def firing(where: Directory, found: Runner | None = None, lag: Lag | None = None) -> list[Firing]:
+    """The alerts of a pipeline that have not cleared. found: its runner, if known. lag: the latest measurement."""
+    found = found or glance(where)
+    standing = standing_alerts(found, alerts_of(where))
+    return firing_alerts(where.root.name, found, standing, lambda alert: acknowledgement(where, alert), lag)
 
 
 def log_tail(where: Directory, lines: int = 40) -> str:
@@ -137,6 +193,23 @@ def log_tail(where: Directory, lines: int = 40) -> str:
         return ""
     know_secrets(where)
     return Scrubber().clean(text)
+
+
+def source_of(where: Directory) -> str:
+    """The host and port of a pipeline's source; empty if its spec cannot be read. The spec is read again if its file changes."""
+    try:
+        return _source_in(where.spec, where.spec.stat().st_mtime_ns)
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=1024)
+def _source_in(spec: Path, _changed_ns: int) -> str:
+    try:
+        source = settings.load(spec).source
+    except TidemarkError:
+        return ""
+    return f"{source.host}:{source.port}"
 
 
 def know_secrets(where: Directory) -> None:
@@ -152,26 +225,3 @@ def spec_text(where: Directory) -> str:
         return clean_toml(where.spec.read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
-
-
-def choose(names: list[str]) -> str:
-    """Select a pipeline: the one in the URL, else the one of the previous page, else the first.
-
-    The default of the field is None: Streamlit keeps a default out of the URL, and the selected pipeline must be in it. If the
-    field is emptied, the previous selection stays.
-    """
-    before = next(name for name in (st.session_state.get(_LAST), *names) if name in names)
-    if st.session_state.get("pipeline") not in names:
-        asked = st.query_params.get("pipeline")
-        st.session_state["pipeline"] = asked if asked in names else before
-    chosen = st.selectbox(
-        "Pipeline",
-        names,
-        index=None,
-        key="pipeline",
-        label_visibility="collapsed",
-        bind="query-params",
-        placeholder=before,
-    )
-    st.session_state[_LAST] = chosen or before
-    return chosen or before

@@ -8,16 +8,13 @@ from app.parts import home
 from app.view import words
 from engine.errors import TidemarkError
 
+_LINE = 20
+"""Pixels of a line of code."""
+
 
 def three_parts(message: str, detail: str = "", hint: str = "", *, amber: bool = False) -> None:
     """A message in three parts: what happened, what it means for the data, and what to do."""
-    first, *rest = message.strip().splitlines() or [""]
-    lines = [f"**{words.escape(first)}**", *(f"- {words.escape(line.strip())}" for line in rest)]
-    text = "\n".join(lines)
-    if detail:
-        text += f"\n\n**What it means** {words.escape(detail)}"
-    if hint:
-        text += f"\n\n**What to do** {words.escape(hint)}"
+    text = words.three_parts(message, detail, hint)
     show = st.warning if amber else st.error
     show(text, icon=":material/warning:" if amber else ":material/error:")
 
@@ -45,3 +42,10 @@ def nothing(title: str, text: str, icon: str = ":material/inbox:") -> None:
         st.markdown(f"#### {icon} {words.escape(title)}", text_alignment="center", anchors=False)
         st.markdown(f":gray[{words.escape(text)}]", text_alignment="center")
         st.space("small")
+
+
+def log(text: str, height: int) -> None:
+    """The end of a log, scrolled to its last line."""
+    long = text.count("\n") * _LINE > height
+    with st.container(height=height if long else "content", border=False, autoscroll=long):
+        st.code(text, language=None)

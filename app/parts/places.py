@@ -8,6 +8,9 @@ from streamlit.navigation.page import StreamlitPage
 PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY, DIAGNOSTICS = (
     f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history", "diagnostics")
 )
+TABLE = "screens/table.py"
+
+ALERTS = "screens/alerts.py"
 
 REDUMP_REQUEST = "redump request"
 """The session key of the values for the redump form, until the form takes them."""
@@ -18,15 +21,19 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
     usual = [
         st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="pipelines", default=True),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
+        st.Page(TABLE, title="Table", icon=":material/table:", url_path="table"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
+        st.Page(ALERTS, title="Alerts", icon=":material/notifications:", url_path="alerts"),
     ]
     if not operator:
         return usual
-    pipelines, live, history = usual
+    pipelines, live, table, history, alerts = usual
     return [
         pipelines,
+        alerts,
         st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         live,
+        table,
         st.Page(REDUMP, title="Redump", icon=":material/sync:", url_path="redump"),
         st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
         history,
@@ -37,6 +44,17 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
 def go_live(name: str) -> None:
     """Switch to a pipeline's live page."""
     st.switch_page(LIVE, query_params={"pipeline": name})
+
+
+def table_address(pipeline: str, table: str) -> str:
+    """The URL of a table's page, relative to every other page."""
+    return address("table", pipeline=pipeline, table=table)
+
+
+def link_to_table(pipeline: str, table: str) -> None:
+    """A link to a table's page."""
+    query = {"pipeline": pipeline, "table": table}
+    st.page_link(TABLE, label="Table page", icon=":material/table:", query_params=query)
 
 
 def address(page: str | None, **query: str) -> str:

@@ -2,21 +2,35 @@
 
 import streamlit as st
 
-from app.parts import home, messages
+from app.parts import controls, home, messages, places
 from app.view import words
-from app.view.health import Runner, away_line, troubles
+from app.view.health import Runner, away_line, startup_line, troubles
 from engine import clock
 from engine.directory import Directory, read_standbys
 
 
-def show(where: Directory, runner: Runner) -> None:
-    """A panel for each state that needs attention; nothing for a healthy runner."""
-    if runner.away is not None:
+def away(where: Directory, runner: Runner) -> None:
+    """A panel for an outage of the source, with a button for a try at once."""
+    if runner.away is None:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.warning(
             f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
             "Committed state is safe. The run continues when the source is reachable. Check the source and the network.",
             icon=":material/cloud_off:",
         )
+        if runner.away.attempt:
+            controls.try_now(where)
+
+
+def starting(runner: Runner) -> None:
+    """The steps of a start, as they happen."""
+    if line := startup_line(runner, clock.utc_now()):
+        st.markdown(f":blue[:material/hourglass_top: Starting] {words.escape(line)}")
+
+
+def show(where: Directory, runner: Runner) -> None:
+    """A panel for each state that needs attention; nothing for a healthy runner."""
     for standby in read_standbys(where):
         since = words.date_time(clock.parse_utc(standby["since"]))
         st.caption(
@@ -39,7 +53,7 @@ def show(where: Directory, runner: Runner) -> None:
         _log(where, expanded=False)
     elif runner.state == "failed":
         _failed(runner)
-        _log(where, expanded=True)
+        _log(where, expanded=False)  # it ends with the same message
     elif runner.state == "lost":
         messages.three_parts(
             f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.",
@@ -48,6 +62,16 @@ def show(where: Directory, runner: Runner) -> None:
             "committed position.",
         )
         _log(where, expanded=True)
+
+
+def brief(where: Directory, runner: Runner) -> None:
+    """One line for a page about a part of the pipeline, with a link to the live page: nobody reads, because no runner is alive."""
+    if runner.alive or runner.state == "starting":
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        text = f"No runner is alive ({runner.style.label}). {words.escape((runner.error or {}).get('message', ''))}"
+        st.markdown(f":{runner.style.colour}[{runner.style.icon} {text}]", width="content")
+        st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
 
 
 def _failed(runner: Runner) -> None:
@@ -60,6 +84,6 @@ def _log(where: Directory, *, expanded: bool) -> None:
     tail = home.log_tail(where)
     with st.expander("End of the runner's log", expanded=expanded and bool(tail), icon=":material/terminal:"):
         if tail:
-            st.code(tail, language=None, height=260 if tail.count("\n") > 11 else "content")
+            messages.log(tail, 260)
         else:
             st.caption("There is no log. The runner was started elsewhere, or never.")

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages
+from app.parts import columns, home, messages, places, selection
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
-from app.view.progress import rows_per_s, share
+from app.view.progress import current_reads, rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
@@ -21,11 +21,14 @@ _TABLE_COLUMNS = {
     "Copied": st.column_config.ProgressColumn(
         format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of the expected number"
     ),
-    "Rows": columns.figure("Rows read, and the source's estimate of the table's rows", 190),
+    "Rows": columns.figure(
+        "Rows read, also of chunks that are being read, and the source's estimate of the table's rows", 190
+    ),
     "Chunks": columns.figure(),
     "Rows/s": columns.figure("Rows copied per second over the last 30 s"),
     "Changes": columns.figure(f"Committed since the pipeline was created. {_CHANGE}"),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
+    "Page": columns.page(),
 }
 _RUNS = 200
 _EVENTS = 1000
@@ -37,21 +40,22 @@ def plot(figure: dict[str, object], key: str, alt: str) -> None:
     st.plotly_chart(figure, key=key, config=_CHART, alt=alt)
 
 
-def overview(name: str) -> None:
+def overview(where: Directory) -> None:
     """Progress per table, lag and throughput."""
-    _tables(name)
+    name = where.root.name
+    _tables(where)
     if home.ask(runs.latest_run, name) is None:
         return
-    chosen = st.segmented_control(
-        "Time shown", list(SPANS), default="5 min", key="span", bind="query-params", required=True
-    )
+    selection.default("span", "5 min")
+    chosen = st.segmented_control("Time shown", list(SPANS), key="span", bind="query-params", required=True)
     _curves(name, SPANS[chosen or "5 min"])
 
 
 @autorefresh()
-def _tables(name: str) -> None:
-    now = clock.utc_now()
-    found = home.ask(table_queries.progress, name)
+def _tables(where: Directory) -> None:
+    name, now = where.root.name, clock.utc_now()
+    known = home.ask(table_queries.progress, name)
+    found = [one for one in known if one.state != "removed"]
     if not found:
         messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         return
@@ -64,21 +68,34 @@ def _tables(name: str) -> None:
     strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}
     copying = [one.table for one in found if live and not one.copied]
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if copying else []
-    rates = {table: rows_per_s(reads, now, table=table) for table in copying}
+    current = current_reads(home.reading_of(where), found, now) if copying else []
+    rates = {table: rows_per_s([*reads, *current], now, table=table) for table in copying}
+    partly = {read.table: read.rows for read in current}
     st.dataframe(
-        pd.DataFrame([_table_row(one, rates.get(one.table), strategies.get(one.table)) for one in found]),
+        pd.DataFrame(
+            [
+                _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
+                for one in found
+            ]
+        ),
         hide_index=True,
         key="tables",
         column_config=_TABLE_COLUMNS,
         alt="Progress per table",
     )
+    if removed := [one.table for one in known if one.state == "removed"]:
+        st.caption(words.escape(f"Removed from the pipeline: {', '.join(removed)}"))
 
 
-def _table_row(one: table_queries.Progress, rows_s: float | None, strategy: str | None) -> dict[str, object]:
-    rows = f"{words.count(one.rows)} of about {words.count(one.approx_rows)}"
+def _table_row(
+    name: str, one: table_queries.Progress, partly: int, rows_s: float | None, strategy: str | None
+) -> dict[str, object]:
+    """partly: rows of chunks that are being read."""
+    rows = f"{words.count(one.rows + partly)} of about {words.count(one.approx_rows)}"
     done = share([one])
     return {
         "Table": one.table,
+        "Page": places.table_address(name, one.table),
         "State": chunk_counts.state(one),
         "Copied": None if done is None else 100 * done,
         "Rows": rows if one.planned else words.NOTHING,
@@ -121,18 +138,18 @@ def _curves(name: str, span_s: int) -> None:
 
 def readers(name: str) -> None:
     """The reader timeline, and the cost of a chunk."""
-    spans = {"1 min": 60, "5 min": 300, "30 min": 1800, "whole run": None}
-    chosen = st.segmented_control("Time shown", list(spans), default="1 min", key="timeline-span", required=True)
+    spans = {"1 min": 60, "5 min": 300, "30 min": 1800, "all": None}
+    selection.default("readers-span", "1 min")
+    chosen = st.segmented_control("Time shown", list(spans), key="readers-span", bind="query-params", required=True)
     _timeline(name, spans[chosen or "1 min"])
 
 
 @autorefresh()
 def _timeline(name: str, span_s: int | None) -> None:
     now = clock.utc_now()
-    run = home.ask(runs.latest_run, name)
-    everything = home.ask(chunk_queries.reads, name, run.run if run else None, limit=4000)
+    everything = home.ask(chunk_queries.reads, name, limit=4000)
     if not everything:
-        messages.nothing("No chunk was read in this run", "Readers appear here when they have read their first chunk.")
+        messages.nothing("No chunk was read yet", "Readers appear here when they have read their first chunk.")
         return
     until = timeline_end(now, max(read.ended for read in everything))
     began = min(read.started for read in everything)
@@ -192,16 +209,21 @@ def timeline_end(now: datetime, last: datetime) -> datetime:
 def watermarks(name: str, names: list[str]) -> None:
     """The watermark windows of chunks over the binlog, widest first."""
     left, right = st.columns([2, 1], vertical_alignment="bottom")
-    table = left.selectbox("Table", ["all tables", *names], key="windows-table")
-    most = right.segmented_control("Windows shown", [20, 40, 80], default=20, key="windows-most", required=True)
+    selection.default("windows-table", "all tables")
+    selection.default("windows-shown", 20)
+    table = left.selectbox("Table", ["all tables", *names], key="windows-table", bind="query-params")
+    most = right.segmented_control(
+        "Windows shown", [20, 40, 80], key="windows-shown", bind="query-params", required=True
+    )
+    if table in names:
+        places.link_to_table(name, table)
     _windows(name, None if table == "all tables" else table, most or 20)
 
 
 @autorefresh(5 * INTERVAL_S)
 def _windows(name: str, table: str | None, most: int) -> None:
     cursor = home.fresh()
-    run = home.ask(runs.latest_run, name)
-    found = chunk_queries.windows(cursor, name, run=run.run if run else None, table=table, limit=most)
+    found = chunk_queries.windows(cursor, name, table=table, limit=most)
     if not found:
         messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
         return
@@ -228,7 +250,7 @@ def plan(where: Directory) -> None:
             f"Distribution factor of each table against {lower:g} to {upper:g}",
         )
     st.dataframe(
-        pd.DataFrame([_plan_row(one) for one in found]),
+        pd.DataFrame([_plan_row(where.root.name, one) for one in found]),
         hide_index=True,
         key="plans",
         row_height=columns.height(one.reason or "" for one in found),
@@ -238,6 +260,7 @@ def plan(where: Directory) -> None:
                 help="even: equal steps of the key; uneven: bounds found by walking the key; one: a single chunk"
             ),
             "Why": columns.sentences(),
+            "Page": columns.page(),
             "Rows a chunk": columns.figure("By plan; the actual numbers are in the chunk details"),
             **columns.figures("Chunks", "Rows", "Smallest", "Largest", "Factor"),
         },
@@ -245,9 +268,10 @@ def plan(where: Directory) -> None:
     st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
 
 
-def _plan_row(one: table_queries.Plan) -> dict[str, object]:
+def _plan_row(name: str, one: table_queries.Plan) -> dict[str, object]:
     return {
         "Table": one.table,
+        "Page": places.table_address(name, one.table),
         "Strategy": one.strategy or words.NOTHING,
         "Why": one.reason or words.NOTHING,
         "Chunks": chunk_counts.planned_chunks(one),
@@ -271,11 +295,14 @@ def _bounds(where: Directory) -> tuple[float, float]:
 def events(name: str) -> None:
     """The event feed, newest first."""
     left, right = st.columns([3, 2], vertical_alignment="bottom")
-    kinds = left.pills(
-        "Kinds", list(event_feed.KINDS), selection_mode="multi", default=list(event_feed.USUAL), key="kinds"
-    )
+    selection.default("kinds", list(event_feed.USUAL))
+    kinds = left.pills("Kinds", list(event_feed.KINDS), selection_mode="multi", key="kinds", bind="query-params")
     text = right.text_input(
-        "Contains", key="contains", placeholder="A table, a chunk, part of an error message", icon=":material/search:"
+        "Contains",
+        key="contains",
+        bind="query-params",
+        placeholder="A table, a chunk, part of an error message",
+        icon=":material/search:",
     )
     _events(name, tuple(kinds), text or "")
 
@@ -295,6 +322,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
                 "Kind": one.kind,
                 "Who acts": acts[one.tone],
                 "Table": one.table,
+                "Page": places.table_address(name, one.table) if one.table else "",
                 "What": one.text,
                 "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
             }
@@ -310,8 +338,9 @@ def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
                 "Kind": st.column_config.TextColumn(width=80),
                 "Who acts": st.column_config.TextColumn(width=100),
                 "Table": st.column_config.TextColumn(width=120),
+                "Page": columns.page(),
                 "Took": columns.figure(width=60),
-                "What": st.column_config.TextColumn(width=640),
+                "What": st.column_config.TextColumn(width=580),
             },
             alt="Events, newest first",
         )

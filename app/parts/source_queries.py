@@ -17,6 +17,7 @@ from engine.plan.planner import plan_tables
 from engine.plan.speed import bytes_per_s
 from engine.settings import Snapshot, Spec, parse
 from engine.source.catalog import captured_tables
+from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection, Server, describe, open_connection, query
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import Preflight, run_preflight, server_preflight
@@ -62,6 +63,8 @@ class Planned:
     """By `rules_key`; an error for a table that cannot be planned."""
     speed: float | None = None
     """Bytes per second of one reader; None until it is measured."""
+    changes: ChangeRates | None = None
+    """How often the tables change; None until it is measured."""
 
 
 def spec_of(draft: Draft) -> Spec:
@@ -115,7 +118,7 @@ def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
 
 
 def plan(spec: Spec, planned: Planned) -> Planned:
-    """Add the missing plans, and measure the read speed of the source once. Raises as `plan_tables`."""
+    """Add the missing plans, and measure the read speed and the change rates once. Raises as `plan_tables`."""
     with _connected(spec) as connection:
         if not planned.tables:
             null_dates = spec.source.invalid_dates == "null"
@@ -129,6 +132,8 @@ def plan(spec: Spec, planned: Planned) -> Planned:
         if planned.speed is None and plans:
             pairs = [(t, plans[t.full_name]) for t in missing if t.full_name in plans]
             planned.speed = bytes_per_s(connection, [t for t, _ in pairs], [p for _, p in pairs])
+    if planned.changes is None:
+        planned.changes = recent_changes(endpoint_of(spec.source), spec.first_server_id(), planned.tables)
     return planned
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import streamlit as st
 
-from app.parts import engine, home, messages, places
+from app.parts import engine, home, messages, places, selection
 from app.view import words
 from engine import clock
 from engine.directory import Directory
@@ -73,7 +73,10 @@ def page() -> None:
             st.switch_page(places.NEW, query_params={})
         return
     with choice:
-        where = found[home.choose(list(found))]
+        where = selection.pipeline(found)
+    if where is None:
+        selection.unselected()
+        return
     st.markdown(
         ":gray[A zip file for support. Passwords, tokens and webhooks are removed. Inspect it before you share it.]"
     )

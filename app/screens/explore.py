@@ -1,6 +1,8 @@
 """Explore: SQL over mirrors and change logs, one key through time, and a table as the source was at a time."""
 
+import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -8,8 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import focus, home, messages, places, saved
-from app.view import queries, words, zone
+from app.parts import access, focus, home, messages, places, saved, selection
+from app.view import queries, row_life, words, zone
+from app.view.hints import for_console
 from app.view.queries import Known
 from engine import clock, settings
 from engine.directory import Directory
@@ -20,7 +23,23 @@ if TYPE_CHECKING:
     from engine.decode.schema import Table
     from engine.explore.queries import Answer
 
-_SQL, _ANSWER, _AT = "sql", "answer", "as it was at"
+_SQL, _ANSWER, _AT, _LIFE = "sql", "answer", "as it was at", "life of a row"
+_STEPS = 50
+"""Steps of a row's life that are drawn."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """The life of a row, as the session keeps it."""
+
+    table: "Table"
+    key: tuple[str, ...]
+    answer: object
+    """The answer it is of."""
+    steps: list[row_life.Step] | None
+    """None if the answer has only the first changes."""
+
+
 WAYS = ("SQL", "One key through time", "As the source was at")
 
 
@@ -73,7 +92,9 @@ def _change(change: Callable[[], None]) -> None:
     try:
         change()
     except NewerFormatError as problem:
-        st.toast(words.escape(f"{problem.message} {problem.hint}"), icon=":material/error:", duration="long")
+        st.toast(
+            words.escape(f"{problem.message} {for_console(problem.hint)}"), icon=":material/error:", duration="long"
+        )
 
 
 def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
@@ -83,11 +104,12 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
     def take() -> None:
         st.session_state[_SQL] = choices.get(st.session_state.get("query") or "", st.session_state.get(_SQL))
 
-    st.session_state.setdefault(_SQL, next(iter(choices.values())))
+    selection.default(_SQL, next(iter(choices.values())))
     st.selectbox(
         "Start from", list(choices), key="query", index=None, on_change=take, placeholder="An example, or a saved query"
     )
-    sql = st.text_area("SQL", key=_SQL, height=170, help="DuckDB SQL. Ctrl+Enter submits the text.") or ""
+    tip = "DuckDB SQL. Ctrl+Enter submits the text."
+    sql = st.text_area("SQL", key=_SQL, bind="query-params", height=170, help=tip) or ""
     with st.container(horizontal=True, vertical_alignment="bottom"):
         run = st.button("Run", type="primary", icon=":material/play_arrow:", key="run", shortcut="Ctrl+Enter")
         with st.popover("Save", icon=":material/bookmark:"):
@@ -116,13 +138,54 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
         messages.nothing("This table has no key", "Its rows cannot be identified. The change log has all of them.")
         return
     columns = st.columns(max(len(published.key), 3))
-    values = [columns[n].text_input(name, key=f"key-{n}") for n, name in enumerate(published.key)]
+    values = [columns[n].text_input(name, key=f"key-{n}", bind="query-params") for n, name in enumerate(published.key)]
     key = queries.key_of(values)
     if (
         st.button("Show its history", type="primary", icon=":material/history:", key="by-key", disabled=key is None)
         and key
     ):
         ask(where, known, history_sql(published, key))
+        st.session_state[_LIFE] = _life_of(published, key)
+    _draw_life(where, published)
+
+
+def _life_of(published: "Table", key: tuple[str, ...]) -> Life:
+    """The row's life, from the answer that the session now has."""
+    answer: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
+    if answer is None:  # the query failed, and its error is shown
+        return Life(published, key, None, None)
+    columns, found = [column.name for column in published.columns], answer[2]
+    return Life(published, key, answer, row_life.steps(found.rows.to_pylist(), columns, more=found.more))
+
+
+def _draw_life(where: Directory, published: "Table") -> None:
+    """The changes of the row as differences, if the answer that is shown is its history."""
+    shown: Life | None = st.session_state.get(_LIFE)
+    found: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
+    if shown is None or found is None or found is not shown.answer:
+        return
+    if (shown.table, where.root.name) != (published, found[0]):
+        return
+    key, life = shown.key, shown.steps
+    if life is None:
+        messages.nothing(
+            "Too many changes", "The row has more changes than an answer may have. Ask for its newest ones by SQL."
+        )
+        return
+    if not life:
+        messages.nothing("No such row", "Neither the mirror nor the change log has a row with this key.")
+        return
+    with st.container(border=True):
+        for step in life[-_STEPS:]:
+            st.markdown(row_life.markdown(step))
+    if len(life) > _STEPS:
+        st.caption(f"The newest {_STEPS} of {len(life):,} steps; all changes are in the table below.")
+    if access.operator() and st.button("Redump this key", icon=":material/sync:", key="redump-key"):
+        keys = key[0] if len(key) == 1 and not key[0].startswith("[") else json.dumps(list(key), ensure_ascii=False)
+        request = {"pipeline": where.root.name, "part": "Keys", "table": published.full_name, "keys": keys}
+        st.session_state[places.REDUMP_REQUEST] = request
+        # Fields that are bound to widgets on this page cannot be in the URL; the form takes them from the session.
+        st.switch_page(places.REDUMP, query_params={"part": "Keys"})
 
 
 def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
@@ -185,7 +248,10 @@ def page() -> None:
             st.switch_page(places.NEW, query_params={})
         return
     with choice:
-        where = found[home.choose(list(found))]
+        where = selection.pipeline(found)
+    if where is None:
+        selection.unselected()
+        return
     from engine.explore.queries import published_tables, quoted
 
     try:
@@ -198,9 +264,14 @@ def page() -> None:
         return
     by_name = {table.full_name: table for table in known}
     left, right = st.columns([2, 3], vertical_alignment="bottom")
-    name = left.selectbox("Table", list(by_name), key="table", bind="query-params") or next(iter(by_name))
+    with left:
+        name = selection.table(list(by_name), usual=next(iter(by_name)))
     with right:
-        way = st.segmented_control("Ask by", WAYS, default="SQL", key="way", bind="query-params", required=True)
+        selection.default("way", "SQL")
+        way = st.segmented_control("Ask by", WAYS, key="way", bind="query-params", required=True)
+    if name is None:
+        messages.nothing("Choose a table", "The table in the address is not published by this pipeline.")
+        return
     published = by_name[name]
     schema = quoted(published.database)
     table = Known(
@@ -211,6 +282,7 @@ def page() -> None:
         tuple(column.name for column in published.columns),
     )
     st.caption(words.escape(f"Key: {', '.join(table.key) or 'none'}. Columns: {', '.join(table.columns)}"))
+    places.link_to_table(where.root.name, name)
     if way == "One key through time":
         by_key(where, known, published)
     elif way == "As the source was at":

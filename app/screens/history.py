@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages
+from app.parts import columns, home, messages, selection
 from app.parts.sections import plot
 from app.view import compare, words
 from app.view.past import PastRun, past
@@ -29,7 +29,8 @@ def page() -> None:
     if not names:
         messages.nothing("No runs yet", "Each run of a pipeline appears here, with its totals and its outcome.")
         return
-    chosen = st.selectbox("Pipeline", ["all pipelines", *names], key="history-of", width=320)
+    selection.default("runs-of", "all pipelines")
+    chosen = st.selectbox("Pipeline", ["all pipelines", *names], key="runs-of", bind="query-params", width=320)
     only = None if chosen == "all pipelines" else chosen
     alive = {where.root.name for where in home.directories() if (home.record_of(where) or {}).get("alive")}
     lines = past(runs.runs(cursor, only), runs.run_totals(cursor, only), alive, clock.utc_now())
@@ -79,13 +80,11 @@ def _comparison(lines: list[PastRun]) -> None:
     st.subheader("Compared", anchor=False)
     left, right = st.columns(2, gap="medium")
     with left:
-        st.dataframe(
-            pd.DataFrame(compare.measures(lines, reads)),
-            hide_index=True,
-            key="measures",
-            height="content",
-            alt="Measures of each run",
-        )
+        shown, same = compare.folded(compare.measures(lines, reads))
+        st.dataframe(pd.DataFrame(shown), hide_index=True, key="measures", height="content", alt="Measures of each run")
+        if len(lines) > 1:
+            equal = f" The same in all: {', '.join(same)}." if same else ""
+            st.caption(words.escape(f"Compared with {compare.names(lines)[compare.baseline(lines)]}.{equal}"))
     with right:
         st.markdown("**Throughput** :gray[rows copied per second]")
         if any(reads.values()):

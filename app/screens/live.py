@@ -8,6 +8,7 @@ from app.parts import (
     access,
     chunk_section,
     controls,
+    destination_section,
     health_strip,
     home,
     membership,
@@ -16,30 +17,37 @@ from app.parts import (
     places,
     runner_notice,
     sections,
+    selection,
 )
 from app.parts.autorefresh import autorefresh
 from app.view import commands, words
-from app.view.health import alert_lines, layers
-from app.view.progress import copy_of, copying, status_line
+from app.view.alert_list import alert_lines
+from app.view.health import lag_words, layers, stale_since
+from app.view.progress import copy_of, copying, current_reads, status_line
 from engine import clock
 from engine.directory import Directory
 from engine.history import chunk_queries, event_queries, runs, series, table_queries
 
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
 OPERATOR_SECTIONS = ("Pace", "Tables")
 
 
-@autorefresh()
+@autorefresh(1.0)
 def top(where: Directory, drawn_state: str) -> None:
     """The health strip, alerts and notices. If the state changes, the whole page runs again, because its buttons depend on it."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner = home.runner(where)
-    if runner.state != drawn_state:
+    if runner.shown != drawn_state:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
     health_strip.draw(layers(runner, lag, recent, now))
-    health_strip.alerts(alert_lines(home.alerts_of(where)))
+    raised = home.firing(where, runner)
+    # `runner_notice` has a panel for a failed or lost runner.
+    noticed = ("run_failed", "runner_lost") if runner.problem else ()
+    health_strip.alerts(alert_lines(one for one in raised if one.kind not in noticed))
+    runner_notice.away(where, runner)
+    runner_notice.starting(runner)
     pacing.notices(where)
 
 
@@ -49,16 +57,15 @@ def status(where: Directory) -> None:
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner, lag = home.runner(where), home.ask(series.latest_lag, name)
     run = home.ask(runs.latest_run, name)
-    live, progress = runner.alive and runner.state == "running", home.ask(table_queries.progress, name)
+    live, progress = runner.works, home.ask(table_queries.progress, name)
     is_copying = copying(progress, live=live)
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if is_copying else []
     totals, throttle = home.ask(series.epoch_totals, name), pacing.throttle(where)
-    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle)
-    st.code(
-        status_line(copy, lag, runner.style.label if not live else runner.state, runner.phase),
-        language=None,
-        wrap_lines=True,
-    )
+    current = current_reads(home.reading_of(where), progress, now) if is_copying else []
+    copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current)
+    stale_lag = "" if stale_since(runner, lag, now) is None else lag_words(runner, lag, now)
+    label = runner.state if live else runner.style.label
+    st.code(status_line(copy, lag, label, runner.phase, stale_lag), language=None, wrap_lines=True)
     sent = controls.sent(name)
     health_strip.footer(
         now,
@@ -75,8 +82,7 @@ def spec_section(where: Directory) -> None:
         st.code(home.spec_text(where), language="toml")
     with right:
         st.markdown("**Runner's log** :gray[the last lines]")
-        tail = home.log_tail(where, 60) or "There is no log. The runner was started elsewhere, or never."
-        st.code(tail, language=None, height=420 if tail.count("\n") > 18 else "content")
+        messages.log(home.log_tail(where, 60) or "There is no log. The runner was started elsewhere, or never.", 420)
 
 
 def body(where: Directory) -> None:
@@ -85,13 +91,14 @@ def body(where: Directory) -> None:
     sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
     tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
     draw = {
-        "Overview": lambda: sections.overview(name),
+        "Overview": lambda: sections.overview(where),
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
         "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in home.ask(table_queries.plans, name)]),
         "Plan": lambda: sections.plan(where),
         "Pace": lambda: pacing.section(where),
         "Tables": lambda: membership.section(where),
+        "Destination": lambda: destination_section.section(where),
         "Events": lambda: sections.events(name),
         "Spec": lambda: spec_section(where),
     }
@@ -111,12 +118,15 @@ def page() -> None:
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:
-        where = found[home.choose(list(found))]
+        where = selection.pipeline(found)
+    if where is None:
+        selection.unselected()
+        return
     runner = home.runner(where)
     with buttons:
         controls.controls(where, runner, key="live", spark=True)
     controls.refusal(where.root.name)
-    top(where, runner.state)
+    top(where, runner.shown)
     status(where)
     runner_notice.show(where, runner)
     body(where)

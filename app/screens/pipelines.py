@@ -10,6 +10,6 @@ with st.container(horizontal=True, horizontal_alignment="distribute", vertical_a
         st.switch_page(places.NEW, query_params={})
 
 if home.directories():
-    fleet.fleet()
+    fleet.show()
 else:
     fleet.none_yet()

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, messages, places
+from app.parts import columns, controls, engine, home, messages, places, selection
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -16,6 +16,7 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import chunk_queries, redumps, table_queries
 
+_EMPTY = {"part": "Chunks", "table": None, "chunks": "", "lower": "", "upper": "", "keys": ""}
 _DRY_RUN, _EXPECTED = "dry run", "expected rows"
 _HELP = {
     "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
@@ -33,12 +34,12 @@ def _key(kind: str, of: str) -> str:
 
 def request_form(plans: Sequence[table_queries.Plan]) -> Request:
     """The form for the request."""
-    part = st.segmented_control(
-        "Redump", redump_form.PARTS, default="Chunks", key="part", bind="query-params", required=True
-    )
+    selection.default("part", "Chunks")
+    part = st.segmented_control("Redump", redump_form.PARTS, key="part", bind="query-params", required=True)
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
-        table = left.selectbox("Table", [plan.table for plan in plans], key="table", bind="query-params")
+        with left:
+            table = selection.table([plan.table for plan in plans], usual=plans[0].table if len(plans) == 1 else None)
         with right:
             _part(part or "Chunks", next((plan.chunk_key for plan in plans if plan.table == table), ""))
     st.caption(_HELP[part or "Chunks"])
@@ -68,9 +69,10 @@ def _part(part: str, key: str) -> None:
         st.text_area("Keys", key="keys", height=120, placeholder="17\n18")
 
 
-def dry_run(where: Directory, request: Request) -> dict[str, Any] | None:
-    """The dry run of the request; None, with the reason shown, if it is incomplete or fails."""
-    if fault := redump_form.missing(request):
+def dry_run(where: Directory, request: Request, plan: table_queries.Plan | None) -> dict[str, Any] | None:
+    """The dry run of the request; None, with the reason shown, if it is incomplete or fails. plan: of its table."""
+    numeric = plan is not None and plan.distribution_factor is not None
+    if fault := redump_form.missing(request, numeric=numeric):
         st.info(fault, icon=":material/edit:")
         return None
     known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
@@ -185,26 +187,34 @@ def commands(where: Directory) -> None:
 
 def page() -> None:
     """The page."""
-    st.session_state.update(st.session_state.pop(places.REDUMP_REQUEST, {}))
+    handed_over = st.session_state.pop(places.REDUMP_REQUEST, {})
+    st.session_state.update(handed_over)
     found = {where.root.name: where for where in home.directories()}
     if not found:
         messages.nothing("No pipelines yet", "Here you can redump published tables.")
         if st.button("New pipeline", type="primary", icon=":material/add:"):
             st.switch_page(places.NEW, query_params={})
         return
+    if not handed_over:
+        selection.reset_form(_EMPTY, list(found))
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Redump", anchor=False)
     with choice:
-        where = found[home.choose(list(found))]
+        where = selection.pipeline(found)
+    if where is None:
+        selection.unselected()
+        return
     plans = home.ask(table_queries.plans, where.root.name)
     if not plans:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
         return
     request = request_form(plans)
-    answer = dry_run(where, request)
+    if request.table:
+        places.link_to_table(where.root.name, request.table)
+    plan = next((plan for plan in plans if plan.table == request.table), None)
+    answer = dry_run(where, request, plan)
     if answer is not None:
-        key = next((plan.chunk_key for plan in plans if plan.table == request.table), "")
-        affected(where, answer, key)
+        affected(where, answer, plan.chunk_key if plan is not None else "")
         send_form(where, request, answer)
     commands(where)
 

@@ -1,7 +1,7 @@
 """Runs side by side: results, throughput, and differences in configuration."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -20,14 +20,18 @@ _ABSENT = "not set"
 
 
 def measures(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> list[dict[str, str]]:
-    """One row per measure, one column per run in the order of `lines`. reads: the chunks that each run read."""
+    """One row per measure, one column per run in the order of `lines`. reads: the chunks that each run read.
+
+    Numbers of later runs have their difference from the earliest run, the baseline, in per cent.
+    """
+    base = baseline(lines)
     rows = {
         "Outcome": [line.outcome for line in lines],
-        "Duration": [words.duration(line.duration_s) for line in lines],
-        "Rows": [words.count(line.rows) for line in lines],
-        "Rows a second": [words.count(line.rows_s) for line in lines],
-        "Chunks": [f"{line.chunks:,}" for line in lines],
-        "Changes": [words.count(line.changes) for line in lines],
+        "Duration": _against(base, [line.duration_s for line in lines], words.duration),
+        "Rows": _against(base, [line.rows for line in lines], words.count),
+        "Rows a second": _against(base, [line.rows_s for line in lines], words.count),
+        "Chunks": _against(base, [line.chunks for line in lines], words.count),
+        "Changes": _against(base, [line.changes for line in lines], words.count),
         "Errors": [f"{line.errors:,}" for line in lines],
         "Readers": [f"{len({read.reader for read in reads[line.run]}):,}" for line in lines],
     }
@@ -36,6 +40,29 @@ def measures(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> l
         rows[f"{spread.name}, median"] = [five[2] for five in values]
         rows[f"{spread.name}, most"] = [five[4] for five in values]
     return [{"": name, **dict(zip(names(lines), values, strict=True))} for name, values in rows.items()]
+
+
+def baseline(lines: Sequence[PastRun]) -> int:
+    """Which run the others are compared with: the earliest."""
+    return min(range(len(lines)), key=lambda n: lines[n].started)
+
+
+def _against(base: int, values: Sequence[float | None], text: Callable[[float | None], str]) -> list[str]:
+    first = values[base]
+    return [
+        text(value) if n == base or not first or value is None else _difference(text(value), value, first)
+        for n, value in enumerate(values)
+    ]
+
+
+def _difference(text: str, value: float, first: float) -> str:
+    return text if value == first else f"{text} ({value / first - 1:+.0%})"
+
+
+def folded(rows: Sequence[Mapping[str, str]]) -> tuple[list[Mapping[str, str]], list[str]]:
+    """The measures in which runs differ, and the names of those in which all are the same. A single run has no differences."""
+    same = [row[""] for row in rows if len(row) > 2 and len(set(list(row.values())[1:])) == 1]
+    return [row for row in rows if row[""] not in same], same
 
 
 def names(lines: Sequence[PastRun]) -> list[str]:

@@ -12,6 +12,8 @@ from engine.history.series import Epoch, Lag, Mark
 
 POINTS = 240
 """About as many points as a chart can show."""
+_WHOLE = 10.0
+"""Smaller rates are labelled with decimals."""
 _GAP_WIDTHS = 3.5
 """Readings further apart than this many bucket widths are not joined by a line, because nothing was measured in between."""
 
@@ -61,11 +63,17 @@ def throughput_figure(
     row_times, rows = row_rates(reads, since, until, width)
     change_times, changes = change_rates(epochs, since, until, width)
     rows, changes = _heard(row_times, rows, lives, width), _heard(change_times, changes, lives, width)
-    upper = _line("rows copied", HEX["blue"], row_times, rows, width, "%{y:.3s} rows/s", fill=True)
-    lower = _line("changes", HEX["green"], change_times, changes, width, "%{y:.3s} changes/s", fill=True)
+    row_ticks, change_ticks = _number_format(rows), _number_format(changes)
+    upper = _line("rows copied", HEX["blue"], row_times, rows, width, f"%{{y:{row_ticks}}} rows/s", fill=True)
+    lower = _line("changes", HEX["green"], change_times, changes, width, f"%{{y:{change_ticks}}} changes/s", fill=True)
     lower["yaxis"] = "y2"
-    units = ("rows/s", "~s"), ("changes/s", "~s")
+    units = ("rows/s", row_ticks), ("changes/s", change_ticks)
     return {"data": [upper, lower], "layout": _two_rows(marks, since, until, units, (row_times, change_times))}
+
+
+def _number_format(rates: Sequence[float | None]) -> str:
+    """With SI prefixes; small rates with decimals, because half a change would be `500m`."""
+    return ".3~s" if max((rate for rate in rates if rate is not None), default=0.0) >= _WHOLE else ".2~f"
 
 
 def _two_rows(

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.view import words
 from app.view.health import EXIT_CODES
+from app.view.hints import for_console
 from engine.history.event_queries import Event
 from engine.sentences import describe, failure, named_chunks, numbers_of
 
@@ -19,6 +20,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
     "Epochs": ("epoch.committed", "sink.applied"),
+    "Maintenance": ("sink.maintained",),
     "Source": ("source.event", "source.failover", "source.away", "source.back"),
 }
 USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
@@ -156,9 +158,9 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         return _failure(event, body)
     if event == "alert.raised":
         repeats = f" (repeated {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
-        return f"Alert: {body.get('message')}{repeats} {body.get('hint') or ''}".rstrip(), "red"
+        return f"Alert: {body.get('message')}{repeats} {for_console(body.get('hint') or '')}".rstrip(), "red"
     if event == "chunk.parked":
-        return f"{failure(event, body)} {body.get('hint') or ''}".rstrip(), "red"
+        return f"{failure(event, body)} {for_console(body.get('hint') or '')}".rstrip(), "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)
@@ -169,5 +171,5 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if body.get("retry_in_s") is not None:
         return describe(event, body), "orange"
-    parts = (failure(event, body), str(body.get("detail") or ""), str(body.get("hint") or ""))
+    parts = (failure(event, body), str(body.get("detail") or ""), for_console(str(body.get("hint") or "")))
     return " ".join(part for part in parts if part), "red"

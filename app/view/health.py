@@ -19,7 +19,7 @@ LAG_FINE_S = 10.0
 """A smaller lag counts as keeping up."""
 RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
 """With less retention left than this, the source layer turns red or orange."""
-LAG_STALE_S = 15.0
+LAG_STALE_S = 8.0
 """The runner measures every two seconds; an older reading is stale."""
 
 EXIT_CODES = {
@@ -39,7 +39,7 @@ class Away:
 
     since: datetime
     attempt: int
-    """How often the runner has tried to reconnect."""
+    """How often a try has failed; 0 while the first question is still unanswered."""
     next_try: datetime
     error: str
     """The message of the last attempt."""
@@ -48,11 +48,21 @@ class Away:
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step of a start."""
+
+    name: str
+    since: datetime
+    seconds: float | None
+    """How long it took; None until it is done."""
+
+
+@dataclass(frozen=True)
 class Runner:
     """What the console knows of a pipeline's runner."""
 
     state: str
-    """A key of `status_style.PIPELINE`."""
+    """A key of `status_style.PIPELINE`, without regard to an outage of the source."""
     phase: str | None
     """starting, snapshot or streaming."""
     heartbeat_age_s: float | None
@@ -70,11 +80,28 @@ class Runner:
     exit_code: int | None
     away: Away | None = None
     """An outage of the source; None if the source is reachable."""
+    startup: tuple[Step, ...] = ()
+    """The steps of its start."""
+
+    @property
+    def shown(self) -> str:
+        """The key of `status_style.PIPELINE` that is shown: "away" during an outage of the source."""
+        return "away" if self.away is not None else self.state
 
     @property
     def style(self) -> Style:
         """How the state is shown."""
-        return PIPELINE[self.state]
+        return PIPELINE[self.shown]
+
+    @property
+    def problem(self) -> bool:
+        """Whether an operator must act on the runner itself: it failed, or it is lost."""
+        return self.style.colour == "red"
+
+    @property
+    def works(self) -> bool:
+        """Whether it reads and publishes, so that its rates are those of now."""
+        return self.alive and self.shown == "running"
 
 
 @dataclass(frozen=True)
@@ -120,7 +147,28 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
         error=error,
         exit_code=exit_code,
         away=away_of(record.get("away")) if alive else None,
+        startup=_startup_of(record.get("startup")),
     )
+
+
+def _startup_of(value: object) -> tuple[Step, ...]:
+    found = (
+        [(one, _time(one.get("since"))) for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    )
+    return tuple(Step(str(one.get("step")), since, one.get("seconds")) for one, since in found if since is not None)
+
+
+def startup_line(runner: Runner, now: datetime) -> str:
+    """The steps of a start and their seconds: `preflight ✓ 1.2 s → plan … 3.0 s · Spark … 4.0 s`; empty if it has started."""
+    if runner.state != "starting" or not runner.alive or not runner.startup:
+        return ""
+    done = [f"{one.name} ✓ {words.duration(one.seconds)}" for one in runner.startup if one.seconds is not None]
+    open_ = [
+        f"{one.name} … {words.duration(round(max((now - one.since).total_seconds(), 0)))}"
+        for one in runner.startup
+        if one.seconds is None
+    ]
+    return " → ".join([*done, " · ".join(open_)] if open_ else [*done, "connected"])
 
 
 def away_of(value: object) -> Away | None:
@@ -136,12 +184,17 @@ def away_of(value: object) -> Away | None:
 
 def away_line(away: Away, now: datetime) -> str:
     """The length of the outage, the attempts so far, the next attempt, and when the runner gives up."""
-    seconds, left = (now - away.since).total_seconds(), (away.next_try - now).total_seconds()
-    tried = f"next try in {words.duration(round(left))}" if left >= 1 else "trying now"
+    seconds = (now - away.since).total_seconds()
+    return " · ".join((f"Source unreachable for {words.duration(round(max(seconds, 0)))}", *tries(away, now)))
+
+
+def tries(away: Away, now: datetime) -> tuple[str, str, str]:
+    """The attempts so far, the next attempt, and when the runner gives up."""
+    left = (away.next_try - now).total_seconds()
     until = f"gives up at {words.date_time(away.gives_up)}" if away.gives_up else "no time limit"
-    return (
-        f"Source unreachable for {words.duration(round(max(seconds, 0)))} · attempt {away.attempt} · {tried} · {until}"
-    )
+    if not away.attempt:
+        return "no answer yet", "waiting", until
+    return f"attempt {away.attempt}", f"next try in {words.duration(round(left))}" if left >= 1 else "trying now", until
 
 
 def error_of(value: object) -> dict[str, str] | None:
@@ -160,21 +213,41 @@ def error_of(value: object) -> dict[str, str] | None:
 
 def layers(runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime) -> tuple[Layer, Layer, Layer]:
     """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first."""
-    stale = stale_since(runner, lag, now)
-    return engine_layer(runner), keeping_up_layer(runner, lag, recent, stale), source_layer(lag, stale)
+    return engine_layer(runner, now), keeping_up_layer(runner, lag, recent, now), source_layer(runner, lag, now)
 
 
 def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | None:
     """Since when the numbers are stale; None if they are current."""
-    if lag is not None and (not runner.alive or (now - lag.ts).total_seconds() > LAG_STALE_S):
+    unmeasured = not runner.alive or runner.away is not None
+    if lag is not None and (unmeasured or (now - lag.ts).total_seconds() > LAG_STALE_S):
         return lag.ts
-    return None if runner.alive else runner.last_seen
+    return runner.last_seen if unmeasured else None
 
 
-def engine_layer(runner: Runner) -> Layer:
+def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
+    """The lag; without a current reading, the most that it can be: everything committed since may be lacking."""
+    if lag is None:
+        return words.NOTHING
+    if stale_since(runner, lag, now) is None:
+        return words.duration(lag.lag_s)
+    return f"up to {words.duration(round(max((now - lag.ts).total_seconds(), 0.0) + (lag.lag_s or 0.0)))}"
+
+
+def retention_left_s(runner: Runner, lag: Lag | None, now: datetime) -> float | None:
+    """The time until the source purges what the pipeline needs; without a current reading, what is left of the last one."""
+    if lag is None or lag.runway_s is None:
+        return None
+    passed_s = 0.0 if stale_since(runner, lag, now) is None else (now - lag.ts).total_seconds()
+    return max(lag.runway_s - passed_s, 0.0)
+
+
+def engine_layer(runner: Runner, now: datetime) -> Layer:
     """Whether the runner is alive, and what it does."""
     details = []
-    if runner.alive:
+    if runner.away is not None:
+        since = f"for {words.duration(round(max((now - runner.away.since).total_seconds(), 0)))}"
+        details += [since, *tries(runner.away, now)[:2], f"heartbeat {words.duration(runner.heartbeat_age_s)} ago"]
+    elif runner.alive:
         details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
         details.append(phase_words(runner))
     elif runner.state == "failed":
@@ -207,7 +280,7 @@ def phase_words(runner: Runner) -> str:
     }.get(runner.phase or "", runner.phase or "")
 
 
-def keeping_up_layer(runner: Runner, lag: Lag | None, recent: Sequence[Lag], stale: datetime | None) -> Layer:
+def keeping_up_layer(runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime) -> Layer:
     """The lag behind the source, by the source's clock. An idle source is no lag."""
     tip = (
         "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size of the "
@@ -220,15 +293,20 @@ def keeping_up_layer(runner: Runner, lag: Lag | None, recent: Sequence[Lag], sta
             ("the first reading follows two seconds after connecting",),
         )
         return Layer("Keeping up", headline, colour, details, tip)
-    numbers = f"lag {words.duration(lag.lag_s)} · {words.size(lag.lag_bytes)}"
+    stale, mirrors = stale_since(runner, lag, now), ""
+    numbers = f"lag {lag_words(runner, lag, now)}"
     headline, colour, detail = _verdict(runner, lag, recent, stale)
-    return Layer("Keeping up", headline, colour, (numbers, detail), tip)
+    if stale is None:
+        numbers += f" · {words.size(lag.lag_bytes)}"
+        mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
+    return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
 
 
 def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | None) -> tuple[str, str, str]:
     """Headline, colour and detail of a measured lag."""
     if stale is not None:
-        return "No longer measured", "gray", f"stale since {words.time_of_day(stale)}"
+        colour = "orange" if runner.away is not None else "gray"
+        return "No longer measured", colour, f"last measured at {words.time_of_day(stale)}"
     if runner.state == "paused":
         return "Paused, lag grows", "violet", "resume to catch up"
     if lag.lag_s is None:
@@ -241,21 +319,27 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     return "Falling behind", "red", "the lag grows: add slots, or capture less"
 
 
-def source_layer(lag: Lag | None, stale: datetime | None) -> Layer:
-    """How long the source keeps the binlog that the pipeline still needs."""
+def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
+    """How long the source keeps the binlog that the pipeline still needs. Without a reading, the time left gets shorter."""
     title = "Source safe"
     tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
     if lag is None:
         return Layer(title, "Not measured yet", "gray", ("measured after connecting",), tip)
     position = lag.position or "no position committed yet"
-    if lag.runway_s is None:
+    left_s, stale = retention_left_s(runner, lag, now), stale_since(runner, lag, now)
+    if left_s is None:
         return Layer(title, "Retention left unknown", "gray", ("the source purges by no known age", position), tip)
-    left = f"retention left {words.duration(lag.runway_s)}"
+    left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
+    if left_s < RETENTION_RED_S:
+        do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
+        return Layer(title, "About to be purged", "red", (left, do), tip)
     if stale is not None:
-        return Layer(title, "No longer measured", "gray", (f"{left} at {words.time_of_day(stale)}", position), tip)
-    if lag.runway_s < RETENTION_RED_S:
-        return Layer(title, "About to be purged", "red", (left, "raise the source's binlog retention now"), tip)
-    if lag.runway_s < RETENTION_AMBER_S:
+        measured, colour = (
+            f"last measured at {words.time_of_day(stale)}",
+            "orange" if runner.away is not None else "gray",
+        )
+        return Layer(title, "No longer measured", colour, (left, measured, position), tip)
+    if left_s < RETENTION_AMBER_S:
         return Layer(title, "Little retention left", "orange", (left, position), tip)
     return Layer(title, "Safe", "green", (left, position), tip)
 
@@ -280,11 +364,6 @@ def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             )
         )
     return found
-
-
-def alert_lines(alerts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line per active alert: since when, and its message."""
-    return [f"Alert since {words.date_time(_time(one.get('since')))}: {one.get('message')}" for one in alerts]
 
 
 def _time(value: object) -> datetime | None:

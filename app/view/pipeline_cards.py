@@ -1,11 +1,11 @@
 """The cards of the list of pipelines: six facts and, if there is one, the problem."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.view import words
-from app.view.health import Layer, Runner, phase_words
+from app.view.health import Layer, Runner, away_line, lag_words, phase_words, retention_left_s
 from app.view.progress import copying, rows_per_s, share
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
@@ -13,7 +13,7 @@ from engine.history.table_queries import Progress
 
 CHANGES_S = 60.0
 """The window for the rate of changes."""
-_FIRST = ("failed", "lost", "stopping", "starting", "running", "paused", "new", "ended")
+_FIRST = ("failed", "lost", "away", "stopping", "starting", "running", "paused", "new", "ended")
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,37 @@ class Card:
     facts: tuple[Fact, ...]
     trouble: str
     """The most urgent problem; empty if there is none."""
+    source: str = ""
+    """The source's host and port; empty if the spec cannot be read."""
+
+    @property
+    def trouble_colour(self) -> str:
+        """Red if an operator must act."""
+        return "orange" if self.runner.shown == "away" else "red"
 
 
 def order(one: Card) -> tuple[int, str]:
     """The sort key: pipelines that need attention come first."""
-    return _FIRST.index(one.runner.state), one.name
+    return _FIRST.index(one.runner.shown), one.name
+
+
+def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
+    """Whether a card has all words of a text, in its name, source or state, and one of some labels of states (empty: any)."""
+    known = f"{one.name} {one.source} {one.runner.style.label}".casefold()
+    return all(word in known for word in text.casefold().split()) and (not labels or one.runner.style.label in labels)
+
+
+def outages(cards: Iterable[Card]) -> list[str]:
+    """One sentence per source that several pipelines cannot reach."""
+    away: dict[str, list[str]] = {}
+    for one in cards:
+        if one.runner.away is not None and one.source:
+            away.setdefault(one.source, []).append(one.name)
+    return [
+        f"{source} is unreachable: affects {len(names)} pipelines: {', '.join(sorted(names))}"
+        for source, names in sorted(away.items())
+        if len(names) > 1
+    ]
 
 
 def card_of(
@@ -53,21 +79,29 @@ def card_of(
     reads: Sequence[Read],
     epochs: Sequence[Epoch],
     now: datetime,
+    source: str = "",
 ) -> Card:
-    """The card of one pipeline. epochs: those of the last `CHANGES_S`."""
-    _, keeping_up, source = layers
+    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`."""
+    _, keeping_up, retention = layers
     stale = "" if runner.alive else "gray"
-    live = runner.alive and runner.state == "running"
+    live = runner.works
     rows_s = rows_per_s(reads, now) if copying(tables, live=live) else None
     facts = (
         Fact("Copied", words.percent(share(tables)), stale),
         Fact("Reading", words.rate(rows_s, "rows"), stale),
         Fact("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
-        Fact("Lag", words.duration(lag.lag_s) if lag else words.NOTHING, _colour(keeping_up)),
-        Fact("Retention left", words.duration(lag.runway_s) if lag else words.NOTHING, _colour(source)),
+        Fact("Lag", lag_words(runner, lag, now), _colour(keeping_up)),
+        Fact("Retention left", _whole(retention_left_s(runner, lag, now)), _colour(retention)),
         Fact("Heartbeat", _heartbeat(runner, now), stale),
     )
-    return Card(name, runner, phase_words(runner) if live else "", facts, _trouble(runner, tables, keeping_up, source))
+    return Card(
+        name,
+        runner,
+        phase_words(runner) if live else "",
+        facts,
+        _trouble(runner, tables, now, keeping_up, retention),
+        source,
+    )
 
 
 def _changes_per_s(epochs: Sequence[Epoch], runner: Runner, now: datetime) -> float:
@@ -82,11 +116,17 @@ def _heartbeat(runner: Runner, now: datetime) -> str:
     return f"{words.duration((now - runner.last_seen).total_seconds())} ago" if runner.last_seen else words.NOTHING
 
 
+def _whole(seconds: float | None) -> str:
+    return words.duration(seconds if seconds is None else round(seconds))
+
+
 def _colour(layer: Layer) -> str:
     return layer.colour if layer.colour in ("red", "orange", "gray") else ""
 
 
-def _trouble(runner: Runner, tables: Sequence[Progress], *layers: Layer) -> str:
+def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers: Layer) -> str:
+    if runner.away is not None:
+        return f"{away_line(runner.away, now)}: {runner.away.error}"
     if runner.state == "failed" and runner.error:
         return runner.error["message"]
     if runner.state == "lost":

@@ -12,10 +12,16 @@ from engine.errors import TidemarkError
 from engine.history.table_queries import Plan as Shown
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
+from engine.plan.mirrors import LABELS, mirror_of
 from engine.plan.speed import seconds
 from engine.settings import Snapshot, Spec, Throttle
+from engine.sink_settings import Sink
 
 _LOCAL = re.compile(r"local\[(\d+)")
+BETWEEN = " · "
+"""Separates the parts of `sums`."""
+OF_READING = " of reading with "
+"""In the part of `sums` about the time."""
 FACTORS = 24
 """The most tables in the figure of distribution factors."""
 
@@ -33,6 +39,8 @@ class Line:
     """The reason for the strategy, or the error."""
     own: bool
     """Whether the spec has its own rules for the table."""
+    mirror: str = ""
+    """How its mirror is merged; empty for a table that cannot be planned."""
 
 
 def readers_of(spec: Spec, cores: int) -> int:
@@ -52,6 +60,7 @@ def lines(
     speed: float | None,
     readers: int,
     throttle: Throttle,
+    sink: Sink,
 ) -> list[Line]:
     """One row per table: first those that cannot be planned, then by size."""
     plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
@@ -60,7 +69,8 @@ def lines(
         plan = plans[table.full_name]
         own = snapshot.rules(table.database, table.name) != plain.rules(table.database, table.name)
         if isinstance(plan, Plan):
-            found.append(Line(table.full_name, plan, seconds(plan, speed, readers, throttle), plan.reason, own))
+            took, mirror = seconds(plan, speed, readers, throttle), LABELS[mirror_of(sink, table, plan)]
+            found.append(Line(table.full_name, plan, took, plan.reason, own, mirror))
         else:
             found.append(Line(table.full_name, None, None, plan.message, own))
     return sorted(
@@ -82,6 +92,7 @@ def row(line: Line) -> dict[str, Any]:
         "Size": words.size(plan.approx_bytes) if plan else words.NOTHING,
         "Key": (", ".join(plan.chunk_key) or words.NOTHING) if plan else words.NOTHING,
         "Factor": words.NOTHING if plan is None or plan.factor is None else f"{plan.factor:.4g}",
+        "Mirror": line.mirror or words.NOTHING,
         "Set": "by you" if line.own else "",
     }
 
@@ -100,8 +111,8 @@ def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Thr
         at = f"{words.plural(throttle.readers or readers, 'reader')} at {words.size(speed)}/s each"
         rate = limits.rate(throttle.model_dump())
         most = f", at most {rate} in total" if rate else ""
-        parts.append(f"about {words.duration(max(sum(took), 0.1))} of reading with {at}{most}")
-    return " · ".join(parts)
+        parts.append(f"about {words.duration(max(sum(took), 0.1))}{OF_READING}{at}{most}")
+    return BETWEEN.join(parts)
 
 
 def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -> list[Shown]:

@@ -1,8 +1,9 @@
 """Progress of the copy, its speed, and an estimate of the remaining time."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from app.view import words
 from engine.history.chunk_queries import Read
@@ -70,28 +71,30 @@ def copy_of(
     *,
     live: bool,
     throttle: Throttle = _FREE,
+    current: Sequence[Read] = (),
 ) -> Copy:
     """The copy so far. Rates and the estimate exist only while a live runner copies.
 
     There is no estimate once a table has more chunks than expected, since nobody knows how many follow.
 
-    throttle: the limits now.
+    throttle: the limits now. current: what is read so far of chunks that are being read (`current_reads`).
     """
     chunks, done = sum(t.expected_chunks for t in tables), sum(t.done for t in tables)
     planned = [t for t in tables if t.planned]
     known = [t.rows if t.copied else t.approx_rows for t in planned]
     expected = sum(max(n or 0, t.rows) for n, t in zip(known, planned, strict=True)) if known else None
     going = copying(tables, live=live)
+    rows = sum(t.rows for t in tables) + sum(read.rows for read in current)
     foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in tables)
     return Copy(
-        rows=sum(t.rows for t in tables),
-        expected_rows=None if None in known else expected,
+        rows=rows,
+        expected_rows=None if None in known or expected is None else max(expected, rows),
         chunks_done=done,
         chunks=chunks,
         split=all(t.complete for t in tables),
         share=share(tables),
         changes=totals.changes,
-        rows_s=rows_per_s(reads, now) if going else None,
+        rows_s=rows_per_s([*reads, *current], now) if going else None,
         eta=estimate(Work(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
         if going and foreseen
         else None,
@@ -101,6 +104,31 @@ def copy_of(
 def copying(tables: Sequence[Progress], *, live: bool) -> bool:
     """Whether tables are being copied. live: a runner is alive and not paused."""
     return live and not all(one.copied for one in tables)
+
+
+def current_reads(reading: Mapping[str, Mapping[str, Any]], tables: Sequence[Progress], now: datetime) -> list[Read]:
+    """What is read so far of the chunks that are being read, one entry per table that is not copied yet.
+
+    reading: that of a live runner's heartbeat.
+    """
+    copied = {one.table for one in tables if one.copied}
+    return [
+        Read(
+            "",
+            None,
+            None,
+            table,
+            one["chunks"][0],
+            datetime.fromisoformat(one["since"]),
+            now,
+            one["rows"],
+            None,
+            None,
+            0,
+        )
+        for table, one in reading.items()
+        if one.get("rows") and table not in copied
+    ]
 
 
 def share(tables: Sequence[Progress]) -> float | None:
@@ -185,13 +213,14 @@ def between(low_s: float, high_s: float) -> str:
     return f"{high_text} {unit}" if low_text == high_text else f"{low_text}–{high_text} {unit}"
 
 
-def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None) -> str:
-    """The status in one line, in the style of gh-ost."""
+def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None, stale_lag: str = "") -> str:
+    """The status in one line, in the style of gh-ost. stale_lag: what is known of the lag if the reading is not current."""
     doing = (
         {"snapshot": "snapshotting", "streaming": "streaming"}.get(phase or "", state) if state == "running" else state
     )
     expected = f"/{words.count(copy.expected_rows)}" if copy.expected_rows is not None else ""
     lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
+    lag_text = _tight(stale_lag.replace("up to ", "≤")) if stale_lag else lag_text
     chunks = f"{copy.chunks_done}/{'' if copy.split else '~'}{copy.chunks} chunks"
     eta = copy.eta or ("copy done" if copy.done else "not known yet" if state == "running" else words.NOTHING)
     parts = (

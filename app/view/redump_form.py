@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from app.view import words
@@ -51,21 +52,34 @@ def numbers(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def missing(request: Request) -> str:
-    """What the form still needs; empty if it is complete."""
-    if request.part == "Chunks":
-        try:
-            numbers(request.chunks)
-        except ValueError as fault:
-            return "Enter chunk numbers: 3, 7–9" if not request.chunks.strip() else str(fault)
-    if request.part == "Range" and not (request.lower.strip() or request.upper.strip()):
-        return "Enter a lower or an upper bound; without both it would be the whole table"
-    if request.part == "Keys":
-        try:
+def missing(request: Request, *, numeric: bool = False) -> str:
+    """What the form still needs; empty if it is complete. numeric: the chunk key is a number; only the server orders other keys."""
+    if request.part != "Everything" and not request.table:
+        return "Choose a table"
+    try:
+        if request.part == "Chunks":
+            return "" if request.chunks.strip() and numbers(request.chunks) else "Enter chunk numbers: 3, 7–9"
+        if request.part == "Keys":
             return "" if keys(request.keys) else "Enter keys, one per line"
-        except ValueError as fault:
-            return str(fault)
-    return ""
+    except ValueError as fault:
+        return str(fault)
+    return (
+        _wrong_range(request.lower.strip(), request.upper.strip(), numeric=numeric) if request.part == "Range" else ""
+    )
+
+
+def _wrong_range(lower: str, upper: str, *, numeric: bool) -> str:
+    if not (lower or upper):
+        return "Enter a lower or an upper bound; without both it would be the whole table"
+    if not lower or not upper:
+        return ""
+    empty = lower == upper
+    if numeric:
+        try:
+            empty = Decimal(upper) <= Decimal(lower)
+        except InvalidOperation:
+            return "Enter numbers as bounds"
+    return f"The upper bound must be above the lower one. No key is at least {lower} and below {upper}" if empty else ""
 
 
 def keys(text: str) -> list[str | list[str]]:
@@ -165,7 +179,7 @@ def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
         {
             "Asked": one.asked,
             "State": one.state,
-            "What": one.what or words.NOTHING,
+            "What": subject(one),
             "By": one.actor or words.NOTHING,
             "Reason": one.reason or "",
             "Parts": one.parts,
@@ -179,11 +193,25 @@ def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
     ]
 
 
+def subject(one: Redumped) -> str:
+    """What was redumped, with the requested bounds: `a range of d.t: 5 ≤ key < 9`."""
+    what = one.what or one.id
+    try:
+        lower, upper = json.loads(one.range or "")
+    except (ValueError, TypeError):
+        return what
+    return f"{what}: {words.span(_bound(lower), _bound(upper))}"
+
+
+def _bound(value: object) -> str | None:
+    return None if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float | None]:
     """(colour, sentence, share) of a command; the share is None if the number of rows is unknown."""
     colour = _TONES[one.state]
     so_far = f"{words.plural(one.parts, 'part')}, {words.plural(one.rows, 'row')}, {words.plural(one.ghosts, 'ghost')}"
-    what = one.what or one.id
+    what = subject(one)
     if one.state == "refused":
         return colour, f"{what} was refused: {one.message}", None
     if one.state == "done":

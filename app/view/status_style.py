@@ -34,6 +34,13 @@ PIPELINE = {
     "new": Style("not started", "N", "gray", ":material/radio_button_unchecked:", "it has never run"),
     "starting": Style("starting", "S", "blue", ":material/hourglass_top:", "Spark and the connection are being set up"),
     "running": Style("running", "R", "green", ":material/play_circle:", "the runner is alive and works"),
+    "away": Style(
+        "source unreachable",
+        "U",
+        "orange",
+        ":material/cloud_off:",
+        "the source does not answer; the runner keeps trying",
+    ),
     "paused": Style("paused", "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"),
     "stopping": Style(
         "stopping", "S", "blue", ":material/hourglass_bottom:", "the runner commits what it has and ends"

@@ -1,7 +1,9 @@
 """What a new pipeline is and does, in plain sentences."""
 
-from app.view import words
+from app.view import limits, planning, words
 from app.view.draft import Draft
+from engine.errors import SpecError
+from engine.settings import Throttle, throttled
 
 _BEGIN = {
     "initial": "copies every chosen table, then follows its changes until it is stopped",
@@ -18,6 +20,7 @@ def facts(draft: Draft) -> list[tuple[str, list[str]]]:
     globs = ", ".join(source.get("tables", [])) or words.NOTHING
     projected = draft.get("tables", default={})
     edited = draft.get("snapshot", "tables", default={})
+    size, time = _size_and_time(plan)
     lines = [
         ("Pipeline", [draft.name or words.NOTHING]),
         (
@@ -25,10 +28,11 @@ def facts(draft: Draft) -> list[tuple[str, list[str]]]:
             [f"{source.get('user')}@{source.get('host')}:{source.get('port', 3306)}", server],
         ),
         ("Password", [_password(draft)]),
-        ("Tables", [globs if len(globs) < 300 else f"{globs[:300]}…", plan]),
+        ("Tables", [globs if len(globs) < 300 else f"{globs[:300]}…", size]),
         ("Columns", [f"left out or masked in {', '.join(projected)}" if projected else ""]),
         ("Chunks", [f"set by you for {', '.join(edited)}" if edited else ""]),
         ("Start", [begins(draft)]),
+        ("Throttle", [_throttle(draft), time]),
         ("Destination", [f"Delta tables in {draft.get('sink', 'path', default=words.NOTHING)}"]),
         ("Spark", [spark or str(draft.get("spark", "master", default="local[*]"))]),
     ]
@@ -43,14 +47,18 @@ def begins(draft: Draft) -> str:
     return _BEGIN.get(startup) or f"follows changes from {mode} {argument}; nothing is copied"
 
 
+def copies(draft: Draft) -> bool:
+    """Whether the run reads tables, and not only the binlog."""
+    return str(draft.get("source", "startup", default="initial")) in ("initial", "snapshot")
+
+
 def happens(draft: Draft) -> list[str]:
     """The steps of a launch, in order."""
-    copies = str(draft.get("source", "startup", default="initial")) in ("initial", "snapshot")
     lines = [
         "A runner starts as a separate process. It continues when this console ends.",
         "It runs the preflight checks again and starts Spark. It reads nothing before both succeed.",
     ]
-    if copies:
+    if copies(draft):
         lines.append(
             "Tables are read in chunks, several at once, without a lock, while applications write to the source."
         )
@@ -61,6 +69,24 @@ def happens(draft: Draft) -> list[str]:
     )
     lines.append("You can pause, stop and start it at any time. It continues from the committed state.")
     return lines
+
+
+def _size_and_time(plan: str) -> tuple[str, str]:
+    """The parts of `planning.sums` about the tables, and the one about the time to read them."""
+    parts = plan.split(planning.BETWEEN)
+    times = [part for part in parts if planning.OF_READING in part]
+    return planning.BETWEEN.join(part for part in parts if part not in times), planning.BETWEEN.join(times)
+
+
+def _throttle(draft: Draft) -> str:
+    """The limits in words; empty if nothing is copied, or the settings are not valid."""
+    if not copies(draft):
+        return ""
+    try:
+        wanted = throttled(Throttle(), dict(draft.get("throttle", default={})))
+    except SpecError:
+        return ""
+    return limits.described(limits.pace_of(wanted.model_dump(), None))
 
 
 def _finding_text(draft: Draft, step: str) -> str:

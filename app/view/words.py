@@ -4,6 +4,7 @@ import re
 from datetime import datetime
 
 from app.view import zone
+from app.view.hints import for_console
 from engine.wording import NOTHING, count, duration, plural
 
 __all__ = ["NOTHING", "count", "duration", "plural"]
@@ -13,6 +14,20 @@ _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:@^=])")
 def escape(text: str) -> str:
     """Escape text for a Markdown element, so that all of it is shown literally."""
     return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
+
+
+def three_parts(message: str, detail: str = "", hint: str = "") -> str:
+    """Markdown for a message: what happened, further lines of it as a list, what it means, and what to do.
+
+    Blank lines are left out: an empty item of a list would turn the line above it into a heading.
+    """
+    first, *rest = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    text = "\n".join([f"**{escape(first)}**", *(f"- {escape(line)}" for line in rest)])
+    if detail:
+        text += f"\n\n**What it means** {escape(detail)}"
+    if hint:
+        text += f"\n\n**What to do** {escape(for_console(hint))}"
+    return text
 
 
 def size(value: float | None) -> str:

@@ -21,7 +21,10 @@ ROW_GROUP_ROWS = 128 << 10
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished Parquet file: its name in the table's folder, rows, bytes, and the minimum and maximum of integer columns."""
+    """A finished Parquet file: its name in the table's folder, rows, bytes, and the minimum and maximum of integer columns.
+
+    A change log's file also has those of `_tm_ts`, in microseconds since 1970.
+    """
 
     name: str
     rows: int
@@ -76,8 +79,9 @@ class FileWriter:
                 use_dictionary=_repeating(rows),
                 write_statistics=self._statistics,
             )
-        for name in self._bounded:
-            ends = pc.min_max(rows[name]).as_py()
+        for name in [*self._bounded, *(["_tm_ts"] if "_tm_ts" in rows.column_names else [])]:
+            column = rows[name] if name != "_tm_ts" else rows[name].cast(pa.int64())
+            ends = pc.min_max(column).as_py()
             if ends["min"] is not None:
                 self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])
                 self._high[name] = max(self._high.get(name, ends["max"]), ends["max"])

@@ -4,17 +4,21 @@ from contextlib import suppress
 
 import pymysql
 
+from engine.capture.pacing import Pacer
+from engine.capture.row_counter import RowCounter
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection
 from engine.source.watermarks import WatermarkClass, Watermarks
 
 
 class ReaderSession:
-    """A connection for SELECTs, and the watermarks taken on it."""
+    """A connection for SELECTs, the watermarks taken on it, the pacer of its reads, and the counter of its current chunk's rows."""
 
     def __init__(self, endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> None:
         self.connection: Connection = open_connection(endpoint)
         self.server: Server = describe(self.connection)
         self.watermarks = Watermarks(self.connection, self.server, kind, settle_s)
+        self.pacer = Pacer()
+        self.counter = RowCounter(None)
 
 
 _sessions: dict[tuple[Endpoint, WatermarkClass], ReaderSession] = {}

@@ -84,6 +84,8 @@ class ChunkReport(ReaderReport):
     """Invalid dates that became NULL, by column."""
     timings: Mapping[str, float]
     """Seconds per step."""
+    paused_s: float = 0.0
+    """Seconds of the step `read` in which a throttled reader paused."""
     started: str
     ended: str
     """UTC text."""

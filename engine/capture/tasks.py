@@ -27,8 +27,10 @@ from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.chunk.keyless import read_keyless
 from engine.capture.chunk.redump_part import RedumpPart, read_part
 from engine.capture.files import DataFile, FileWriter
+from engine.capture.pacing import END, ReadEndedError
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
+from engine.capture.row_counter import RowCounter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table, same_columns
 from engine.errors import (
@@ -71,11 +73,14 @@ class ChunkGroup:
     settle_s: float
     candidate: Candidate
     requests: tuple[ChunkRequest, ...]
+    counts: Path | None = None
+    """The file with the rows read so far of the current chunk (`capture.row_counter`), in a folder of the run."""
 
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report per chunk.
 
         The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is at fault.
+        A throttled read that ends with the run is no failure: what is not reported is read later.
         """
         stopped: set[str] = set()
         for request in self.requests:
@@ -84,6 +89,9 @@ class ChunkGroup:
                 continue
             try:
                 yield self._read(request)
+            except ReadEndedError:
+                sessions.drop(self.endpoint, self.watermarks)
+                return
             except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
                 sessions.drop(self.endpoint, self.watermarks)
                 error, own = self._explained(request, raised)
@@ -114,6 +122,8 @@ class ChunkGroup:
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
         session.watermarks.offer(self.candidate)
+        session.pacer.end = self.counts and self.counts.with_name(END)
+        session.counter = RowCounter(self.counts, request.table.full_name, request.number)
         ghosts: list[DataFile] = []
         if request.redump:
             result, ghosts = read_part(session, self.endpoint, self.first_server_id, request)
@@ -133,6 +143,7 @@ class ChunkGroup:
             backfill=result.backfill,
             nulled=result.nulled,
             timings=dict(result.timings),
+            paused_s=session.pacer.take_paused_s(),
             started=started,
             ended=clock.utc_text(),
         )

@@ -103,6 +103,24 @@ def decode_images(
     return rounds.ordered()
 
 
+def count_images(buffer: Bytes, headers: Headers, chosen: Offsets, table: Table, mapped: TableMap) -> Offsets:
+    """The number of images in each of the row events `chosen`, which all belong to `table`. An update has two images.
+
+    Much cheaper than decoding them, unless they are partial updates. Raises as `decode_images`.
+    """
+    counts = np.zeros(len(chosen), np.int64)
+    partial = headers.kind[chosen] == Kind.PARTIAL_UPDATE_ROWS
+    if not partial.all():
+        whole = chosen[~partial]
+        at, _ = _first_images(buffer, headers, whole, table)
+        _, _, of, _ = _extents(Records.over(buffer, headers.end[whole], Counter()), at, table, mapped)
+        counts[~partial] = np.bincount(of, minlength=len(whole))
+    if partial.any():
+        decoded = decode_images(buffer, headers, chosen[partial], table, mapped)
+        counts[partial] = np.bincount(np.searchsorted(chosen[partial], decoded.event), minlength=int(partial.sum()))
+    return counts
+
+
 def _decode_whole(
     records: Records, first: Offsets, event: Offsets, kind: npt.NDArray[np.int8], table: Table, mapped: TableMap
 ) -> Images:

@@ -29,17 +29,16 @@ class Mirror:
 
     def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
         """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
-        there = [name for name in columns if name in self._rows.schema.names]
-        for batch in self._rows.to_batches(columns=there, filter=condition):
-            yield pa.Table.from_batches([batch])
+        return self._rows.batches([name for name in columns if name in self._rows.schema.names], condition)
 
     def size(self) -> tuple[int, int]:
         """Its number of rows and the bytes of its files."""
         files = pa.table(self._delta.get_add_actions(flatten=True))
         counted = "num_records" in files.column_names and not files["num_records"].null_count
-        rows = pc.sum(files["num_records"]).as_py() if counted else self._rows.count_rows()
-        return int(rows or 0), int(pc.sum(files["size_bytes"]).as_py() or 0)
+        deleted = sum(vector.cardinality for vector in self._rows.files.values() if vector is not None)
+        rows = (pc.sum(files["num_records"]).as_py() or 0) - deleted if counted else self._rows.count(None)
+        return int(rows), int(pc.sum(files["size_bytes"]).as_py() or 0)
 
     def count(self, condition: pc.Expression) -> int:
         """The number of rows that match the condition."""
-        return int(self._rows.count_rows(filter=condition))
+        return self._rows.count(condition)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 import duckdb
@@ -20,7 +21,7 @@ from deltalake.exceptions import TableNotFoundError
 from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta_rows import rows_of
+from engine.destination.delta_rows import Rows, rows_of
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.layout import changes_folder, mirror_folder
@@ -36,6 +37,9 @@ _LOCKED = (
     "SET python_enable_replacements = false",
     "SET lock_configuration = true",
 )
+_MISSING = re.compile(r"Catalog Error: Table with name \"?(.+?)\"? does not exist")
+_LINE = re.compile(r"^LINE \d+: (.*)$", re.MULTILINE)
+_MOST_NAMES = 8
 _FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_redump, _tm_seq"
 
 
@@ -97,7 +101,7 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
             _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()])
             rows = _first(connection.sql(sql))
         except duckdb.Error as error:
-            raise _failed(str(error), timeout_s if timed_out.is_set() else None) from error
+            raise _failed(str(error), sql, tables, timeout_s if timed_out.is_set() else None) from error
         finally:
             timer.cancel()
     return Answer(rows.slice(0, MOST_ROWS), rows.num_rows > MOST_ROWS, clock.monotonic_s() - began)
@@ -116,17 +120,36 @@ def _first(result: duckdb.DuckDBPyRelation | None) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _failed(message: str, timeout_s: float | None) -> QueryError:
+def _failed(message: str, sql: str, tables: Sequence[Table], timeout_s: float | None) -> QueryError:
     if timeout_s is not None:
         return QueryError(
             f"The query took longer than {timeout_s:g} s and was cancelled.",
             hint="Narrow it down by the key or by _tm_ts, or query the destination with your own tool.",
         )
-    return QueryError(message.strip(), detail="Nothing was changed: queries here can only read.")
+    detail = "Nothing was changed: queries here can only read."
+    if missing := _MISSING.match(message):
+        return QueryError(f"There is no table {missing[1]} here.", detail=detail, hint=_instead(missing[1], tables))
+    return QueryError(_LINE.sub(lambda found: _own_line(found[1], sql), message.strip()), detail=detail)
+
+
+def _own_line(text: str, sql: str) -> str:
+    """The line of an error. DuckDB counts the lines of a query around the user's own."""
+    numbers = [number for number, line in enumerate(sql.splitlines(), 1) if line == text]
+    return f"LINE {numbers[0]}: {text}" if len(numbers) == 1 else f"LINE …: {text}"
+
+
+def _instead(name: str, tables: Sequence[Table]) -> str:
+    """The views of tables with a similar name. DuckDB would propose names of its own catalog."""
+    wanted = name.rpartition(".")[2].casefold().removesuffix("__changes")
+    near = get_close_matches(wanted, [table.name.casefold() for table in tables], 3)
+    alike = [table for table in tables if table.name.casefold() in near] or tables
+    views = sorted(name for table in alike for name in _names(table)[: 2 if table.key else 1])
+    more = f" and {len(views) - _MOST_NAMES} more" if len(views) > _MOST_NAMES else ""
+    return f"Tables: {', '.join(views[:_MOST_NAMES])}{more}." if views else ""
 
 
 def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Table]) -> None:
-    shown: set[tuple[str, str]] = set()
+    shown, paths = set[tuple[str, str]](), list[str]()
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
         # Open the change log after the mirror, so that it has everything merged, and more.
@@ -137,13 +160,38 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
             with suppress(TableNotFoundError):  # it has no commit yet
                 rows = rows_of(DeltaTable(str(folder)), folder)
                 source = f"_{number}_{len(shown)}"
-                connection.register(source, rows)
+                paths += _register(connection, source, rows)
                 # DuckDB ignores case, so names that differ only by case get a number.
                 own = name if place not in shown else f"{name}_{number}"
                 shown.add(place)
                 connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
-    for setting in _LOCKED:
+    files = ", ".join(map(_text, paths))
+    for setting in (f"SET allowed_paths = [{files}]", *_LOCKED):
         connection.execute(setting)
+
+
+def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows) -> list[str]:
+    """Give a table's rows a name. Returns the files that DuckDB will read itself, because deletion vectors delete some rows."""
+    if rows.dataset is not None:
+        connection.register(name, rows.dataset)
+        return []
+    if {"filename", "file_row_number"} & {column.casefold() for column in rows.schema.names}:
+        connection.register(name, rows.table())  # a column hides the number of the row
+        return []
+    files = {str(path): vector for path, vector in rows.files.items()}
+    parts = [(path, rows.deleted(vector)) for path, vector in files.items() if vector is not None]
+    places = {
+        "f": pa.concat_arrays([pa.array([path] * len(numbers), pa.string()) for path, numbers in parts]),
+        "n": pa.concat_arrays([numbers.cast(pa.int64()) for _, numbers in parts]),
+    }
+    connection.register(f"{name}_deleted", pa.table(places))
+    connection.register(f"{name}_columns", rows.schema.empty_table())
+    listed = ", ".join(map(_text, files))
+    connection.execute(
+        f"CREATE VIEW {name} AS SELECT * FROM {name}_columns UNION ALL BY NAME SELECT r.* FROM read_parquet([{listed}], "
+        f"union_by_name = true) r ANTI JOIN {name}_deleted d ON r.filename = d.f AND r.file_row_number = d.n"
+    )
+    return list(files)
 
 
 def quoted(name: str) -> str:
@@ -208,6 +256,7 @@ def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:
 
 
 def _names(table: Table) -> tuple[str, str]:
+    """The views of a table: its change log and its mirror."""
     schema = quoted(table.database)
     return f"{schema}.{quoted(f'{table.name}__changes')}", f"{schema}.{quoted(table.name)}"
 

@@ -192,8 +192,7 @@ ORDER BY ended DESC LIMIT $limit
 
 _WINDOWS = """
 SELECT tbl, chunk, low, high, gap_bytes, coalesce(backfill_changes, 0) FROM finished
-WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND ($table IS NULL OR tbl = $table)
-      AND low IS NOT NULL AND high IS NOT NULL
+WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table) AND low IS NOT NULL AND high IS NOT NULL
 ORDER BY gap_bytes DESC NULLS FIRST, coalesce(backfill_changes, 0) DESC, tbl, chunk LIMIT $limit
 """
 
@@ -217,8 +216,6 @@ def reads(
     return sorted(found, key=lambda read: read.started)
 
 
-def windows(
-    cursor: Cursor, pipeline: str, *, run: str | None = None, table: str | None = None, limit: int = 40
-) -> list[Window]:
-    """Watermark windows, widest first; those that span several files come before all others."""
-    return fetch(cursor, Window, _WINDOWS, {"pipeline": pipeline, "run": run, "table": table, "limit": limit})
+def windows(cursor: Cursor, pipeline: str, *, table: str | None = None, limit: int = 40) -> list[Window]:
+    """Watermark windows of all runs, widest first; those that span several files come before all others."""
+    return fetch(cursor, Window, _WINDOWS, {"pipeline": pipeline, "table": table, "limit": limit})

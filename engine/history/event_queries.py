@@ -39,6 +39,7 @@ WITH chosen AS (
     SELECT ts, run, seq, event, tbl, body FROM event
     WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
           AND ($text = '' OR contains(lower(body), lower($text)))
+          AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' AND contains(body->>'$.message', $table)))
     ORDER BY ts DESC, seq DESC LIMIT $limit),
 bad AS (
     SELECT run, seq, ts, tbl, chunk FROM failed WHERE pipeline = $pipeline
@@ -69,10 +70,24 @@ ORDER BY ts, seq
 
 
 def events(
-    cursor: Cursor, pipeline: str, names: Collection[str], *, text: str = "", run: str | None = None, limit: int = 500
+    cursor: Cursor,
+    pipeline: str,
+    names: Collection[str],
+    *,
+    text: str = "",
+    run: str | None = None,
+    table: str | None = None,
+    limit: int = 500,
 ) -> list[Event]:
-    """Events of these names whose line contains `text`, newest first."""
-    parameters = {"pipeline": pipeline, "names": sorted(names), "text": text, "run": run, "limit": limit}
+    """Events of these names whose line contains `text`, newest first. table: only those of it, and errors that mention it."""
+    parameters = {
+        "pipeline": pipeline,
+        "names": sorted(names),
+        "text": text,
+        "run": run,
+        "table": table,
+        "limit": limit,
+    }
     return fetch(cursor, Event, _EVENTS, parameters)
 
 

@@ -10,7 +10,7 @@ but DuckDB may open the file, not even for reading: closing a plain handle relea
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,18 +25,34 @@ from engine.errors import NewerFormatError
 from engine.history.index_schema import TABLES, UNIQUE, VERSION, create_statements
 from engine.history.journal_rows import Row, rows_of
 from engine.history.journal_slices import Slice, read_slice
+from engine.journal.parts import Part, parts_in
 
 T = TypeVar("T")
 P = ParamSpec("P")
 Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
 _MAX_ANSWERS = 500
+_MAX_SEQ = 2**62
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
-_READ_TO = "SELECT pipeline, run, read_to, last_seq FROM journal"
+_READ_TO = "SELECT pipeline, run, first, read_to, last_seq, complete FROM journal"
 _ADVANCE = """
-INSERT INTO journal VALUES ($pipeline, $run, $read_to, $last_seq, $lines, $malformed, $text)
-ON CONFLICT DO UPDATE SET read_to = $read_to, last_seq = $last_seq, lines = lines + $lines,
+INSERT INTO journal VALUES ($pipeline, $run, $first, $read_to, $last_seq, $complete, $lines, $malformed, $text)
+ON CONFLICT DO UPDATE SET read_to = $read_to, last_seq = $last_seq, complete = $complete, lines = lines + $lines,
     malformed = malformed + $malformed, malformed_text = coalesce($text, malformed_text)
 """
+
+
+@dataclass(frozen=True)
+class _Read:
+    """How far a part of a journal was read."""
+
+    offset: int = 0
+    last_seq: int = 0
+    complete: bool = False
+    """Whether it was closed, and read to its end."""
+
+
+_Known = dict[tuple[str, int], _Read]
+"""By run and first `seq`."""
 
 
 @dataclass(frozen=True)
@@ -137,13 +153,19 @@ class History:
 
     def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
-        read_to_by_journal = {(row[0], row[1]): (row[2], row[3]) for row in self.cursor().execute(_READ_TO).fetchall()}
+        known: defaultdict[str, _Known] = defaultdict(dict)
+        for pipeline, run, first, *read in self.cursor().execute(_READ_TO).fetchall():
+            known[pipeline][run, first] = _Read(*read)
         for directory in directories:
-            for path in sorted(directory.journals.glob("*.jsonl")):
+            pipeline, found = directory.root.name, parts_in(directory.journals)
+            self._forget_deleted(pipeline, known[pipeline], found, directory.journals)
+            for part in found:
                 try:
-                    new, bad = self._read_journal(directory.root.name, path, read_to_by_journal)
-                except OSError as error:
-                    unreadable.append(f"{path.name}: {error.strerror}")
+                    new, bad = self._read_part(pipeline, part, known[pipeline])
+                except FileNotFoundError:  # retention has deleted it
+                    continue
+                except (OSError, EOFError) as error:
+                    unreadable.append(f"{part.path.name}: {getattr(error, 'strerror', None) or error}")
                     continue
                 except NewerFormatError as error:
                     unreadable.append(error.message)
@@ -151,38 +173,54 @@ class History:
                 lines, malformed = lines + new, malformed + bad
         return Refresh(lines, malformed, tuple(unreadable))
 
-    def _read_journal(
-        self, pipeline: str, path: Path, read_to_by_journal: Mapping[tuple[str, str], tuple[int, int]]
-    ) -> tuple[int, int]:
-        """Read a journal's new lines. Returns the numbers of lines and of malformed lines. read_to_by_journal: byte and `seq`."""
-        run, size = path.stem, path.stat().st_size
-        read_to, last_seq = read_to_by_journal.get((pipeline, run), (0, 0))
-        if size == read_to:
+    def _forget_deleted(self, pipeline: str, known: _Known, found: list[Part], journals: Path) -> None:
+        """Delete the rows of parts that are gone. Not if there is no part at all: their disk may not be there."""
+        listed = {(part.run, part.first) for part in found}
+        if not listed or known.keys() <= listed:
+            return
+        # A listing may lack a part that is being compressed.
+        listed |= {(part.run, part.first) for part in parts_in(journals)}
+        for run, first in sorted(known.keys() - listed):
+            self._forget(pipeline, run, first, [*known, *listed])
+            del known[run, first]
+            self._serial += 1
+
+    def _read_part(self, pipeline: str, part: Part, known: _Known) -> tuple[int, int]:
+        """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
+        read = known.get((part.run, part.first), _Read())
+        if read.complete:
             return 0, 0
+        if not part.compressed:
+            size = part.path.stat().st_size
+            if size < read.offset:  # it was replaced
+                self._forget(pipeline, part.run, part.first, known)
+                read = _Read()
+            if size == read.offset and not (part.closed and size):
+                return 0, 0
         cursor = self.cursor()
-        if size < read_to:
-            self._forget(cursor, pipeline, run)
-            read_to = last_seq = 0
         lines = malformed = 0
-        while size > read_to:
-            part = read_slice(path, read_to, last_seq)
-            if part.offset == read_to:
-                break
-            for line in part.lines:
-                if line.event == "run.started":
-                    formats.check("journal", line.body, path)
-            last_seq = part.lines[-1].seq if part.lines else last_seq
-            self._append(cursor, pipeline, run, part, last_seq)
-            read_to, lines, malformed = part.offset, lines + len(part.lines), malformed + part.malformed
-            if not part.more:
-                break
+        with part.open() as file:
+            while True:
+                piece = read_slice(file, read.offset, read.last_seq)
+                complete = part.closed and not piece.more
+                if piece.offset == read.offset and not complete:
+                    break
+                for line in piece.lines:
+                    if line.event == "run.started":
+                        formats.check("journal", line.body, part.path)
+                read = _Read(piece.offset, piece.lines[-1].seq if piece.lines else read.last_seq, complete)
+                self._append(cursor, pipeline, part, piece, read)
+                known[part.run, part.first] = read
+                lines, malformed = lines + len(piece.lines), malformed + piece.malformed
+                if not piece.more:
+                    break
         return lines, malformed
 
-    def _append(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, run: str, part: Slice, last_seq: int) -> None:
+    def _append(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, part: Part, piece: Slice, read: _Read) -> None:
         batches: defaultdict[str, list[Row]] = defaultdict(list)
-        for line in part.lines:
+        for line in piece.lines:
             for table, row in rows_of(pipeline, line):
-                batches[table].append(row | {"run": run})
+                batches[table].append(row | {"run": part.run})
         cursor.begin()
         try:
             for table, rows in batches.items():
@@ -190,8 +228,9 @@ class History:
                 insert = "INSERT OR IGNORE" if table in UNIQUE else "INSERT"
                 cursor.execute(f'{insert} INTO "{table}" SELECT * FROM incoming')
                 cursor.unregister("incoming")
-            values = {"pipeline": pipeline, "run": run, "read_to": part.offset, "last_seq": last_seq}
-            values |= {"lines": len(part.lines), "malformed": part.malformed, "text": part.malformed_text}
+            values = {"pipeline": pipeline, "run": part.run, "first": part.first, "complete": read.complete}
+            values |= {"read_to": read.offset, "last_seq": read.last_seq, "lines": len(piece.lines)}
+            values |= {"malformed": piece.malformed, "text": piece.malformed_text}
             cursor.execute(_ADVANCE, values)
             cursor.commit()
         except duckdb.Error:
@@ -199,9 +238,15 @@ class History:
                 cursor.rollback()
             raise
 
-    def _forget(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, run: str) -> None:
-        """Delete the rows of a journal that shrank: it was replaced."""
+    def _forget(self, pipeline: str, run: str, first: int, known: Iterable[tuple[str, int]]) -> None:
+        """Delete the rows of a part that is gone or was replaced: those up to the run's next part in `known`."""
+        end = min((other for its, other in known if its == run and other > first), default=_MAX_SEQ)
+        cursor = self.cursor()
         cursor.begin()
-        for table in (*TABLES, "journal"):
-            cursor.execute(f'DELETE FROM "{table}" WHERE pipeline = ? AND run = ?', [pipeline, run])
+        for table in TABLES:
+            cursor.execute(
+                f'DELETE FROM "{table}" WHERE pipeline = ? AND run = ? AND seq >= ? AND seq < ?',
+                [pipeline, run, first, end],
+            )
+        cursor.execute("DELETE FROM journal WHERE pipeline = ? AND run = ? AND first = ?", [pipeline, run, first])
         cursor.commit()

@@ -1,16 +1,19 @@
 """The tables of the index. Everything can be rebuilt from the journals, so a new version simply starts over.
 
-Rows are only appended, except in `journal`: DuckDB's updates conflict between threads, and history does not change. Times are naive
-UTC. Every table except `journal` begins with the same four columns, and (pipeline, run, seq) identifies the journal line. `run` ids
-are unique within a pipeline only, so every key includes the pipeline.
+Rows are appended, and deleted when retention has deleted their part of a journal. Only `journal` is updated: DuckDB's updates
+conflict between threads, and history does not change. Times are naive UTC. Every table except `journal` begins with the same four
+columns, and (pipeline, run, seq) identifies the journal line. `run` ids are unique within a pipeline only, so every key includes
+the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0 for a run's first part.
 """
 
 import pyarrow as pa
 
-VERSION = 5
+VERSION = 7
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
+CHANGE_KINDS = ("inserts", "updates_before", "updates_after", "deletes")
+"""The columns of `changed` for +I, -U, +U and -D."""
 _CHUNK = [("tbl", pa.string()), ("chunk", pa.int64())]
 
 TABLES: dict[str, pa.Schema] = {
@@ -94,7 +97,17 @@ TABLES: dict[str, pa.Schema] = {
             ("reader", pa.string()),
         ]
     ),
-    "changed": pa.schema([*_KEY, ("tbl", pa.string()), ("changes", pa.int64())]),
+    # From epoch.committed. The kinds are NULL in journals of earlier versions.
+    "changed": pa.schema(
+        [
+            *_KEY,
+            ("tbl", pa.string()),
+            ("epoch", pa.int64()),
+            ("changes", pa.int64()),
+            *((name, pa.int64()) for name in CHANGE_KINDS),
+        ]
+    ),
+    "applied": pa.schema([*_KEY, ("tbl", pa.string()), ("kind", pa.string()), ("through_epoch", pa.int64())]),
     "lag": pa.schema(
         [
             *_KEY,
@@ -103,6 +116,7 @@ TABLES: dict[str, pa.Schema] = {
             ("lag_s", pa.float64()),
             ("lag_bytes", pa.int64()),
             ("runway_s", pa.float64()),
+            ("mirror_age_s", pa.float64()),
         ]
     ),
 }
@@ -112,8 +126,8 @@ UNIQUE = ("event", "lag")
 
 _JOURNAL = """
 CREATE TABLE IF NOT EXISTS journal (
-    pipeline VARCHAR, run VARCHAR, read_to BIGINT, last_seq BIGINT, lines BIGINT, malformed BIGINT, malformed_text VARCHAR,
-    PRIMARY KEY (pipeline, run))
+    pipeline VARCHAR, run VARCHAR, first BIGINT, read_to BIGINT, last_seq BIGINT, complete BOOLEAN, lines BIGINT,
+    malformed BIGINT, malformed_text VARCHAR, PRIMARY KEY (pipeline, run, first))
 """
 
 _TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us]": "TIMESTAMP"}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from engine.history.index_schema import CHANGE_KINDS
 from engine.history.journal_slices import Line, naive_utc
 
 Row = dict[str, Any]
@@ -114,8 +115,16 @@ def _epoch(body: Row) -> Iterator[Placed]:
             "commit_s": _float(timings.get("commit")),
         },
     )
+    by_kind = _dict(body.get("table_kinds"))
     for table, changes in _dict(body.get("tables")).items():
-        yield "changed", {"tbl": table, "changes": _int(changes)}
+        kinds = [*_list(by_kind.get(table)), None, None, None, None][:4]
+        row = {"tbl": table, "epoch": _int(body.get("epoch")), "changes": _int(changes)}
+        yield "changed", row | {name: _int(kind) for name, kind in zip(CHANGE_KINDS, kinds, strict=True)}
+
+
+def _applied(body: Row) -> Iterator[Placed]:
+    row = {"tbl": _text(body.get("table")), "kind": _text(body.get("kind"))}
+    yield "applied", row | {"through_epoch": _int(body.get("through_epoch"))}
 
 
 def place_of(position: object) -> int | None:
@@ -138,6 +147,7 @@ def _lag(body: Row) -> Iterator[Placed]:
             "lag_s": _float(body.get("lag_s")),
             "lag_bytes": _int(body.get("lag_bytes")),
             "runway_s": _float(body.get("runway_s")),
+            "mirror_age_s": _float(body.get("mirror_age_s")),
         },
     )
 
@@ -150,6 +160,7 @@ _MAPPERS: dict[str, Callable[[Row], Iterator[Placed]]] = {
     "chunk.failed": _failed,
     "chunk.finished": _finished,
     "epoch.committed": _epoch,
+    "sink.applied": _applied,
     "source.lag": _lag,
 }
 

@@ -1,4 +1,4 @@
-"""Reads the new complete lines of a journal file.
+"""Reads the new complete lines of a part of a journal.
 
 A journal grows while it is read, so its last line may be incomplete: the next read takes it. A malformed line is counted and
 skipped, never fatal: a full disk can tear one, and that must not hide the rest of a run.
@@ -7,8 +7,7 @@ skipped, never fatal: a full disk can tear one, and that must not hide the rest 
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from engine import clock
 
@@ -30,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Slice:
-    """The new lines of a file."""
+    """The new lines of a part."""
 
     lines: tuple[Line, ...]
     offset: int
@@ -38,20 +37,19 @@ class Slice:
     malformed: int
     malformed_text: str | None
     more: bool
-    """Whether the file has more lines."""
+    """Whether the part has more lines."""
 
 
-def read_slice(path: Path, offset: int, after_seq: int, limit: int = BLOCK_BYTES) -> Slice:
-    """The complete lines of `path` from byte `offset` on whose `seq` is above `after_seq`.
+def read_slice(file: BinaryIO, offset: int, after_seq: int, limit: int = BLOCK_BYTES) -> Slice:
+    """The complete lines of `file` from byte `offset` on whose `seq` is above `after_seq`.
 
     A line longer than `limit` is read completely. Raises OSError when the file cannot be read.
     """
-    with path.open("rb") as file:
-        file.seek(offset)
-        block = file.read(limit)
-        more = len(block) == limit
-        if more and b"\n" not in block:
-            block += file.readline()
+    file.seek(offset)
+    block = file.read(limit)
+    more = len(block) == limit
+    if more and b"\n" not in block:
+        block += file.readline()
     complete = block[: block.rfind(b"\n") + 1]
     lines: list[Line] = []
     malformed, malformed_text, last = 0, None, after_seq

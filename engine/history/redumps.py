@@ -25,13 +25,16 @@ class Redumped:
     missing: int | None
     """Requested keys that do not exist; known once the redump is done."""
     duration_s: float | None
+    range: str | None = None
+    """The requested bounds, as JSON."""
 
 
 _REDUMPS = """
 WITH e AS (SELECT ts, seq, run, event, body, body->>'$.id' AS id FROM event
            WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done', 'redump.chunk')),
 asked AS (
-    SELECT id, min(ts) AS asked, any_value(body->>'$.what') AS what, any_value(body->>'$.actor') AS actor,
+    SELECT id, min(ts) AS asked, any_value(body->>'$.what') AS what, any_value(body->>'$.range') AS range,
+           any_value(body->>'$.actor') AS actor,
            any_value(body->>'$.reason') AS reason
     FROM e WHERE event IN ('command.accepted', 'command.refused') AND body->>'$.verb' = 'redump' GROUP BY id),
 answered AS (
@@ -44,7 +47,7 @@ parts AS (
 SELECT id, asked, what, actor, nullif(reason, ''),
        CASE last.event WHEN 'command.done' THEN 'done' WHEN 'command.refused' THEN 'refused' ELSE 'under way' END,
        last.body->>'$.message', coalesce(parts, 0), coalesce(rows, 0)::BIGINT, coalesce(ghosts, 0)::BIGINT,
-       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE)
+       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range
 FROM asked LEFT JOIN answered USING (id) LEFT JOIN parts USING (id) ORDER BY asked DESC LIMIT $limit
 """
 

@@ -16,6 +16,8 @@ class Lag:
     runway_s: float | None
     position: str | None
     source_position: str | None
+    mirror_age_s: float | None = None
+    """The age of the oldest change that is not yet merged into its mirror."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +56,13 @@ class Mark:
 
 
 _LATEST = """
-SELECT ts, lag_s, lag_bytes, runway_s, position, source_position FROM lag WHERE pipeline = $pipeline
+SELECT ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE pipeline = $pipeline
 ORDER BY ts DESC, seq DESC LIMIT 1
 """
 
 _LAG = """
 SELECT time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
-       arg_max(position, ts), arg_max(source_position, ts)
+       arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s)
 FROM lag WHERE pipeline = $pipeline AND ts >= $since GROUP BY bucket ORDER BY bucket
 """
 

@@ -112,6 +112,9 @@ EpochRecord = TypedDict(
         "applied": NotRequired[
             dict[str, dict[str, int]]
         ],  # by table and kind, the epoch that the destination has reached
+        "only": NotRequired[
+            list[str]
+        ],  # the tables whose parts are left, once all others have been applied (`store.prune`)
         "lineage": NotRequired[str],  # the destination starts a new count of epochs here
     },
 )

@@ -12,8 +12,9 @@ runner continues. So two runners never continue from the same state, even if the
 import json
 import os
 import re
+import threading
 import uuid
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -38,13 +39,23 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         """Read the committed state. Raises LedgerError if its files are inconsistent."""
         self._folder = folder
+        self._full: int | None = None
+        """The newest full state when this process last read or wrote one."""
+        self._pruned_full: int | None = None
+        """The full state before which the others have been deleted."""
+        self._written: set[int] | None = None
+        """The epochs whose files may exist; None before the first commit, which lists them."""
+        self._reduced: dict[int, frozenset[str]] = {}
+        """The tables that an epoch's file has been reduced to, by epoch."""
+        self._lock = threading.Lock()
+        """Of `_written`: the publisher's thread prunes."""
         self.state = self._load()
 
     def _load(self) -> State | None:
         """Read the committed state. A runner may be writing: it deletes files only after a newer full state exists."""
         failed = False
         while True:
-            newest = self._newest_full()
+            self._written, self._full = None, (newest := self._newest_full())
             try:
                 state = self._replayed(newest)
             except LedgerError:
@@ -60,7 +71,7 @@ class Ledger:
         return max(self._numbers(_STATE), default=None)
 
     def _replayed(self, full: int | None) -> State | None:
-        state = None if full is None else state_from_dict(self._read(f"state-{full:08d}.json"))
+        state = None if full is None else state_from_dict(self._read(_full_name(full)))
         for number in sorted(n for n in self._numbers(_EPOCH) if state is None or n > state.epoch):
             state = apply(state, self.epoch(number))
         return state
@@ -102,7 +113,7 @@ class Ledger:
         """Commit one more epoch. Returns the new state. Raises PipelineHeldError if another runner has created that epoch."""
         state = apply(self.state, record)
         make_folders(self._folder)
-        path = self._folder / f"epoch-{record['epoch']:08d}.json"
+        path = self._path(record["epoch"])
         # Not named by pid: two containers may have the same one, and both would write the same file.
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         try:
@@ -115,17 +126,35 @@ class Ledger:
             raise _held(state.epoch) from None
         finally:
             temporary.unlink(missing_ok=True)
-        if max(self._numbers(_STATE), default=-1) >= state.epoch:
+        if self._others_pruned(state.epoch):
             # The name was free only because the epoch was pruned, after a full state that contains it was written.
             path.unlink()
             raise _held(state.epoch)
         sync_folder(self._folder)
         self.state = state
+        with self._lock:
+            self._known_epochs().add(state.epoch)
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
             full = formats.stamped("state", state_to_dict(state))
             with suppress(OSError):  # disk full: all epochs since the last full state are still there
-                write_atomically(self._folder / f"state-{state.epoch:08d}.json", json.dumps(full, ensure_ascii=False))
+                write_atomically(self._folder / _full_name(state.epoch), json.dumps(full, ensure_ascii=False))
+                self._full = state.epoch
         return state
+
+    def _others_pruned(self, epoch: int) -> bool:
+        """Whether another runner has a full state with this epoch.
+
+        Pruning starts with the older full states. So while ours exists, nobody has a newer one and has pruned epochs after ours.
+        """
+        if self._full is not None and (self._folder / _full_name(self._full)).exists():
+            return False
+        newest = max(self._numbers(_STATE), default=-1)
+        return newest >= epoch
+
+    def _known_epochs(self) -> set[int]:
+        if self._written is None:
+            self._written = set(self._numbers(_EPOCH))
+        return self._written
 
     def take_term(self, run: str, number: int) -> None:
         """Claim the pipeline for this run with an epoch that says so. Raises PipelineHeldError if others keep committing."""
@@ -140,19 +169,60 @@ class Ledger:
         assert self.state is not None
         raise _held(self.state.epoch)
 
-    def prune(self, applied: int, needed: Collection[int] = ()) -> None:
+    def file_names(self) -> dict[str, set[str]]:
+        """The names of the data files in the epochs that are kept, by table."""
+        found: dict[str, set[str]] = {}
+        for record in self.kept_epochs():
+            for table, part in record["tables"].items():
+                lists = [chunk["files"] for chunk in part.get("chunks", [])]
+                lists += [part["changes"]["files"]] if "changes" in part else []
+                found.setdefault(table, set()).update(str(file["name"]) for files in lists for file in files)
+        return found
+
+    def prune(self, applied: int, needed: Mapping[int, Collection[str]] | None = None) -> None:
         """Delete files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has.
 
-        needed: epochs to keep anyway.
+        needed: epochs to keep anyway, for some tables. Their files lose the parts of all other tables: if an epoch were applied
+        again to a table whose later epochs are deleted, the table would be switched back. Raises OSError; nothing is lost then.
         """
-        full = sorted(self._numbers(_STATE))
-        if not full:
+        if self._full is None:
             return
-        for number in self._numbers(_EPOCH):
-            if number <= min(full[-1], applied) and number not in needed:
-                (self._folder / f"epoch-{number:08d}.json").unlink()
-        for number in full[:-1]:
-            (self._folder / f"state-{number:08d}.json").unlink()
+        with self._lock:
+            if self._pruned_full != self._full:  # once per full state: the folder may have files that we do not know of
+                for number in self._numbers(_STATE):
+                    if number < self._full:  # first: `_others_pruned` relies on it
+                        (self._folder / _full_name(number)).unlink(missing_ok=True)
+                self._written, self._pruned_full = None, self._full
+            through = min(self._full, applied)
+            old = [number for number in self._known_epochs() if number <= through]
+        needed = needed or {}
+        for number in old:  # all of them first, in case of a crash
+            if number in needed:
+                self._reduce(number, frozenset(needed[number]))
+        deleted = [number for number in old if number not in needed]
+        for number in deleted:
+            self._path(number).unlink(missing_ok=True)
+            self._reduced.pop(number, None)
+        with self._lock:
+            self._known_epochs().difference_update(deleted)
+
+    def _reduce(self, number: int, tables: frozenset[str]) -> None:
+        """Remove the parts of other tables from an epoch's file."""
+        if self._reduced.get(number) == tables:
+            return
+        record = self.epoch(number)
+        kept = {name: part for name, part in record["tables"].items() if name in tables}
+        if len(kept) < len(record["tables"]):
+            reduced: EpochRecord = {**record, "tables": kept, "only": sorted(tables)}
+            write_atomically(self._path(number), json.dumps(formats.stamped("epoch", reduced), ensure_ascii=False))
+        self._reduced[number] = tables
+
+    def _path(self, epoch: int) -> Path:
+        return self._folder / f"epoch-{epoch:08d}.json"
+
+
+def _full_name(epoch: int) -> str:
+    return f"state-{epoch:08d}.json"
 
 
 def _held(epoch: int) -> PipelineHeldError:

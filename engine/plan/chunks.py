@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from engine.decode.schema import Table
 from engine.plan.keys import EXACT, Bound, ChunkKey
+from engine.sink_settings import Merging
 from engine.source.connect import quote
 
 Strategy = Literal["even", "uneven", "one"]
@@ -64,6 +65,8 @@ class Plan:
     first: str | None = None
     step: str | None = None
     """Even plans only: the bounds are first, first + step, … for `estimated_chunks` chunks."""
+    mirror: Merging | None = None
+    """How changes are merged into the mirror that this plan creates. None: not decided here, or there is no mirror."""
 
     def even_bound(self, number: int) -> Bound | None:
         """The lower bound of chunk `number` of an even plan; None for the first chunk, which is open."""
@@ -118,13 +121,15 @@ def text(bound: Bound | None) -> str | None:
     return bound[0] if len(bound) == 1 else dumps(bound, ensure_ascii=False)
 
 
-def predicate(key: ChunkKey, limits: Range) -> str:
+def predicate(key: ChunkKey, limits: Range, *, after: bool = False) -> str:
     """The SQL condition of a range; empty if open at both ends. Both servers' optimisers turn it into ranges of the index.
 
-    Several columns compare row by row: `(a, b) >= (1, 2)` is `a > 1 OR (a = 1 AND b >= 2)`. (Row constructors mean the same, but
-    read the whole index.)
+    after: the range does not include its lower end.
+
+    Several columns compare row by row: `(a, b) >= (1, 2)` is `a > 1 OR (a = 1 AND b >= 2)`.
+    (Row constructors mean the same, but read the whole index.)
     """
-    above = _compared(key, limits.lower, ">", ">=") if limits.lower is not None else ""
+    above = _compared(key, limits.lower, ">", ">" if after else ">=") if limits.lower is not None else ""
     below = _compared(key, limits.upper, "<", "<") if limits.upper is not None else ""
     if below and not above and key.columns[0].nullable:
         return f"({below} OR {quote(key.columns[0].name)} IS NULL)"

@@ -2,21 +2,26 @@
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import unsplit_table
+from engine.plan.mirrors import EXCLUDED, LABELS, MirrorAdvice, age, mirror_advice, mirror_of, per_day, rate_text
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
 from engine.plan.splitting import split
-from engine.settings import Snapshot, Throttle
+from engine.settings import Spec
+from engine.sink_settings import Merging
+from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection
+from engine.source.endpoint import endpoint_of
+from engine.wording import NOTHING, duration
 
 _STEP, _STEP_S = 1000, 3600.0
 
@@ -33,9 +38,10 @@ def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Rang
 
 
 def _planned(
-    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
+    connection: Connection, tables: Sequence[Table], spec: Spec, *, exact: bool
 ) -> Iterator[tuple[Table, Plan, float | None]]:
     """Yield each table with its plan and the estimated seconds (None if unknown)."""
+    settings, throttle = spec.snapshot, spec.throttle
     check_names(tables, settings)
     plans = plan_tables(connection, tables, settings, exact=exact)
     speed = bytes_per_s(connection, tables, plans) if exact else None
@@ -44,14 +50,22 @@ def _planned(
         yield table, plan, seconds(plan, speed, readers, throttle)
 
 
-def json_parts(
-    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
-) -> Iterator[str]:
+def _measured(tables: Sequence[Table], spec: Spec, *, exact: bool) -> ChangeRates:
+    """How often the tables change."""
+    if not exact:
+        return ChangeRates(unknown="the binlog was not read for an estimate")
+    return recent_changes(endpoint_of(spec.source), spec.first_server_id(), tables)
+
+
+def json_parts(connection: Connection, tables: Sequence[Table], spec: Spec, *, exact: bool) -> Iterator[str]:
     """`plan --json` (docs/command-line.md) in parts. exact: walk keys and list every chunk; otherwise `chunks` is null."""
+    rates = _measured(tables, spec, exact=exact)
     yield '{"tables": ['
-    for number, (table, plan, snapshot_s) in enumerate(_planned(connection, tables, settings, throttle, exact=exact)):
+    for number, (table, plan, snapshot_s) in enumerate(_planned(connection, tables, spec, exact=exact)):
         estimated_s = None if snapshot_s is None else round(snapshot_s, 3)
         fields: dict[str, Any] = {**plan.summary(), "approx_bytes": plan.approx_bytes, "estimated_s": estimated_s}
+        fields["mirror"] = mirror_of(spec.sink, table, plan)
+        fields["merging"] = mirror_advice(spec.sink, table, plan, rates).as_dict()
         yield (", " if number else "") + json.dumps(fields, ensure_ascii=False)[:-1] + ', "chunks": '
         if not exact:
             yield "null}"
@@ -64,12 +78,10 @@ def json_parts(
     yield "]}\n"
 
 
-def text_table(
-    connection: Connection, tables: Sequence[Table], settings: Snapshot, throttle: Throttle, *, exact: bool
-) -> Group:
-    """One line per table and one of totals, then the reason for each table's strategy."""
+def text_table(connection: Connection, tables: Sequence[Table], spec: Spec, *, exact: bool) -> Group:
+    """One line per table and one of totals, the reason for each table's strategy, and the two ways of merging mirrors."""
     grid = Grid(box=None, pad_edge=False, show_footer=True)
-    planned = list(_planned(connection, tables, settings, throttle, exact=exact))
+    planned = list(_planned(connection, tables, spec, exact=exact))
     rows, size = (sum(getattr(plan, name) for _, plan, _ in planned) for name in ("approx_rows", "approx_bytes"))
     known = [snapshot_s for _, _, snapshot_s in planned if snapshot_s is not None]
     chunks = sum(plan.estimated_chunks for _, plan, _ in planned)
@@ -82,10 +94,11 @@ def text_table(
         ("chunks", f"{chunks:,}", "right"),
         ("rows each", "", "right"),
         ("s", f"{sum(known):,.1f}" if known else "", "right"),
+        ("mirror", "", "left"),
     ]
     for name, footer, side in columns:
         grid.add_column(name, footer, justify="right" if side == "right" else "left")
-    for _, plan, snapshot_s in planned:
+    for table, plan, snapshot_s in planned:
         grid.add_row(
             plan.table,
             f"{plan.approx_rows:,}",
@@ -95,6 +108,48 @@ def text_table(
             f"{plan.estimated_chunks:,}",
             f"{plan.chunk_rows:,}",
             "" if snapshot_s is None else f"{snapshot_s:,.1f}",
+            LABELS[mirror_of(spec.sink, table, plan)],
         )
     reasons = [f"{plan.table}: {plan.reason}" for _, plan, _ in planned]
-    return Group(grid, "", *(Text(reason, overflow="fold") for reason in reasons))
+    rates = _measured(tables, spec, exact=exact)
+    return Group(grid, "", *_lines(reasons), "", *_mirrors(spec, [(table, plan) for table, plan, _ in planned], rates))
+
+
+def _lines(texts: Iterable[str]) -> Iterator[Text]:
+    return (Text(text, overflow="fold") for text in texts)
+
+
+def _mirrors(spec: Spec, planned: Sequence[tuple[Table, Plan]], rates: ChangeRates) -> Iterator[RenderableType]:
+    """What each way of merging would cost, per table; the reasons of the recommendations; the readers that each excludes."""
+    if rates.unknown:
+        yield from _lines([f"Changes a second are unknown: {rates.unknown}"])
+    else:
+        advice = [(table, plan, mirror_advice(spec.sink, table, plan, rates)) for table, plan in planned]
+        grid = Grid(box=None, pad_edge=False)
+        for name in ("table", "changes a second", "copy on write", "merge on read", "recommended"):
+            grid.add_column(name, overflow="fold")
+        for table, _, one in advice:
+            rate = "unknown" if one.rate is None else rate_text(one.rate)
+            grid.add_row(table.full_name, rate, *(_cost(one, merging) for merging in EXCLUDED), LABELS[one.recommended])
+        yield from (grid, "")
+        window = f"{duration(rates.window_s)} of binlog"
+        yield from _lines(
+            [f"Changes were counted in {window}. Costs are estimates: bytes written, and how old a mirror gets."]
+        )
+        yield from _lines(f"{table.full_name}: unknown: {one.unknown}" for table, _, one in advice if one.unknown)
+        yield from _lines(_reason(spec, table, plan, one) for table, plan, one in advice if one.recommended)
+    readers = (f"{LABELS[merging]} excludes {' and '.join(out) or 'no reader'}" for merging, out in EXCLUDED.items())
+    yield from _lines([f"Readers: {'; '.join(readers)}."])
+
+
+def _reason(spec: Spec, table: Table, plan: Plan, one: MirrorAdvice) -> str:
+    """The reason of a recommendation and, if the spec chooses otherwise, the setting that follows it."""
+    text = f"{table.full_name}: {LABELS[one.recommended]}. {one.reason}"
+    if one.recommended == mirror_of(spec.sink, table, plan):
+        return text
+    return f'{text} To follow it, set mirror = "{one.recommended}" in [sink.tables."{table.full_name}"].'
+
+
+def _cost(one: MirrorAdvice, merging: Merging) -> str:
+    cost = one.costs.get(merging)
+    return NOTHING if cost is None else f"{per_day(cost)}, {age(cost)}"

@@ -9,6 +9,7 @@ Separate Spark jobs read the chunks: the binlog never waits for the snapshot, no
 """
 
 import math
+import shutil
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from pathlib import Path
 
 from engine import clock
 from engine.capture.binlog.statements import Alteration
+from engine.capture.pacing import END
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.capture.tasks import ChunkGroup
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
@@ -30,8 +32,10 @@ from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
 from engine.run.epoch import committed, completed, epoch_facts, split_range, table_records, up_to_alteration
+from engine.run.epoch_pace import EpochPace
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
+from engine.run.maintain import Maintainer
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, OutageTracker
@@ -91,7 +95,11 @@ class Coordinator:
         self._verdicts: dict[str, Verdict] = {}
         self._progress = Progress(control.activity, journal)
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
-        self._last_epoch = -math.inf
+        self._last_epoch, self._prompt = -math.inf, False
+        self._pace = EpochPace(spec.poll_interval_s, spec.sink.merge_interval_s)
+        # Workers share no other folder with this process (docs/architecture.md).
+        self._counts = spec.sink.path / "_tidemark" / ledger.state.ledger / "reading"
+        shutil.rmtree(self._counts, ignore_errors=True)
         self._snapshot = Snapshot(
             lambda: spec.snapshot.readers or session.slots,
             gate,
@@ -101,6 +109,7 @@ class Coordinator:
             ChunkSplitter(source.endpoint),
             lambda group, text: session.run([group], text),
             spec.snapshot.chunk_attempts,
+            lambda: session.slots,
         )
         self._redumps = RedumpExecutor(
             self._snapshot,
@@ -112,6 +121,7 @@ class Coordinator:
             publisher.unmerged,
         )
         self._membership = MembershipChanges(spec, publisher, control, self._snapshot.reading)
+        self._maintainer = Maintainer(publisher, control)
         self._alterations = Alterations(spec, source, self._captured, publisher)
         first_server_id = spec.first_server_id()
         self._reader = EpochReader(
@@ -155,6 +165,7 @@ class Coordinator:
         """
         target = current(self._connection, self._source.server)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
+        self._prompt = until is not None
         self._progress.resumed(self.state)
         self._progress.show(self.state)
         self._control.poll_inbox()  # the goal is not reached while commands wait
@@ -175,6 +186,7 @@ class Coordinator:
         finally:
             self._away.abort_waits = None
             self._health.close()
+            self._end_throttled_reads()
             self._snapshot.close()
             self._connection.close()
 
@@ -188,6 +200,12 @@ class Coordinator:
         self._publisher.settle()
         return not self._publisher.unpublished()
 
+    @property
+    def _waited_for(self) -> bool:
+        """Whether a copy, a command or the end of the run waits for the next epochs."""
+        commands = self._control.pending or self._membership.waiting or self._delivery.resnapshot_pending
+        return self._prompt or bool(commands) or bool(self._redumps.waiting) or not self.state.copied
+
     def _only_parked(self) -> bool:
         """Whether only parked chunks remain, and no command waits for anything else."""
         busy = self._frozen or self._stopped or not self._snapshot.idle
@@ -197,7 +215,9 @@ class Coordinator:
     def _prototype(self) -> ChunkGroup:
         first = self._spec.first_server_id()
         settle_s = self._spec.source.settle_s
-        return ChunkGroup(self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, ())
+        return ChunkGroup(
+            self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, (), self._counts
+        )
 
     def _abort_waits(self) -> None:
         """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
@@ -207,6 +227,7 @@ class Coordinator:
 
     def _pause(self) -> None:
         self._away.back(EPOCHS)  # no epochs run during a pause
+        self._maintainer.step()
         self._gather()
         if not self._snapshot.under_way:
             self._control.done("pause")
@@ -217,6 +238,7 @@ class Coordinator:
 
         Nothing can be committed while the source is away.
         """
+        self._end_throttled_reads()
         while self._snapshot.under_way and not self._away.now:
             self._gather()
             clock.sleep(_TICK_S)
@@ -237,6 +259,12 @@ class Coordinator:
                 self._control.disk.failed("log", error)  # the next run reads again what could not be written
             elif not self._away.now:
                 raise
+
+    def _end_throttled_reads(self) -> None:
+        """Give up throttled reads, which may take long."""
+        with suppress(OSError):  # the end then waits for them
+            self._counts.mkdir(parents=True, exist_ok=True)
+            (self._counts / END).touch()
 
     def _gather(self) -> None:
         batch = self._snapshot.collect()
@@ -264,7 +292,9 @@ class Coordinator:
         while True:
             self._snapshot.assign(self._prototype(), partial(hold, self._gate.pace, self._health))
             self._gather()
-            if clock.monotonic_s() >= due or self._control.state != "running":
+            now_s = clock.monotonic_s()
+            prompt = now_s >= self._last_epoch + self._pace.interval_s or self._waited_for
+            if (now_s >= due and prompt) or self._control.state != "running":
                 break
             if self._control.disk.blocks_work():
                 return
@@ -274,6 +304,7 @@ class Coordinator:
         self._last_epoch = clock.monotonic_s()
         try:
             self._publisher.check()
+            self._maintainer.step()
             for name, error in self._delivery.failed(self.state, self._captured.tables).items():
                 self._stop_table(name, error)
             self._change_tables()
@@ -286,6 +317,8 @@ class Coordinator:
             outdated = position.order > self.position.order
             if self._frozen or outdated or self._stopped or asked or self._redumps.waiting:
                 self._commit_epoch(position, asked)
+            else:
+                self._pace.done(0.0, changes=0)
             self._away.epoch_done()
             self._control.disk.succeeded("log")
         except (TransientError, LoginRefusedError, OSError) as error:
@@ -392,7 +425,9 @@ class Coordinator:
         self._last_ts = max([self._last_ts, *(r.last_ts for r in reports)])
         self._gtids = self._gtids.after(reports, mariadb=self._mariadb)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
-        self._journal.write(committed(record, len(frozen), reports, read_s, clock.monotonic_s() - began))
+        took_s = clock.monotonic_s() - began
+        self._journal.write(done := committed(record, len(frozen), reports, read_s, took_s))
+        self._pace.done(max(took_s, self._publisher.append_s), done.changes)
         for name, change in record["tables"].items():
             if columns := nulled(change):
                 self._journal.write(TableNulled(table=name, columns=columns))

@@ -6,6 +6,9 @@ waits five minutes: a proxy without a server does that, and a server that is sta
 
 Two threads report: the coordinator, whose epochs fail, and the lag monitor, which notices a hanging source sooner. The source is
 back when neither reports failures. Each try is a journal event; `away` in `runner.json` feeds `status`, the console and an alert.
+
+The monitor asks the source twice a second. If there is no answer for a second, `away` says so (`look`), with no attempt yet:
+nothing is journaled unless the question fails.
 """
 
 import threading
@@ -26,6 +29,8 @@ REFUSED_S = 300.0
 _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
+_PATIENCE_S = 1.0
+"""A source that leaves a ping unanswered for longer is shown as away."""
 _ATTEMPTS = 10
 """Tries of an epoch that fails although the source answers."""
 
@@ -36,6 +41,7 @@ class Outage:
 
     since: str
     attempt: int
+    """0 while the first question is still unanswered."""
     next_try: str
     error: str
     gives_up_at: str | None
@@ -59,6 +65,9 @@ class OutageTracker:
         self._purged_s: float | None = None  # when the source may purge the binlog (`clock.monotonic_s`)
         self._stopping = False
         self._failures = 0
+        self._asked_s: float | None = None  # since when a question has been unanswered
+        self._shows_silence = False
+        self._requests = 0
         journal.listeners.append(self._hear)
 
     @property
@@ -75,7 +84,7 @@ class OutageTracker:
             self._release()
 
     def _release(self) -> None:
-        if self._stopping and self.now and self.abort_waits is not None:
+        if self._stopping and (self.now or self._shows_silence) and self.abort_waits is not None:
             self.abort_waits()
 
     def failed(self, by: str, error: TidemarkError) -> float:
@@ -86,7 +95,10 @@ class OutageTracker:
         with self._lock:
             now_s = clock.monotonic_s()
             if not self._tries:
-                self._since_s, self._since = now_s, clock.utc_text()
+                self._begin(now_s if self._asked_s is None else self._asked_s, now_s)
+            self._shows_silence = False
+            if by == MONITOR:
+                self._asked_s = None
             if not isinstance(error, LoginRefusedError):
                 self._refused_s = 0.0
             elif not self._refused_s:
@@ -103,25 +115,67 @@ class OutageTracker:
         self._release()
         return pause_s
 
+    def _begin(self, since_s: float, now_s: float) -> None:
+        self._since_s, self._since = since_s, clock.utc_text(clock.utc_now() - timedelta(seconds=now_s - since_s))
+
+    def asks(self) -> None:
+        """Record that the monitor asks the source something that it answers at once if it can."""
+        with self._lock:
+            self._asked_s = clock.monotonic_s()
+
+    def answered(self) -> None:
+        """Record the answer."""
+        with self._lock:
+            self._asked_s = None
+            if self._shows_silence:
+                self._shows_silence = False
+                self._show(None)
+
+    def look(self) -> None:
+        """Show a source that does not answer; called several times a second, by a thread that never waits for the source."""
+        with self._lock:
+            now_s = clock.monotonic_s()
+            if self._asked_s is None or self._tries or self._shows_silence or now_s - self._asked_s < _PATIENCE_S:
+                return
+            self._shows_silence = True
+            self._begin(self._asked_s, now_s)
+            left_s = None if (until_s := self._until_s()) is None else until_s - now_s
+            self._show(asdict(self._outage(0, 0.0, "The source does not answer.", left_s)))
+        self._release()
+
+    def try_now(self) -> None:
+        """End the pauses before the next tries."""
+        self._requests += 1
+
+    def pause(self, seconds: float, closing: threading.Event) -> None:
+        """Wait before the monitor's next try; ended by `try_now` and by the event."""
+        until_s, requests = clock.monotonic_s() + seconds, self._requests
+        while (left_s := until_s - clock.monotonic_s()) > 0 and self._requests == requests:
+            if closing.wait(min(left_s, 0.2)):
+                return
+
     def _until_s(self) -> float | None:
         if self._refused_s:
             return self._refused_s + REFUSED_S
         return None if self._purged_s is None else max(self._purged_s, self._since_s + _MIN_WAIT_S)
 
     def _report(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
-        now = clock.utc_now()
-        gives_up = None if left_s is None else clock.utc_text(now + timedelta(seconds=left_s))
-        next_try = clock.utc_text(now + timedelta(seconds=pause_s))
-        self._show(asdict(Outage(self._since, attempt, next_try, error.message, gives_up)))
+        outage = self._outage(attempt, pause_s, error.message, left_s)
+        self._show(asdict(outage))
         self._journal.write(
             SourceAway(
                 since=self._since,
                 attempt=attempt,
                 retry_in_s=pause_s,
                 message=error.message,
-                gives_up_at=gives_up,
+                gives_up_at=outage.gives_up_at,
             )
         )
+
+    def _outage(self, attempt: int, pause_s: float, error: str, left_s: float | None) -> Outage:
+        now = clock.utc_now()
+        gives_up = None if left_s is None else clock.utc_text(now + timedelta(seconds=left_s))
+        return Outage(self._since, attempt, clock.utc_text(now + timedelta(seconds=pause_s)), error, gives_up)
 
     def pause_after(self, error: TidemarkError) -> float:
         """Seconds for the coordinator to wait after a failed epoch. Raises the error when waiting cannot help."""

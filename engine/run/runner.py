@@ -6,7 +6,7 @@ create the first epoch, recover the destination, run epochs, publish the rest, w
 
 import os
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -18,14 +18,12 @@ from engine import __version__, formats
 from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
-    DestinationError,
     LoginRefusedError,
     SourceAwayError,
     SourceChangedError,
     SourceLostError,
     SparkLostError,
     SpecError,
-    TableStoppedError,
     TidemarkError,
     TransientError,
 )
@@ -41,6 +39,7 @@ from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
 from engine.run.failover import failed_over
+from engine.run.final_checks import require_all_tables, require_published
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.outage import EPOCHS, OutageTracker
@@ -50,6 +49,7 @@ from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import planned
 from engine.run.snapshot.throttle import Pace
 from engine.run.spark_sessions import SparkSessions
+from engine.run.startup_steps import Startup
 from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership import drop_removed
@@ -123,6 +123,7 @@ class _Run:
             journal,
             spec.name,
             throttle=spec.throttle,
+            journal_retention_s=spec.journal.retention_s,
             folders=[spec.sink.path],
             parsers=parsers(directory.journals),
             in_turn=IN_TURN,
@@ -133,7 +134,9 @@ class _Run:
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
+        self._control.source = self._away
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
+        self._startup = Startup(self._control.activity)
 
     def execute(self) -> None:
         """Run, and write the outcome to the journal whatever happens."""
@@ -177,19 +180,21 @@ class _Run:
         with ExitStack() as stack:
             exporter = self._exporter(stack)
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
-            session_future = starter.submit(self._start_spark)
+            session_future = starter.submit(self._startup.run, "Spark", self._start_spark)
             stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
-            preflight = self._preflight(endpoint, ledger.state)
+            preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
             preflight.require()
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            source = self._retry_disk_full("ledger", partial(self._begin, ledger, endpoint, preflight))
+            begin = partial(self._begin, ledger, endpoint, preflight)
+            source = self._startup.run("plan", partial(self._retry_disk_full, "ledger", begin))
             # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
             state = _committed(ledger)
-            publisher = self._retry_disk_full("destination", partial(self._publisher, ledger, state))
+            opened = partial(self._publisher, ledger, state)
+            publisher = self._startup.run("destination", partial(self._retry_disk_full, "destination", opened))
             stack.callback(publisher.finish)
             if self._control.stopping and self._until is None:
                 return
@@ -211,7 +216,7 @@ class _Run:
             require_published(publisher.unpublished())
             if self._until is not None:
                 self._gate.parking.require_none(ledger.state.tables)
-            _require_all_tables(ledger.state)
+            require_all_tables(ledger.state)
 
     def _retry_disk_full(self, name: str, step: Callable[[], T]) -> T:
         """The result of a startup step; waits while a disk is full, until a stop."""
@@ -219,9 +224,9 @@ class _Run:
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
         """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
-        interval_s, guard = self._spec.sink.merge_interval_s, self._possession.guard
         through = partial(self._retry_disk_full, "destination")
-        publisher = Publisher(self._spec.sink.path, ledger, self._journal, interval_s, guard, through)
+        notes = self._directory.maintenance
+        publisher = Publisher(self._spec.sink, ledger, self._journal, notes, self._possession.guard, through)
         publisher.open_tables(state)
         delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
         publisher.recover()
@@ -275,9 +280,8 @@ class _Run:
             self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
         first = self._spec.first_server_id()
-        with closing(
-            LagMonitor(source.endpoint, first, self._journal, coordinator.committed, self._away, self._control.helpers)
-        ):
+        told = self._away, self._control.helpers, publisher.oldest_mirror
+        with closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *told)):
             return coordinator.run(self._until)
 
     def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:
@@ -471,26 +475,3 @@ def _source_facts(server: Server, watermark_class: str) -> SourceFacts:
         "uuid": server.identity,
         "watermark_class": watermark_class,
     }
-
-
-def require_published(failed: Mapping[str, TidemarkError]) -> None:
-    """Raises DestinationError when a table has unpublished changes. failed: from `Publisher.unpublished`."""
-    if failed:
-        first = next(iter(failed.values()))
-        raise DestinationError(
-            f"The last changes of {len(failed)} tables are not published: {', '.join(failed)}. {first.message}",
-            detail="They are in the ledger, and the next run publishes them. The mirrors show an earlier state until then.",
-            hint=first.hint,
-        )
-
-
-def _require_all_tables(state: State) -> None:
-    """Raises TableStoppedError when tables are stopped at the end of the run."""
-    stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
-    if stopped:
-        first = next(iter(stopped.values()))
-        raise TableStoppedError(
-            f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
-            detail=f"The other tables continued. {first['detail']}",
-            hint=first["hint"],
-        )

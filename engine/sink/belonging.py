@@ -126,6 +126,7 @@ def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[
     kind, epoch = next(iter(behind.items()))
     applied_through = min(look.applied.get(kind, -1) for kind in behind)
     older = f"it has {kind} through epoch {look.applied.get(kind, -1)}, the ledger knows of {epoch}"
+    kept = [record for record in kept if name in record.get("only", [name])]
     if not _contiguous(kept, applied_through, max(behind.values())):
         return older
     parts = [

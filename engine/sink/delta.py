@@ -15,7 +15,7 @@ changes since. Columns dropped at the source stay in the destination, with NULL 
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,11 +25,15 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
+from engine.destination.vector_log import FEATURE
 from engine.events import SinkApplied
-from engine.sink.delta_log import Actions, DeltaLog, files_of, metadata_of
-from engine.sink.evolution import check_evolution, mirror_schema, prepared, schema_of, united, widened
+from engine.sink.delta_actions import VECTORS_ENABLED, Actions, metadata_of, needed_features, protocol_of
+from engine.sink.delta_log import DeltaLog
+from engine.sink.evolution import check_evolution, mirror_schema, schema_of, united, widened
+from engine.sink.maintained import MaintainedTables
 from engine.sink.merging import MirrorFiles
-from engine.sink.owned import SEQ, OwnedTables
+from engine.sink.owned import SEQ, is_on_read, properties_of
+from engine.sink.restored import restore, restored_path
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class Step:
     changes: Sequence[DataFile] = ()
 
 
-class DeltaTables(OwnedTables):
+class DeltaTables(MaintainedTables):
     """The two Delta tables of one captured table (`sink.owned`), with write access."""
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
@@ -102,23 +106,30 @@ class DeltaTables(OwnedTables):
             if not copies and not merges:
                 return None
             discard()
-            delta, schema = self._columns(delta, replaced=copies and kind == "replace")
-            files = MirrorFiles(self.mirror, schema, self.table, files_of(delta, self.mirror))
-            prepared_files.append(files)
-            count = _apply_steps(
-                files, self._steps(steps), clear=copies and kind == "replace", copies=copies, merges=merges
+            replaced = copies and kind == "replace"
+            schema = self._columns(delta, replaced=replaced)
+            on_read = self.on_read if replaced else is_on_read(delta)
+            files = MirrorFiles(
+                self.mirror, schema, self.table, self._logs[self.mirror].files(delta), on_read, self.index
             )
-            changed = schema != schema_of(delta)
+            prepared_files.append(files)
+            count = _apply_steps(files, self._steps(steps), clear=replaced, copies=copies, merges=merges)
+            files.finish()
+            properties = properties_of(self.table, mirror=True) if replaced else {}
+            if on_read != is_on_read(delta):
+                properties[VECTORS_ENABLED] = str(on_read).lower()
+            known = properties.items() <= delta.metadata().configuration.items()
             transactions = self._transactions(steps, chunks if copies else None, merge if merges else None)
-            if copies and kind == "replace":  # the new copy includes the whole change log, even changes missing there
+            if replaced:  # the new copy includes the whole change log, even changes missing there
                 transactions[self._app(SEQ)] = self.largest_seq()
             return Actions(
                 "MERGE" if kind == "merge" else "WRITE",
                 transactions,
                 files.added,
                 files.removed,
-                metadata_of(delta, schema) if changed else None,
-                "Overwrite" if copies and kind == "replace" else "Append",
+                None if known and schema == schema_of(delta) else metadata_of(delta, schema, properties),
+                protocol_of(delta, [*needed_features(schema), *([FEATURE] if on_read else [])]),
+                mode="Overwrite" if replaced else "Append",
             )
 
         def discard() -> None:
@@ -132,10 +143,14 @@ class DeltaTables(OwnedTables):
             discard()
             raise
         prepared_files[-1].drop_unused()
+        for file in (file for step in steps for file in step.changes):
+            restored_path(self.changes, file).unlink(missing_ok=True)
         number = merge if chunks is None else chunks
         assert number is not None
         taken = sum(len(step.chunks) + len(step.changes) for step in steps)
-        return self._applied(kind, number, count, taken, began)
+        applied = self._applied(kind, number, count, taken, began)
+        changed = sum(file.bytes for step in steps for file in step.changes)
+        return replace(applied, changed_bytes=changed, written_bytes=prepared_files[-1].written_bytes)
 
     def _transactions(self, steps: Sequence[Step], chunks: int | None, merge: int | None) -> dict[str, int]:
         transactions = {} if chunks is None else {self._app("chunks"): chunks}
@@ -146,17 +161,26 @@ class DeltaTables(OwnedTables):
         return transactions
 
     def _steps(self, steps: Sequence[Step]) -> list[tuple[Sequence[DataFile], list[Path]]]:
-        return [(step.chunks, [self.changes / file.name for file in step.changes]) for step in steps]
+        return [(step.chunks, [self._change_file(file) for file in step.changes]) for step in steps]
 
-    def _columns(self, delta: DeltaTable, *, replaced: bool) -> tuple[DeltaTable, pa.Schema]:
-        """The table, and its columns after the commit: only a new copy widens columns."""
+    def _change_file(self, file: DataFile) -> Path:
+        """Where the changes of an epoch are; written again if another tool has moved them within the change log."""
+        path, again = self.changes / file.name, restored_path(self.changes, file)
+        if path.exists():
+            return path
+        if not again.exists():
+            delta = self._load(self.changes)
+            restore(self.changes, file, self._logs[self.changes].files(delta), schema_of(delta))
+        return again if again.exists() else path
+
+    def _columns(self, delta: DeltaTable, *, replaced: bool) -> pa.Schema:
+        """The columns after the commit: only a new copy widens columns."""
         if not replaced:
-            return delta, schema_of(delta)
+            return schema_of(delta)
         wanted = mirror_schema(self.table)
         names = {name.casefold() for name in wanted.names}
-        delta = prepared(self._logs[self.mirror], delta, wanted)
         kept = [field for field in schema_of(delta) if field.name.casefold() not in names]
-        return delta, pa.schema([*wanted, *kept])
+        return pa.schema([*wanted, *kept])
 
     def check(self, before: Table, after: Table) -> None:
         """Raises TableStoppedError when the change log with the columns of `before` cannot evolve to those of `after`."""
@@ -186,10 +210,11 @@ class DeltaTables(OwnedTables):
         """Rewrite a change log with wider types."""
 
         def actions() -> Actions:
-            delta = prepared(log, self._load(log.folder), schema)
-            before, bounded = files_of(delta, log.folder), (*self.table.key, "_tm_seq")
+            delta = self._load(log.folder)
+            before, bounded = log.files(delta), (*self.table.key, "_tm_seq")
             after = [new for file in before for new in widened(log.folder, file, schema, bounded)]
-            return Actions("WRITE", {}, after, before, metadata_of(delta, schema))
+            protocol = protocol_of(delta, needed_features(schema))
+            return Actions("WRITE", {}, after, before, metadata_of(delta, schema), protocol)
 
         self._commit(log.folder, actions)
 

@@ -12,10 +12,15 @@ we write commits ourselves:
 Only a writer that knows version V creates version V + 1. So a commit based on `transactions` at V never ignores another writer's
 commit: the link fails, everything is looked up again, and the commit is retried or abandoned.
 
-Source: Delta transaction log protocol, "Delta Log Entries" and "Actions" (github.com/delta-io/delta, PROTOCOL.md).
+A checkpoint is written once the commits since the last one are as large as it is, so that all checkpoints together cost no more
+than the commits. Expired commits are deleted at most once an hour, because that lists the log.
+
+Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io/delta, PROTOCOL.md). `sink.delta_actions` has the
+content of commits.
 """
 
 import json
+import math
 import os
 import re
 import uuid
@@ -24,48 +29,45 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from engine import __version__, clock
+from engine import clock
 from engine.capture.files import DataFile
+from engine.destination.deletion_vectors import Descriptor
+from engine.destination.vector_log import FEATURE, VectorLog, has_vectors
 from engine.durable import sync_file, sync_folder
 from engine.errors import DestinationError, MissingFilesError
+from engine.sink.delta_actions import (
+    LEGACY_WRITER,
+    VECTORS_ENABLED,
+    Actions,
+    StoredFile,
+    as_number,
+    lines_of,
+    protocol_of,
+    vector_of,
+)
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint.*\.parquet$")
-_CHECKPOINT_EVERY = 100
+_CHECKPOINT_EVERY = 20
+"""The fewest commits between checkpoints. Who opens the table needs a quarter of a millisecond for each commit since."""
+_MOST_COMMITS = 2000
+"""The most commits between checkpoints: who opens the table reads each of them."""
+_CLEANED_S, _RETRY_S = 3600.0, 60.0
 _MAGIC = b"PAR1"
 # Known features that change the content of data files or commits; a table by another tool may have others.
-_READABLE = {"timestampNtz", "variantType", "variantType-preview"}
+_READABLE = {"timestampNtz", "variantType", "variantType-preview", FEATURE}
 _WRITABLE = {*_READABLE, "appendOnly", "invariants"}
-_WRITER_VERSIONS = (1, 2, 7)
+_WRITER_VERSIONS = (1, LEGACY_WRITER, 7)
 
 
 class StaleVersionError(Exception):
     """Another writer has made this version, so the basis of the commit must be looked up again."""
-
-
-@dataclass(frozen=True)
-class Actions:
-    """The content of a commit."""
-
-    operation: str
-    """The operation in the table's history, in Delta's terms ("WRITE", "MERGE", …)."""
-    transactions: Mapping[str, int]
-    """Application identifiers and their new versions."""
-    add: Sequence[DataFile] = ()
-    """Files that are already in the table's folder."""
-    remove: Sequence[DataFile] = ()
-    """Files of the previous version."""
-    metadata: Mapping[str, Any] | None = None
-    """The new `metaData` action if the columns change."""
-    mode: str = "Append"
-    """Also for the table's history: "Append", or "Overwrite" if the commit removes all earlier rows."""
 
 
 @dataclass
@@ -73,9 +75,25 @@ class DeltaLog:
     """The log of the table in a folder. `version` and `transactions` are from the last load or commit."""
 
     folder: Path
+    keeps: bool = False
+    """Whether the newest version stays in memory, and our own commits are applied to it: for tables of few files."""
     version: int = -1
     transactions: dict[str, int] = field(default_factory=dict)
+    _delta: DeltaTable | None = None
+    """If kept: a version with the columns, properties and features of the newest one."""
+    _files: dict[str, StoredFile] | None = None
+    """If kept: the newest version's files."""
+    _checkpointed: tuple[int, int, int] | None = None
+    """The version and bytes of the newest checkpoint, and the bytes of the commits since."""
+    _cleaned_s: float = -math.inf
+    _retry_s: float = -math.inf
+    """When a checkpoint that failed may be tried again."""
+    failure: str = ""
+    """What failed after a commit; empty if nothing did since it was last read."""
     _apps: set[str] = field(default_factory=set)
+    _vectors: VectorLog | None = None
+    _stamp: tuple[int, int, int] | None = None
+    """Of the commit of `version`."""
 
     @property
     def path(self) -> Path:
@@ -87,20 +105,57 @@ class DeltaLog:
         return DeltaTable.is_deltatable(str(self.folder))
 
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
-        """The newest version. apps: application identifiers to look up now and at each later load.
+        """The newest version; one that is kept and still the newest is not read again, and may have an older version number.
 
-        Raises DestinationError when the log cannot be read, or needs features that this version does not write.
+        apps: application identifiers to look up now and at each later load. Raises DestinationError when the log cannot be read,
+        or needs features that this version does not write.
         """
-        self._apps.update(apps)
+        if self._delta is not None and self._is_newest(apps):
+            return self._delta
+        known, self._apps = self._apps, self._apps | set(apps)
         try:
             delta = DeltaTable(str(self.folder))
         except (DeltaError, OSError) as error:
             raise _unreadable(self.folder, str(error)) from error
         _check_protocol(delta, self.folder)
-        self.version = delta.version()
-        found = {app: delta.transaction_version(app) for app in self._apps}
-        self.transactions = {app: int(version) for app, version in found.items() if version is not None}
+        version = delta.version()
+        stamp = self._stamp_of(version)
+        if (version, stamp, self._apps) != (self.version, self._stamp, known):  # the search takes as long as the load
+            if version < self.version or self.version < 0:
+                self._checkpointed = None
+            self.version, self._stamp = version, stamp
+            found = {app: delta.transaction_version(app) for app in self._apps}
+            self.transactions = {app: int(version) for app, version in found.items() if version is not None}
+        self._delta, self._files = delta if self.keeps else None, None
         return delta
+
+    def refresh(self, apps: Iterable[str] = ()) -> None:
+        """Bring `version` and `transactions` up to date; loads the table only if there was a commit since."""
+        if not self._is_newest(apps):
+            self.load(apps)
+
+    def _is_newest(self, apps: Iterable[str]) -> bool:
+        """Whether `version` is still the newest, and these identifiers have been looked up."""
+        same = self.version >= 0 and self._stamp is not None and self._stamp == self._stamp_of(self.version)
+        return same and self._apps.issuperset(apps) and not (self.path / _name(self.version + 1)).exists()
+
+    def _stamp_of(self, version: int) -> tuple[int, int, int] | None:
+        """Identifies a commit's file; None if it does not exist."""
+        with suppress(FileNotFoundError):
+            found = (self.path / _name(version)).stat()
+            return found.st_ino, found.st_mtime_ns, found.st_size
+        return None
+
+    def files(self, delta: DeltaTable) -> list[StoredFile]:
+        """The data files of a version that was just loaded. Raises DestinationError for files outside the folder."""
+        if delta is self._delta and self._files is not None:
+            return list(self._files.values())
+        if self._vectors is None:
+            self._vectors = VectorLog(self.folder)
+        found = files_of(delta, self.folder, self._vectors)
+        if delta is self._delta:
+            self._files, self._vectors = {file.name: file for file in found}, None
+        return found
 
     def commit(self, actions: Actions) -> int:
         """Write the next version and return its number. Raises StaleVersionError when another writer was first.
@@ -112,11 +167,43 @@ class DeltaLog:
         if version > 0:  # the previous commit may be another tool's, unsynced
             with suppress(FileNotFoundError):
                 sync_file(self.path / _name(version - 1))
-        self.place(version, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in _lines(actions)))
+        content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
+        self.place(version, content)
         self.transactions.update(actions.transactions)
-        if version % _CHECKPOINT_EVERY == 0:
-            self.checkpoint()
+        self._keep(actions)
+        self._maintain_log(len(content))
         return version
+
+    def _maintain_log(self, commit_bytes: int) -> None:
+        """Write a checkpoint if one is due. A failure must not look like that of the commit, whose files would be deleted."""
+        try:
+            if self._checkpoint_due(commit_bytes) and clock.monotonic_s() >= self._retry_s:
+                self.checkpoint()
+        except Exception as error:  # noqa: BLE001 - the commit is done, whatever this is
+            self._retry_s = clock.monotonic_s() + _RETRY_S
+            self.failure = f"no checkpoint could be written: {type(error).__name__}: {error}"
+
+    def _keep(self, actions: Actions) -> None:
+        """Apply a commit to the kept version; forget it if that takes more than files."""
+        altered = actions.protocol is not None or (actions.metadata is not None and actions.data_change)
+        if self._files is None or altered:
+            self._delta = self._files = None
+            return
+        for file in actions.remove:
+            self._files.pop(file.name, None)
+        for file in actions.add:
+            self._files[file.name] = file if isinstance(file, StoredFile) else StoredFile(**file.as_dict())
+
+    def _checkpoint_due(self, commit_bytes: int) -> bool:
+        """Count a commit. Returns whether the commits since the last checkpoint are many, and as large as it is."""
+        if self._checkpointed is None:
+            newest, size = _newest_checkpoint(self.path)
+            commits = (self.path / _name(version) for version in range(newest + 1, self.version))
+            self._checkpointed = newest, size, sum(_size(commit) for commit in commits)
+        newest, size, since = self._checkpointed
+        self._checkpointed = newest, size, since + commit_bytes
+        count = self.version - max(newest, 0)
+        return count >= _CHECKPOINT_EVERY and (since + commit_bytes >= size or count >= _MOST_COMMITS)
 
     def place(self, version: int, content: str) -> None:
         """Create a version's file, whole and durable. Raises StaleVersionError when another writer was first."""
@@ -130,42 +217,48 @@ class DeltaLog:
         except FileExistsError:
             raise StaleVersionError from None
         finally:
-            temporary.unlink()
-        sync_folder(self.path)
-        self.version = version
+            with suppress(OSError):
+                temporary.unlink()
+        if version <= self.version:
+            self._checkpointed = None
+        self.version, self._stamp = version, self._stamp_of(version)
+        try:
+            sync_folder(self.path)
+        except OSError as error:  # readers see the commit: its files must not be deleted
+            self.failure = f"the folder of commit {version} could not be synced: {error}"
 
     def checkpoint(self) -> None:
-        """Write a checkpoint of the newest version and delete commits beyond the table's retention."""
+        """Write a checkpoint of the newest version; once an hour, delete commits beyond the table's retention."""
         delta = DeltaTable(str(self.folder))
         delta.create_checkpoint()
-        self.sync()
-        delta.cleanup_metadata()
-
-    def sync(self) -> None:
-        """Sync files that the library wrote into the log: checkpoints, and commits that change the columns."""
-        for path in self.path.iterdir():
-            with suppress(FileNotFoundError):
-                if path.is_file():
-                    sync_file(path)
+        for path in _checkpoint_files(self.path, delta.version()):
+            sync_file(path)
         sync_folder(self.path)
+        self._checkpointed = *_newest_checkpoint(self.path), 0
+        if clock.monotonic_s() - self._cleaned_s >= _CLEANED_S:
+            self._cleaned_s = clock.monotonic_s()
+            delta.cleanup_metadata()
 
     def torn(self) -> tuple[list[Path], list[Path]]:
         """Files torn by a power cut: first those at the end, on which nothing rests, then all others.
 
         A commit is torn if it is empty or its last line is not JSON; a checkpoint, if it does not end like a Parquet file.
         """
-        names = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else []
-        whole = [n for name in names if (n := _checkpointed(self.path, name)) is not None]
+        log = self.path
+        names = sorted(entry.name for entry in os.scandir(log)) if log.is_dir() else []
+        whole = [n for name in names if (n := _whole_checkpoint(log, name)) is not None]
         floor = max(whole, default=-1)
-        commits = {int(match[1]): self.path / name for name in names if (match := _COMMIT.match(name))}
-        broken = {n for n, path in commits.items() if n > floor and _is_torn(path)}
-        end = [commits[n] for n in sorted(broken) if n > max((c for c in commits if c not in broken), default=-1)]
+        numbers = ((int(match[1]), name) for name in names if (match := _COMMIT.match(name)))
+        commits = {number: log / name for number, name in numbers if number > floor}
+        broken = {n for n, path in commits.items() if _is_torn(path)}
+        newest_whole = max((n for n in commits if n not in broken), default=-1)
+        end = [commits[n] for n in sorted(broken) if n > newest_whole]
         checkpoints = [
-            self.path / name
+            log / name
             for name in names
             if (match := _CHECKPOINT.match(name)) and int(match[1]) not in whole and int(match[1]) > floor
         ]
-        pointer = self.path / "_last_checkpoint"
+        pointer = log / "_last_checkpoint"
         if pointer.exists() and (checkpoints or _is_torn(pointer)):
             checkpoints.append(pointer)
         return [*end, *checkpoints], [commits[n] for n in sorted(broken) if commits[n] not in end]
@@ -188,13 +281,16 @@ class DeltaLog:
             path.rename(path.with_name(f".torn-{path.name}-{uuid.uuid4().hex[:8]}"))
         if end:
             sync_folder(self.path)
+            self.version = -1
         if earlier:
             self.checkpoint()
         return [path.name for path in (*end, *earlier)]
 
 
-def create(folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str]) -> None:
-    """Create an empty table in a folder without one. It exists whole or not at all.
+def create(
+    folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str], *, vectors: bool = False
+) -> None:
+    """Create an empty table in a folder without one. It exists whole or not at all. vectors: it may get deletion vectors.
 
     Raises StaleVersionError when another writer created one there.
     """
@@ -203,43 +299,40 @@ def create(folder: Path, schema: pa.Schema, description: str, properties: Mappin
     log.path.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="tidemark-table-") as elsewhere:
         DeltaTable.create(elsewhere, nullable, mode="error", description=description, configuration=dict(properties))
-        log.place(0, (Path(elsewhere) / "_delta_log" / _name(0)).read_text(encoding="utf-8"))
+        content = (Path(elsewhere) / "_delta_log" / _name(0)).read_text(encoding="utf-8")
+        if (
+            vectors
+        ):  # by hand: for the property, deltalake would add the feature variantType, which not every reader has
+            actions = [json.loads(line) for line in content.splitlines()]
+            for action in actions:
+                if "metaData" in action:
+                    action["metaData"]["configuration"][VECTORS_ENABLED] = "true"
+                if "protocol" in action:
+                    action["protocol"] = protocol_of(DeltaTable(elsewhere), [FEATURE])
+            content = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions)
+        log.place(0, content)
     for path in (folder, folder.parent, folder.parent.parent):
         sync_folder(path)
 
 
-def metadata_of(delta: DeltaTable, schema: pa.Schema) -> dict[str, Any]:
-    """The `metaData` action of a table for new columns."""
-    known = delta.metadata()
-    return {
-        "id": known.id,
-        "name": known.name,
-        "description": known.description,
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": Schema.from_arrow(pa.schema([f.with_nullable(True) for f in schema])).to_json(),
-        "partitionColumns": [],
-        "createdTime": known.created_time,
-        "configuration": known.configuration,
-    }
+def files_of(delta: DeltaTable, folder: Path, vectors: VectorLog | None = None) -> list[StoredFile]:
+    """The data files of a version. Raises DestinationError for files outside the folder.
+
+    vectors: the table's, from an earlier call, so that only newer commits are read.
+    """
+    found = (vectors or VectorLog(folder)).at(delta.version()) if has_vectors(delta) else {}
+    return list(_stored_files(pa.table(delta.get_add_actions(flatten=True)), folder, found))
 
 
-def files_of(delta: DeltaTable, folder: Path) -> list[DataFile]:
-    """The data files of a version. Raises DestinationError for files outside the folder, or with deletion vectors."""
-    added = pa.table(delta.get_add_actions(flatten=True))
-    if "deletionVectors" in (delta.protocol().reader_features or ()) and pa.table(delta.deletion_vectors()).num_rows:
-        raise _unsupported(folder, "deletion vectors")
-    return list(_data_files(added, folder))
-
-
-def _data_files(added: pa.Table, folder: Path) -> Iterator[DataFile]:
+def _stored_files(added: pa.Table, folder: Path, vectors: Mapping[str, Descriptor]) -> Iterator[StoredFile]:
     for row in added.to_pylist():
         path = unquote(row["path"])
         if path.startswith("/") or "://" in path:
             raise _unsupported(folder, "data files outside of its folder")
         rows = row.get("num_records")
-        low = {k[4:]: v for k, v in row.items() if k.startswith("min.") and type(v) is int}
-        high = {k[4:]: v for k, v in row.items() if k.startswith("max.") and type(v) is int}
-        yield DataFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high)
+        low = {k[4:]: n for k, v in row.items() if k.startswith("min.") and (n := as_number(v)) is not None}
+        high = {k[4:]: n for k, v in row.items() if k.startswith("max.") and (n := as_number(v)) is not None}
+        yield StoredFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high, vectors.get(path))
 
 
 def check_files(folder: Path, files: Sequence[DataFile]) -> None:
@@ -253,6 +346,9 @@ def check_files(folder: Path, files: Sequence[DataFile]) -> None:
         else:
             if size != file.bytes:
                 missing.append(f"{file.name} ({size} of {file.bytes} bytes)")
+        vector = vector_of(file)
+        if vector is not None and vector.file is not None and not (folder / vector.file).exists():
+            missing.append(vector.file)
     if missing:
         raise MissingFilesError(
             f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
@@ -262,26 +358,29 @@ def check_files(folder: Path, files: Sequence[DataFile]) -> None:
         )
 
 
-def _lines(actions: Actions) -> Iterator[dict[str, Any]]:
-    now_ms = round(clock.unix_s() * 1000)
-    info = {"timestamp": now_ms, "operation": actions.operation, "operationParameters": {"mode": actions.mode}}
-    yield {"commitInfo": {**info, "engineInfo": f"Tidemark/{__version__}"}}
-    for app, version in actions.transactions.items():
-        yield {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
-    if actions.metadata is not None:
-        yield {"metaData": dict(actions.metadata)}
-    for file in actions.remove:
-        size = {"extendedFileMetadata": True, "partitionValues": {}, "size": file.bytes}
-        yield {"remove": {"path": quote(file.name), "deletionTimestamp": now_ms, "dataChange": True, **size}}
-    for file in actions.add:
-        statistics: dict[str, Any] = {"numRecords": file.rows, "minValues": file.low, "maxValues": file.high}
-        statistics["nullCount"] = dict.fromkeys(file.low, 0)
-        size = {"partitionValues": {}, "size": file.bytes, "modificationTime": now_ms}
-        yield {"add": {"path": quote(file.name), **size, "dataChange": True, "stats": json.dumps(statistics)}}
-
-
 def _name(version: int) -> str:
     return f"{version:020d}.json"
+
+
+def _checkpoint_files(log: Path, version: int) -> list[Path]:
+    """The files of a version's checkpoint, and the pointer to it."""
+    return [*log.glob(f"{version:020d}.checkpoint*.parquet"), log / "_last_checkpoint"]
+
+
+def _newest_checkpoint(log: Path) -> tuple[int, int]:
+    """The version and bytes of the newest checkpoint; (-1, 0) without one."""
+    try:
+        version = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return -1, 0
+    return version, sum(_size(path) for path in _checkpoint_files(log, version))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _is_torn(path: Path) -> bool:
@@ -294,7 +393,7 @@ def _is_torn(path: Path) -> bool:
         return True
 
 
-def _checkpointed(folder: Path, name: str) -> int | None:
+def _whole_checkpoint(folder: Path, name: str) -> int | None:
     """The version of a complete checkpoint file; None for others."""
     match = _CHECKPOINT.match(name)
     if match is None:
@@ -310,7 +409,7 @@ def _checkpointed(folder: Path, name: str) -> int | None:
 def _check_protocol(delta: DeltaTable, folder: Path) -> None:
     protocol = delta.protocol()
     readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
-    unknown = (readers - {*_READABLE, "deletionVectors"}) | (writers - {*_WRITABLE, "deletionVectors"})
+    unknown = (readers - _READABLE) | (writers - _WRITABLE)
     if unknown or protocol.min_writer_version not in _WRITER_VERSIONS:
         raise _unsupported(folder, ", ".join(sorted(unknown)) or f"writer version {protocol.min_writer_version}")
 

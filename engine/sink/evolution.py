@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, TableFeatures
+from deltalake import DeltaTable
 
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table
 from engine.errors import TableStoppedError
-from engine.sink.delta_log import DeltaLog
 
 
 def mirror_schema(table: Table) -> pa.Schema:
@@ -74,16 +73,6 @@ def lacks(delta: DeltaTable, wanted: pa.Schema) -> bool:
     """Whether a Delta table lacks any of the columns."""
     held = schema_of(delta)
     return any(field.name not in held.names for field in wanted)
-
-
-def prepared(log: DeltaLog, delta: DeltaTable, schema: pa.Schema) -> DeltaTable:
-    """The table, with the Delta feature that the schema's timestamps need."""
-    needs = any(pa.types.is_timestamp(field.type) and field.type.tz is None for field in schema)
-    if needs and "timestampNtz" not in (delta.protocol().writer_features or ()):
-        delta.alter.add_feature(TableFeatures.TimestampWithoutTimezone, allow_protocol_versions_increase=True)
-        log.sync()
-        return log.load()
-    return delta
 
 
 def widened(folder: Path, file: DataFile, schema: pa.Schema, bounded: Sequence[str]) -> list[DataFile]:

@@ -7,17 +7,16 @@ we check again: during a run, the files that the newest commits added; at its st
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from urllib.parse import unquote
-
-import pyarrow as pa
-from deltalake import DeltaTable
 
 from engine.capture.files import DataFile
+from engine.sink.delta_actions import StoredFile
 
 
-def lost_names(delta: DeltaTable, folder: Path) -> list[str]:
-    """The version's files that are missing, sorted. Lists the folder once, whatever the number of files."""
-    named = {unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()}
+def lost_names(files: Iterable[StoredFile], folder: Path) -> list[str]:
+    """The missing ones among these files and their deletion vectors, sorted. Lists the folder once, however many there are."""
+    named = set[str]()
+    for file in files:
+        named |= {file.name} if file.vector is None or file.vector.file is None else {file.name, file.vector.file}
     try:
         existing = set(os.listdir(folder))  # noqa: PTH208 - names alone, of perhaps many thousand files
     except FileNotFoundError:
@@ -33,9 +32,9 @@ class Recent:
 
     def committed(self, add: Iterable[DataFile], remove: Iterable[DataFile]) -> None:
         """Record a commit."""
-        self._files |= {file.name: file for file in add}
-        for file in remove:
+        for file in remove:  # first: a file with a new deletion vector is removed and added
             self._files.pop(file.name, None)
+        self._files |= {file.name: file for file in add}
 
     def take(self) -> Sequence[DataFile]:
         """The files to check; the next call returns later ones."""

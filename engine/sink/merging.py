@@ -1,4 +1,4 @@
-"""Copy on write: rewrites a mirror's files when changes are merged into them.
+"""Merges changes into a mirror's files: merge on read, or copy on write.
 
 `MirrorFiles` has the files that the mirror will have after the commit in preparation. Chunks are added and changes are merged in
 any number of steps; then one commit takes the mirror to the result. So no version ever shows part of a step, such as half of an
@@ -8,71 +8,49 @@ update that moves a row to another key, or one of several ranges.
 
 A merge of change files, in binlog order:
 
-1. The newest image of each key decides. Only the keys are kept in memory, however wide the rows are.
-2. For a mirror file whose statistics allow one of the keys, only the key columns are read. A file without any of the keys is left
-   alone. Otherwise its other rows are written to a new file.
-3. Newest images of existing rows are written to new files, ordered by key. Small touched files are rewritten together with them, so
-   that merges do not leave ever more small files.
+1. The newest image of each key decides (`sink.newest`). Only the keys are kept in memory, however wide the rows are.
+2. In a mirror file whose statistics allow one of the keys, the rows are found by an index (`sink.key_index`), or, in a small file,
+   by the key columns of the row groups that may have one. A file without any of the keys is left alone.
+3. Merge on read: the file's deletion vector deletes the rows with these keys. Copy on write: the file's other rows are written to
+   a new file.
+4. Newest images of existing rows are written to new files, ordered by key. In copy on write, small touched files are rewritten
+   together with them, so that merges do not leave ever more small files. In merge on read, `sink.optimize` does that.
 
 The result for a key does not depend on how many rows the mirror has of it: all are removed, one is added.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from pyroaring import BitMap
 
-from engine.capture.chunk.backfill import among, last_of_each
+from engine.capture.chunk.backfill import among
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
-from engine.decode.images import GONE
 from engine.decode.schema import Table
-from engine.errors import MissingFilesError
+from engine.destination.deletion_vectors import Descriptor, positions, read_vector, write_vectors
+from engine.sink.delta_actions import StoredFile
 from engine.sink.evolution import mirror_schema
+from engine.sink.key_index import LEAST_ROWS, KeyIndex
+from engine.sink.newest import BATCH_ROWS, Newest, comparable, newest_images, opened
+from engine.sink.optimize import COPIED, MOST_BYTES
 
-BATCH_ROWS = 64 << 10
-SMALL_BYTES = 8 << 20
-"""Smaller touched files are rewritten together with others."""
-TARGET_BYTES = 64 << 20
-_MIN_ROWS, _MAX_ROWS = 10_000, 2_000_000
+SMALL_BYTES = 4 << 20
+"""Copy on write: smaller touched files are rewritten together with others."""
+_MIN_ROWS, _MAX_ROWS = 10_000, 1_000_000
 _SORTED_ROWS = 500_000
 _WRITERS = min(os.cpu_count() or 1, 4)
 _ROW_BYTES = 100
 Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Newest:
-    """The newest image of each key in some change files."""
-
-    keys: pa.Table
-    """The key columns, one row per key."""
-    rows: tuple[npt.NDArray[np.int64], ...]
-    """By file, the ascending numbers of the newest images that are existing rows."""
-
-    @cached_property
-    def first(self) -> npt.NDArray[np.int64] | None:
-        """The values of the first key column in order; None unless it is an integer."""
-        column = self.keys.columns[0]
-        return np.sort(column.to_numpy()) if pa.types.is_integer(column.type) else None
-
-    def may_be_in(self, file: DataFile) -> bool:
-        """Whether a file's statistics allow one of the keys."""
-        name = self.keys.column_names[0]
-        if not self.keys.num_rows or self.first is None or name not in file.low or name not in file.high:
-            return bool(self.keys.num_rows)
-        ends = np.searchsorted(self.first, file.low[name]), np.searchsorted(self.first, file.high[name], side="right")
-        return bool(ends[0] < ends[1])
 
 
 @dataclass
@@ -85,39 +63,58 @@ class MirrorFiles:
     """The mirror's columns, including those that the source has dropped."""
     table: Table
     """The table as currently published."""
-    before: Sequence[DataFile]
+    before: Sequence[StoredFile]
     """The files of the version that the commit is based on."""
-    files: dict[str, DataFile] = field(init=False)
+    on_read: bool = False
+    """Whether changes are merged on read; otherwise on write."""
+    index: KeyIndex | None = None
+    """Finds rows in large files; without it, their keys are read."""
+    files: dict[str, StoredFile] = field(init=False)
+    _vectors: dict[str, BitMap] = field(default_factory=dict)
+    """The deletion vectors that the commit changes, by data file."""
+    _read_vectors: dict[Descriptor, BitMap] = field(default_factory=dict)
+    """The deletion vectors of the version before, as far as they were read."""
     _written: set[str] = field(default_factory=set)
+    """The files written for the commit, relative to the folder."""
 
     def __post_init__(self) -> None:
         self.files = {file.name: file for file in self.before}
 
     def clear(self) -> None:
         """Remove all files."""
-        self.files = {}
+        self.files, self._vectors = {}, {}
 
     def add(self, files: Sequence[DataFile]) -> None:
-        """Add chunks, whose rows the mirror does not have."""
-        self.files.update({file.name: file for file in files})
+        """Add files with rows that the mirror does not have, such as chunks."""
+        self.files.update({file.name: StoredFile(**file.as_dict()) for file in files})
 
     @property
-    def added(self) -> list[DataFile]:
-        """The files that the commit adds."""
-        known = {file.name for file in self.before}
-        return [file for file in self.files.values() if file.name not in known]
+    def added(self) -> list[StoredFile]:
+        """The files that the commit adds, also those with another deletion vector."""
+        known = {file.name: file for file in self.before}
+        return [file for file in self.files.values() if file.name not in known or known[file.name] != file]
 
     @property
-    def removed(self) -> list[DataFile]:
-        """The files that the commit removes."""
-        return [file for file in self.before if file.name not in self.files]
+    def removed(self) -> list[StoredFile]:
+        """The files that the commit removes, also those with another deletion vector."""
+        return [file for file in self.before if self.files.get(file.name) != file]
 
     def merge(self, paths: Sequence[Path]) -> int:
         """Merge the changes of these files, in order, into the mirror. Returns the number of keys."""
         newest = newest_images(paths, self.table)
-        touched = {name: mask for name, file in self.files.items() if (mask := self._mask(file, newest)) is not None}
+        touched = {name: rows for name, file in self.files.items() if (rows := self._found(file, newest))}
+        if self.on_read:
+            for name, rows in touched.items():
+                self._delete(name, rows)
+            self.add(self._write(self._ordered(self._images(paths, newest)), self.file_rows()))
+        else:
+            self._rewrite_touched(paths, newest, touched)
+        return int(newest.keys.num_rows)
+
+    def _rewrite_touched(self, paths: Sequence[Path], newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
+        touched = {name: self._mask(name, rows) for name, rows in rows_of.items()}
         small = [name for name in touched if self.files[name].bytes < SMALL_BYTES]
-        most = self._file_rows()
+        most = self.file_rows()
         with ThreadPoolExecutor(_WRITERS) as pool:
             large = [pool.submit(self._write, self._other_rows(n, touched[n]), most) for n in touched if n not in small]
             try:
@@ -126,10 +123,83 @@ class MirrorFiles:
             finally:
                 parts = [job.result() for job in large]  # each job records its files even if another fails
         for name in touched:
-            del self.files[name]
-            self._forget(name)
+            self._drop(name)
         self.add([*chain.from_iterable(parts), *written])
-        return int(newest.keys.num_rows)
+
+    def rewrite(self, whole: Sequence[str], part: tuple[Any, Any] | None = None, partly: Sequence[str] = ()) -> None:
+        """Write the rows of files to new files, in key order, without deleted rows.
+
+        part: the first and the last value of the first key column; rows in between are moved out of the files `partly` too. A
+        single file is not sorted again: it stays in its order.
+        """
+        rows = [self._other_rows(name, np.zeros(self._count(name), bool)) for name in whole]
+        moved = {name: self._between(name, *part) for name in partly} if part is not None else {}
+        rows += [self._other_rows(name, ~mask) for name, mask in moved.items() if mask.any()]
+        if len(rows) == 1:
+            written = self._write(rows[0], self.file_rows())
+        else:
+            parts = list(chain.from_iterable(rows))
+            written = self._write(self._sorted(parts) if parts else [], self.file_rows())
+        for name in whole:
+            self._drop(name)
+        for name, mask in moved.items():
+            if mask.any():
+                self._delete(name, _positions_in(mask))
+        self.add(written)
+
+    def live_range(self, name: str) -> tuple[Any, Any]:
+        """The smallest and the largest value of the first key column among a file's rows that are not deleted."""
+        key = self.table.key[0]
+        column = self._read(name, [key])[key].filter(pa.array(self._live(name)))
+        ends = pc.min_max(column).as_py()
+        return ends["min"], ends["max"]
+
+    def finish(self) -> None:
+        """Write the changed deletion vectors. Call it before `added` and `removed`."""
+        changed = {name: rows for name, rows in self._vectors.items() if name in self.files}
+        for name, vector in zip(changed, write_vectors(self.folder, list(changed.values())), strict=True):
+            self.files[name] = replace(self.files[name], vector=vector)
+            self._written.add(str(vector.file))
+        self._vectors = {}
+
+    def _drop(self, name: str) -> None:
+        del self.files[name]
+        self._vectors.pop(name, None)
+        self._forget(name)
+
+    def _delete(self, name: str, rows: BitMap) -> None:
+        """Delete rows of a file by its deletion vector, and the file with its last row."""
+        deleted = self._deleted(name) | rows
+        if len(deleted) == self._count(name):
+            self._drop(name)
+        else:
+            self._vectors[name] = deleted
+
+    def _deleted(self, name: str) -> BitMap:
+        if name in self._vectors:
+            return self._vectors[name]
+        vector = self.files[name].vector
+        if vector is None:
+            return BitMap()
+        if vector not in self._read_vectors:
+            self._read_vectors[vector] = read_vector(self.folder, vector)
+        return self._read_vectors[vector]
+
+    def _live(self, name: str) -> Mask:
+        """Which rows of a file are not deleted."""
+        return ~self._mask(name, self._deleted(name))
+
+    def _count(self, name: str) -> int:
+        """The number of rows in a file, deleted ones included."""
+        if (rows := self.files[name].rows) >= 0:
+            return rows
+        with opened(self.folder / name) as file:
+            return int(file.metadata.num_rows)
+
+    @property
+    def written_bytes(self) -> int:
+        """The size of the files written for the commit, deletion vectors included."""
+        return sum((self.folder / name).stat().st_size for name in self._written)
 
     def discard(self) -> None:
         """Delete the files written for an abandoned commit."""
@@ -138,7 +208,8 @@ class MirrorFiles:
 
     def drop_unused(self) -> None:
         """After the commit: delete intermediate files that are not part of it."""
-        for name in self._written - self.files.keys():
+        vectors = {file.vector.file for file in self.files.values() if file.vector is not None}
+        for name in self._written - self.files.keys() - vectors:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
@@ -146,26 +217,61 @@ class MirrorFiles:
             (self.folder / name).unlink(missing_ok=True)
             self._written.discard(name)
 
-    def _mask(self, file: DataFile, newest: Newest) -> Mask | None:
-        """Which rows of a file have one of the keys; None if no row has."""
+    def _found(self, file: StoredFile, newest: Newest) -> BitMap:
+        """The rows of a file that are not deleted and have one of the keys."""
         if not newest.may_be_in(file):
+            return BitMap()
+        found = self._indexed(file, newest)
+        if found is None:
+            found = _positions_in(self._scanned(file, newest))
+        return found - self._deleted(file.name) if found else found
+
+    def _indexed(self, file: StoredFile, newest: Newest) -> BitMap | None:
+        """The rows with one of the keys, by the index; None if the file is not indexed."""
+        if self.index is None or self._count(file.name) < LEAST_ROWS or newest.codes is None:
             return None
-        found = among(self._read(file.name, self.table.key), newest.keys)
-        return found if found.any() else None
+        rows = self.index.find(file.name, newest.codes, lambda: self._read(file.name, self.table.key))
+        return None if rows is None else BitMap(rows.astype(np.uint32))
+
+    def _mask(self, name: str, rows: BitMap) -> Mask:
+        """A file's rows as a mask."""
+        found = np.zeros(self._count(name), bool)
+        found[positions(rows)] = True
+        return found
+
+    def _scanned(self, file: StoredFile, newest: Newest) -> Mask:
+        """Which rows have one of the keys, by the key columns of the row groups that may have one."""
+        found, begin = np.zeros(self._count(file.name), bool), 0
+        with opened(self.folder / file.name) as data:
+            for group in range(data.num_row_groups):
+                rows = data.metadata.row_group(group).num_rows
+                if newest.may_be_in_group(data.metadata.row_group(group)):
+                    keys = self._comparable(data.read_row_group(group, columns=list(self.table.key)), self.table.key)
+                    found[begin : begin + rows] = among(keys, newest.keys)
+                begin += rows
+        return found
+
+    def _between(self, name: str, low: Any, high: Any) -> Mask:
+        """Which rows of a file that are not deleted have a first key value from `low` to `high`."""
+        column = self._read(name, self.table.key[:1]).columns[0]
+        within = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
+        return np.asarray(within.to_numpy(zero_copy_only=False), bool) & self._live(name)
 
     def _read(self, name: str, columns: Sequence[str]) -> pa.Table:
-        """The key columns of a file, normalised for comparison."""
+        """Key columns of a file."""
+        with opened(self.folder / name) as file:
+            return self._comparable(file.read(columns=list(columns)), columns)
+
+    def _comparable(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
         schema = mirror_schema(self.table)
-        wanted = pa.schema([schema.field(column) for column in columns])
-        with _opened(self.folder / name) as file:
-            return comparable(conformed(file.read(columns=list(columns)), wanted))
+        return comparable(conformed(rows, pa.schema([schema.field(column) for column in columns])))
 
     def _other_rows(self, name: str, mask: Mask) -> Iterator[pa.Table]:
-        """The rows of a file that remain."""
-        begin = 0
-        with _opened(self.folder / name) as file:
+        """The rows of a file that are neither in the mask nor deleted."""
+        begin, stay = 0, ~mask & self._live(name)
+        with opened(self.folder / name) as file:
             for batch in file.iter_batches(BATCH_ROWS):
-                stays = ~mask[begin : begin + batch.num_rows]
+                stays = stay[begin : begin + batch.num_rows]
                 begin += batch.num_rows
                 if stays.any():
                     # Cast first: files by other tools may have types (string_view) that Arrow cannot filter.
@@ -176,7 +282,7 @@ class MirrorFiles:
         published = mirror_schema(self.table)
         for path, chosen in zip(paths, newest.rows, strict=True):
             begin = 0
-            with _opened(path) as file:
+            with opened(path) as file:
                 columns = [name for name in published.names if name in file.schema_arrow.names]
                 for batch in file.iter_batches(BATCH_ROWS, columns=columns) if len(chosen) else ():
                     end = begin + batch.num_rows
@@ -193,13 +299,18 @@ class MirrorFiles:
             collected.append(part)
             rows += part.num_rows
             if rows >= _SORTED_ROWS:
-                yield self._sorted(collected)
-                collected, rows = [], 0
+                yield from self._sorted(collected)
+                rows = 0
         if collected:
-            yield self._sorted(collected)
+            yield from self._sorted(collected)
 
-    def _sorted(self, parts: Sequence[pa.Table]) -> pa.Table:
-        return pa.concat_tables(parts).sort_by([(name, "ascending") for name in self.table.key])
+    def _sorted(self, parts: list[pa.Table]) -> Iterator[pa.Table]:
+        """The rows ordered by key, a batch at a time, so that they are in memory once. Empties the list, for the same reason."""
+        rows = pa.concat_tables(parts).combine_chunks()
+        parts.clear()
+        order = pc.sort_indices(rows.select(self.table.key), [(name, "ascending") for name in self.table.key])
+        for begin in range(0, rows.num_rows, BATCH_ROWS):
+            yield rows.take(order.slice(begin, BATCH_ROWS))
 
     def _write(self, parts: Iterable[pa.Table], most: int) -> list[DataFile]:
         """Write rows to files of at most `most` rows."""
@@ -226,54 +337,13 @@ class MirrorFiles:
     def _writer(self) -> FileWriter:
         return FileWriter(self.folder, "merge", self.schema, (*self.table.key, "_tm_seq"))
 
-    def _file_rows(self) -> int:
-        """The rows in a file of `TARGET_BYTES`, estimated from the existing files."""
+    def file_rows(self) -> int:
+        """The rows of a file that this writes, estimated from the existing files, so that it has a good size (`sink.optimize`)."""
         known = [file for file in self.files.values() if file.rows > 0]
         rows, size = sum(file.rows for file in known), sum(file.bytes for file in known)
         each = size / rows if rows > _MIN_ROWS else _ROW_BYTES
-        return int(min(max(TARGET_BYTES / each, _MIN_ROWS), _MAX_ROWS))
+        return int(min(max(MOST_BYTES / (1 if self.on_read else COPIED) / each, _MIN_ROWS), _MAX_ROWS))
 
 
-def newest_images(paths: Sequence[Path], table: Table) -> Newest:
-    """The newest image of each key in change files, given in binlog order. Raises MissingFilesError."""
-    schema = mirror_schema(table)
-    wanted = pa.schema([*(schema.field(name) for name in table.key), pa.field("_tm_kind", pa.string())])
-    extra = [pa.field("\0file", pa.int64()), pa.field("\0row", pa.int64())]
-    collected, waiting, rows = pa.schema([*wanted, *extra]).empty_table(), list[pa.Table](), 0
-    for number, path in enumerate(paths):
-        with _opened(path) as file:
-            part = conformed(file.read(columns=wanted.names), wanted)
-        where = np.full(part.num_rows, number), np.arange(part.num_rows)
-        waiting.append(part.append_column(extra[0], pa.array(where[0])).append_column(extra[1], pa.array(where[1])))
-        rows += part.num_rows
-        if rows > max(collected.num_rows, BATCH_ROWS):
-            collected, waiting, rows = _reduced([collected, *waiting], table), [], 0
-    collected = _reduced([collected, *waiting], table)
-    exists = collected.filter(pc.invert(pc.is_in(collected["_tm_kind"], pa.array(GONE))))
-    files, numbers = exists["\0file"].to_numpy(), exists["\0row"].to_numpy()
-    chosen = tuple(np.sort(numbers[files == number]) for number in range(len(paths)))
-    return Newest(comparable(collected.select(table.key)), chosen)
-
-
-def _reduced(parts: Sequence[pa.Table], table: Table) -> pa.Table:
-    rows = pa.concat_tables(parts)
-    return rows.take(pa.array(last_of_each(comparable(rows.select(table.key)))))
-
-
-def comparable(keys: pa.Table) -> pa.Table:
-    """Keys normalised for comparison: -0.0 is the same key as 0.0."""
-    for n, column in enumerate(keys.columns):
-        if pa.types.is_floating(column.type):
-            keys = keys.set_column(n, keys.field(n), pc.add(column, 0.0))
-    return keys
-
-
-def _opened(path: Path) -> pq.ParquetFile:
-    with suppress(FileNotFoundError):
-        return pq.ParquetFile(path)
-    raise MissingFilesError(
-        f"The data file {path} is gone.",
-        detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its content is "
-        "unknown; nothing was written.",
-        hint="Restore the file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
-    )
+def _positions_in(mask: Mask) -> BitMap:
+    return BitMap(np.flatnonzero(mask).astype(np.uint32))

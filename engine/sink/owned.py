@@ -11,6 +11,7 @@ together with the files:
 The identifiers name the ledger, so another ledger's destination is recognised and refused.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -28,15 +29,33 @@ from engine.decode.schema import Table
 from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
 from engine.layout import changes_folder, make_readable, mirror_folder
 from engine.ledger.state import Owner
-from engine.sink.delta_log import Actions, DeltaLog, StaleVersionError, check_files, create, files_of, metadata_of
+from engine.sink.delta_actions import (
+    VECTORS_ENABLED,
+    Actions,
+    StoredFile,
+    metadata_of,
+    needed_features,
+    protocol_of,
+)
+from engine.sink.delta_log import DeltaLog, StaleVersionError, check_files, create, files_of
 from engine.sink.dropping import drop
-from engine.sink.evolution import lacks, mirror_schema, prepared, schema_of
+from engine.sink.evolution import lacks, mirror_schema, schema_of
+from engine.sink.key_index import KeyIndex
 from engine.sink.lost import Recent, lost_names
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
-_PROPERTIES = {"delta.enableChangeDataFeed": "false", "delta.dataSkippingNumIndexedCols": "8"}
+_PROPERTIES = {
+    "delta.enableChangeDataFeed": "false",
+    # Merges on read replace the entries of many files. Each stays in the checkpoints for this time.
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+    # How long versions can be read, and backups restored.
+    "delta.logRetentionDuration": "interval 7 days",
+}
+_STATISTICS, _INDEXED = "delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols"
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KINDS = ("chunks", "changes", "merge")
 SEQ = "merged-seq"
+SEQ_COLUMN, TS_COLUMN = "_tm_seq", "_tm_ts"
 TERM = "term"
 Guard = Callable[[], int]
 """Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
@@ -47,17 +66,40 @@ def unguarded() -> int:
     return 0
 
 
+def is_on_read(delta: DeltaTable) -> bool:
+    """Whether changes are merged into a mirror on read."""
+    return delta.metadata().configuration.get(VECTORS_ENABLED) == "true"
+
+
+def properties_of(table: Table, *, mirror: bool) -> dict[str, str]:
+    """The Delta properties that name the columns with statistics, of the mirror or of the change log.
+
+    deltalake reads statistics of the first 32 columns by default. A change log's own columns come after the source's, and
+    `_tm_seq` without statistics would pass for 0. Columns with other characters are not listed: then all columns have them.
+    """
+    schema = arrow_schema(table)
+    columns = [name for name in table.key if pa.types.is_integer(schema.field(name).type)]
+    if all(_PLAIN.fullmatch(name) for name in columns):
+        return {_STATISTICS: ",".join([*columns, SEQ_COLUMN, *([] if mirror else [TS_COLUMN])])}
+    return {_INDEXED: "-1"}
+
+
 class OwnedTables:
     """The Delta tables of one captured table and one ledger.
 
-    owner: the ledger. guard: called before each write or deletion.
+    owner: the ledger. guard: called before each write or deletion. on_read: whether a mirror that is created, or replaced by a
+    resnapshot, merges changes on read (`sink.merging`).
     """
 
-    def __init__(self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded) -> None:
-        self.table, self._owner, self._guard = table, owner, guard
+    def __init__(
+        self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded, *, on_read: bool = False
+    ) -> None:
+        self.table, self._owner, self._guard, self.on_read = table, owner, guard, on_read
+        self.index: KeyIndex | None = None
         self.mirror = mirror_folder(root, table.database, table.name)
         self.changes = changes_folder(root, table.database, table.name)
-        self._logs = {folder: DeltaLog(folder) for folder in (self.mirror, self.changes)}
+        # `optimize` bounds a mirror's files; a change log grows.
+        self._logs = {folder: DeltaLog(folder, keeps=folder == self.mirror) for folder in (self.mirror, self.changes)}
         self._recent = {folder: Recent() for folder in self._logs}
 
     def create(self, *, expected: bool) -> None:
@@ -80,16 +122,21 @@ class OwnedTables:
                 self._guard()
                 make_readable(folder)
                 with suppress(StaleVersionError):  # another writer was first: the owner is checked below
-                    create(folder, schema, f"Tidemark ledger {self._owner.ledger}", _PROPERTIES)
+                    vectors = self.on_read and folder == self.mirror
+                    properties = _PROPERTIES | self._properties(folder)
+                    create(folder, schema, f"Tidemark ledger {self._owner.ledger}", properties, vectors=vectors)
                     continue
-            if not self._is_ours(folder):
+            delta = self._load(folder)
+            if not self._describes_us(delta):
                 raise SpecError(
                     f"The destination {folder} exists already and does not belong to this pipeline's ledger.",
                     detail="Adding to it would mix the rows of two pipelines; nothing was written.",
                     hint="Choose another sink.path, or move that folder away.",
                 )
-            if folder == self.changes:
-                self._add_columns(log, schema)  # change logs of an earlier version lack columns
+            # Change logs of an earlier version lack columns, both tables of one lack properties.
+            wanted = schema if folder == self.changes else pa.schema([])
+            if self._lacks(delta, folder, wanted):
+                self._add_columns(log, wanted)
 
     def repair(self, *, accepting: bool = False) -> list[str]:
         """Set aside commits torn by a power cut. Returns their names. Raises DestinationError when later commits rest on them.
@@ -101,7 +148,10 @@ class OwnedTables:
         return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
 
     def _is_ours(self, folder: Path) -> bool:
-        return self._owner.ledger in (self._load(folder).metadata().description or "")
+        return self._describes_us(self._load(folder))
+
+    def _describes_us(self, delta: DeltaTable) -> bool:
+        return self._owner.ledger in (delta.metadata().description or "")
 
     @staticmethod
     def folders(root: Path, table: Table) -> tuple[Path, Path]:
@@ -167,11 +217,11 @@ class OwnedTables:
 
     def file_names(self) -> set[str]:
         """The names of the tables' current data files."""
-        return {file.name for folder, _ in self._folders() for file in files_of(self._load(folder), folder)}
+        return {file.name for folder, _ in self._folders() for file in self._files(folder)}
 
     def lost(self) -> str:
         """The missing data files as text; "" if none is missing. Raises DestinationError."""
-        found = [(folder, names) for folder, _ in self._folders() if (names := lost_names(self._load(folder), folder))]
+        found = [(folder, names) for folder, _ in self._folders() if (names := lost_names(self._files(folder), folder))]
         return "; ".join(
             f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in found
         )
@@ -194,20 +244,16 @@ class OwnedTables:
         self._recent[self.mirror].take()
 
         def actions() -> Actions | None:
-            delta = self._load(self.changes)
-            missing[:] = lost_names(delta, self.changes)
-            return (
-                Actions("FSCK", {}, remove=[f for f in files_of(delta, self.changes) if f.name in missing])
-                if missing
-                else None
-            )
+            files = self._files(self.changes)
+            missing[:] = lost_names(files, self.changes)
+            return Actions("FSCK", {}, remove=[f for f in files if f.name in missing]) if missing else None
 
         self._commit(self.changes, actions)
         return missing
 
     def applied(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
-        self._load(self._folder(kind))
+        self._refresh(self._folder(kind))
         return self._known(kind)
 
     def _known(self, kind: str) -> int:
@@ -216,17 +262,22 @@ class OwnedTables:
 
     def merged_seq(self) -> int:
         """The `_tm_seq` up to which the change log is merged into the mirror; -1 if unknown."""
-        return self._load(self.mirror).transaction_version(self._app(SEQ)) or -1 if self.table.key else -1
+        if not self.table.key:
+            return -1
+        self._refresh(self.mirror)
+        return self._logs[self.mirror].transactions.get(self._app(SEQ), -1)
 
     def terms(self) -> set[int]:
         """The terms of the runners that made the newest commits; empty if none is known."""
-        found = {self._load(folder).transaction_version(self._app(TERM)) for folder, _ in self._folders()}
-        return {int(term) for term in found if term is not None}
+        folders = [folder for folder, _ in self._folders()]
+        for folder in folders:
+            self._refresh(folder)
+        found = {self._logs[folder].transactions.get(self._app(TERM)) for folder in folders}
+        return {term for term in found if term is not None}
 
     def largest_seq(self) -> int:
         """The largest `_tm_seq` in the change log, by its files' statistics; 0 for none."""
-        files = files_of(self._load(self.changes), self.changes)
-        return max((file.high.get("_tm_seq", 0) for file in files), default=0)
+        return max((file.high.get("_tm_seq", 0) for file in self._files(self.changes)), default=0)
 
     def _app(self, kind: str) -> str:
         # Terms continue across lineages: they distinguish runners, not epochs.
@@ -234,7 +285,19 @@ class OwnedTables:
         return f"tidemark-{owner}-{kind}"
 
     def _load(self, folder: Path) -> DeltaTable:
-        return self._logs[folder].load(self._app(kind) for kind in (*KINDS, SEQ, TERM))
+        return self._logs[folder].load(self._apps(folder))
+
+    def _refresh(self, folder: Path) -> None:
+        self._logs[folder].refresh(self._apps(folder))
+
+    def _apps(self, folder: Path) -> list[str]:
+        """The identifiers that commits to a table may have; the search for each takes as long as the load."""
+        kinds = [kind for kind in KINDS if self._folder(kind) == folder]
+        return [self._app(kind) for kind in (*kinds, *([SEQ] if folder == self.mirror else []), TERM)]
+
+    def _files(self, folder: Path) -> list[StoredFile]:
+        """The data files of the newest version."""
+        return self._logs[folder].files(self._load(folder))
 
     def seal(self) -> None:
         """Commit this runner's term to both: from then on a commit prepared by an earlier runner is rejected."""
@@ -245,7 +308,7 @@ class OwnedTables:
         """By folder name, the newest version of each table and this ledger's transaction identifiers in it."""
         found = {}
         for folder, _ in self._folders():
-            self._load(folder)
+            self._refresh(folder)
             log = self._logs[folder]
             found[folder.name] = log.version, dict(log.transactions)
         return found
@@ -267,7 +330,7 @@ class OwnedTables:
 
     def _rolled_back(self, folder: Path, version: int, transactions: Mapping[str, int]) -> Actions | None:
         delta = self._load(folder)
-        if delta.version() == version:
+        if self._logs[folder].version == version:
             return None
         try:
             old = DeltaTable(str(folder), version=version)
@@ -277,7 +340,8 @@ class OwnedTables:
                 detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
                 hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
             ) from error
-        now, then = ({file.name: file for file in files_of(table, folder)} for table in (delta, old))
+        files = self._logs[folder].files(delta), files_of(old, folder)
+        now, then = ({file.name: file for file in found} for found in files)
         known = {self._app(kind): -1 for kind in (*KINDS, SEQ)}
         changed = schema_of(old) != schema_of(delta)
         return Actions(
@@ -287,8 +351,8 @@ class OwnedTables:
                 for app in known
                 if app in transactions or app in self._logs[folder].transactions
             },
-            [file for name, file in then.items() if name not in now],
-            [file for name, file in now.items() if name not in then],
+            [file for name, file in then.items() if name not in now or now[name].vector != file.vector],
+            [file for name, file in now.items() if name not in then or then[name].vector != file.vector],
             metadata_of(delta, schema_of(old)) if changed else None,
         )
 
@@ -303,17 +367,19 @@ class OwnedTables:
         for attempt in range(_ATTEMPTS + 1):
             term = self._guard()
             self._check_term(log, term)
-            found = actions()
-            if found is None:
-                return False
-            transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
             try:
+                found = actions()
+                if found is None:
+                    return False
+                transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
                 log.commit(replace(found, transactions=transactions))
             except StaleVersionError:
                 clock.sleep(_RETRY_S * 2**attempt)
                 self._load(folder)
-            except MissingFilesError:  # a merge writes its files again; those of readers are lost
-                if attempt:
+            except MissingFilesError:
+                # A merge writes its files again, and reads the newest version: another writer may have replaced files of this
+                # one and removed them, and may do so again meanwhile. Those of readers are lost.
+                if attempt == _ATTEMPTS:
                     raise
             else:
                 self._recent[folder].committed(found.add, found.remove)
@@ -333,19 +399,33 @@ class OwnedTables:
                 hint="Run one runner per pipeline. `status` shows where the other one is.",
             )
 
+    def housekeeping_failures(self) -> list[str]:
+        """What failed after commits since the last call."""
+        found = [log.failure for log in self._logs.values() if log.failure]
+        for log in self._logs.values():
+            log.failure = ""
+        return found
+
     def _add_columns(self, log: DeltaLog, wanted: pa.Schema) -> None:
-        """Add missing columns to a Delta table; they are NULL in existing rows."""
+        """Add missing columns to a Delta table, NULL in existing rows, and the properties that its key needs."""
 
         def actions() -> Actions | None:
             delta = self._load(log.folder)
-            if not lacks(delta, wanted):
+            if not self._lacks(delta, log.folder, wanted):
                 return None
-            delta = prepared(log, delta, wanted)
-            held = schema_of(delta)
+            held, properties = schema_of(delta), self._properties(log.folder)
             new = [field for field in wanted if field.name not in held.names]
-            return Actions("ADD COLUMN", {}, metadata=metadata_of(delta, pa.schema([*held, *new])))
+            metadata = metadata_of(delta, pa.schema([*held, *new]), properties)
+            return Actions("ADD COLUMN", {}, metadata=metadata, protocol=protocol_of(delta, needed_features(wanted)))
 
         self._commit(log.folder, actions)
+
+    def _properties(self, folder: Path) -> dict[str, str]:
+        return properties_of(self.table, mirror=folder == self.mirror)
+
+    def _lacks(self, delta: DeltaTable, folder: Path, wanted: pa.Schema) -> bool:
+        """Whether a table lacks some of the columns, or properties that its key needs."""
+        return lacks(delta, wanted) or not self._properties(folder).items() <= delta.metadata().configuration.items()
 
 
 def _check_no_link(folder: Path) -> None:

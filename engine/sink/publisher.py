@@ -2,46 +2,29 @@
 
 It keeps no essential state. After a crash, the ledger has the epochs it did not apply, the destination's transaction identifiers
 show those it did, and `recover` applies the difference.
-
-A failed destination affects only its table: the table fails here, the coordinator stops it (`failures`), and the others continue.
-Its unapplied epochs stay in the ledger. A resnapshot repairs it: the change log gets the missing changes, as far as their files
-exist, and the mirror gets a new copy.
 """
 
+import math
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine import clock
-from engine.capture.chunk.fast_forward import has_mutable_key
-from engine.capture.projection.table_projection import published_as
-from engine.decode.schema import Table, table_from_dict
 from engine.errors import (
-    DestinationError,
-    MissingFilesError,
     PipelineHeldError,
-    SpecError,
-    TableStoppedError,
     TidemarkError,
-    is_disk_full,
 )
-from engine.events import ErrorReported, SinkApplied
 from engine.journal import Journal
-from engine.ledger.records import EpochRecord, Switch, TableChange
-from engine.ledger.state import State
+from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
-from engine.plan.chunks import Plan, plan_from_dict
-from engine.sink.delta import DeltaTables
-from engine.sink.owned import KINDS, Guard, unguarded
-from engine.sink.target import Part, Resnapshot, Target, files_of_parts
+from engine.sink.owned import Guard, unguarded
+from engine.sink.targets import Step, Targets
+from engine.sink_settings import Sink
 
 _QUEUE_EPOCHS = 64
-_SINK = "delta"
-_TRIES, _RETRY_S = 3, 0.5
-Step = Callable[[], None]
+_SLACK_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -53,91 +36,29 @@ class _Marker:
     """Whether the thread ends here."""
 
 
-class Publisher:
+class Publisher(Targets):
     """Applies epochs. `submit` queues one; `finish` waits until all are applied and merged.
 
-    guard: called before each write (`sink.fence`). through_full_disk: runs a step, waiting while a disk is full. The next call
-    raises the thread's error.
+    The next call raises the thread's error.
     """
 
     def __init__(
         self,
-        root: Path,
+        sink: Sink,
         ledger: Ledger,
         journal: Journal,
-        merge_interval_s: float,
+        notes: Path,
         guard: Guard = unguarded,
         through_full_disk: Callable[[Step], None] = lambda step: step(),
     ) -> None:
-        self._root, self._ledger, self._journal, self._interval_s = root, ledger, journal, merge_interval_s
-        self.guard, self._through_full_disk = guard, through_full_disk
-        self._targets: dict[str, Target] = {}
-        self._failures: dict[str, TidemarkError] = {}
-        self._leaving: set[str] = set()
+        super().__init__(sink, ledger, journal, notes, guard, through_full_disk)
         self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
-        self._applied = self._recorded = -1
-        self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         self._copied: dict[str, int] = {}
-        self._last_merge = clock.monotonic_s()
+        self.append_s = 0.0
+        """How long the last epochs took to append, in seconds."""
+        self._appended_s, self._slack_s = -math.inf, 0.0
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
-
-    def open_tables(self, state: State) -> None:
-        """Create the missing Delta tables. Raises SpecError when a destination belongs to another ledger.
-
-        Also opens removed tables whose destination is kept: they may lack earlier commits.
-        """
-        for table in state.tables.values():
-            if not table.begun:
-                continue
-            # During a resnapshot, the mirror of a table that just got a key may not exist yet.
-            expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
-            shown = published_as(table_from_dict(table.table), table.projection)
-            self._open(shown, plan_from_dict(table.plan), expected)
-        for table in state.removed.values():
-            shown = published_as(table_from_dict(table.table), table.projection)
-            kept = table.removed and not table.removed["drop"]
-            with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and self._tables(shown).there:
-                    self._open(shown, plan_from_dict(table.plan), expected=True)
-
-    def _tables(self, table: Table) -> DeltaTables:
-        return DeltaTables(self._root, self._state.owner, table, self.guard)
-
-    def unpublished(self) -> dict[str, TidemarkError]:
-        """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
-        tables = self._state.tables
-        errors = {
-            name: target.error for name, target in self._targets.items() if name in tables and not tables[name].stopped
-        }
-        return {name: error for name, error in errors.items() if error is not None}
-
-    def failures(self) -> dict[str, TidemarkError]:
-        """The tables whose destination failed since the last call, with the errors."""
-        found, self._failures = self._failures, {}
-        return found
-
-    def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
-        if is_disk_full(error):
-            raise error  # not the table's fault
-        known = error if isinstance(error, TableStoppedError) else _failed(name, error)
-        target = self._targets[name]
-        target.error, target.lacking = known, [*target.lacking, *lacking]
-        self._failures[name] = known
-
-    def _retry(self, action: Step) -> None:
-        """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
-        for attempt in range(_TRIES):
-            try:
-                self._through_full_disk(action)
-            except TidemarkError:
-                raise
-            except Exception as error:
-                if attempt == _TRIES - 1 or is_disk_full(error):
-                    raise
-                clock.sleep(_RETRY_S * 2**attempt)
-            else:
-                return
 
     @property
     def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
@@ -152,113 +73,15 @@ class Publisher:
         """Whether a removed table is completely applied, so that nothing writes to its destination any more."""
         return table not in self._leaving and table not in self._targets
 
-    def check_columns(self, before: Table, after: Table) -> None:
-        """Raises TableStoppedError when the destination cannot take these columns. before, after: the table as published."""
-        if target := self._targets.get(before.full_name):
-            if target.error is None:
-                target.delta.check(before, after)
-            return
-        delta, known = self._tables(after), self._state.tables.get(before.full_name)
-        if known is not None and known.begun:  # it joined, but its epoch is not applied yet
-            if delta.there:
-                delta.check(before, after)
-            return
-        try:
-            delta.check_free()
-        except SpecError as error:
-            raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
-
-    @property
-    def _state(self) -> State:
-        assert self._ledger.state is not None
-        return self._ledger.state
-
-    def _open(self, table: Table, plan: Plan, expected: bool) -> None:
-        delta = self._tables(table)
-        target = Target(delta, has_mutable_key(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
-        self._targets[table.full_name] = target
-        try:
-            for name in target.delta.repair():
-                self._repaired(table.full_name, name)
-            target.delta.create(expected=expected)
-            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
-        except PipelineHeldError:
-            raise
-        except Exception as error:
-            self._fail(table.full_name, error)  # whatever is wrong, the other tables continue
-            if isinstance(error, SpecError):
-                raise
-
-    def _repaired(self, table: str, name: str) -> None:
-        self._journal.write(
-            ErrorReported(
-                error="TornCommit",
-                message=f"{table}: the Delta commit {name} was empty or torn, as after a power cut; it was set aside.",
-                detail="The publisher applies its actions again from the ledger.",
-                hint="",
-            )
-        )
-
-    def published(self) -> set[str]:
-        """The names of files in the ledger's epochs or in the destination, which must not be deleted."""
-        changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
-        lists = [
-            part["files"]
-            for t in changes
-            for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
-        ]
-        names = {file["name"] for files in lists for file in files}
-        healthy = [target for target in self._targets.values() if target.error is None]
-        return names.union(*(target.delta.file_names() for target in healthy))
-
-    @property
-    def failed(self) -> set[str]:
-        """The tables with a failed destination, which get no more writes."""
-        return {name for name, target in self._targets.items() if target.error is not None}
-
     def has_copy(self, table: str) -> bool:
         """Whether a table's mirror has the last chunk of its newest copy, and nothing of an older copy."""
         return self._copied.get(table, -1) <= self._applied
 
-    def unmerged(self, table: str) -> list[str]:
-        """The committed files of a table's change log that its mirror may lack, in order."""
-        target, kept = self._targets.get(table), list(self._ledger.kept_epochs())
-        merged = target.applied["merge"] if target else -1
-        later = (
-            part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
-        )
-        changes = (part.get(table, {}).get("changes", {}) for part in later)
-        return [file["name"] for part in changes for file in part.get("files", [])]
-
     def recover(self) -> int:
         """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
-        kept = list(self._ledger.kept_epochs())
-        records = list(kept)
-        for n, part in enumerate(self._parts_of_targets(kept)):
-            records[n] = {**kept[n], "tables": part}
-        for record in reversed(records):
-            for name, change in record["tables"].items():
-                for switch in _switches(change):
-                    if name in self._targets:  # files of earlier epochs have the old columns
-                        before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
-                        self._targets[name].delta.table = before
-                        self._targets[name].mutable_key = True  # maybe not by the old plan, but safe with any plan
-        self._append(records)
-        self._merge_all()
-        for name in self._state.removed:
-            self._targets.pop(name, None)
+        checked = self._apply_kept()
         self._thread.start()
-        return len(records)
-
-    def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
-        """The records' parts of tables that have a destination, from its creation on; an earlier destination is gone."""
-        begun = {
-            name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
-        }
-        return [
-            {name: p for name, p in record["tables"].items() if name in self._targets and n >= begun.get(name, 0)}
-            for n, record in enumerate(records)
-        ]
+        return checked
 
     def submit(self, record: EpochRecord) -> None:
         """Queue a committed epoch; blocks when the destination is far behind."""
@@ -301,28 +124,38 @@ class Publisher:
             ) from self._error
 
     def _work(self) -> None:
+        maintaining = False
         try:
             while True:
-                due_s = self._last_merge + self._interval_s - clock.monotonic_s()
+                appended = False
+                wait_s = max(self._due_in_s + self._slack_s, 0.05) if self._unsettled else 1.0
                 try:
-                    record = self._queue.get(timeout=max(due_s, 0.05) if self._waiting() else 1.0)
+                    record = self._queue.get(timeout=0.0 if maintaining else wait_s)
                 except queue.Empty:
                     pass
                 else:
                     records, marker = self._take_queued(record)
+                    began_s, appended = clock.monotonic_s(), True
+                    self._slack_s = min(began_s - self._appended_s, _SLACK_S, self._sink.merge_interval_s) / 2
                     self._append(records)
+                    self._appended_s = clock.monotonic_s()
+                    self.append_s = self._appended_s - began_s
                     if marker is not None:
                         self._merge_all()
                         marker.reached.set()
                         if marker.last:
                             return
-                if self._waiting() and clock.monotonic_s() - self._last_merge >= self._interval_s:
-                    self._merge_all()
+                # Right after an epoch, if one is near: else the mirror would be older by the time between two epochs.
+                if self._unsettled and self._due_in_s <= (self._slack_s if appended else -self._slack_s):
+                    self._merge_all(due=True)
+                maintaining = self._maintain()  # then look for epochs before the next step, but do not wait for one
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
             self._error = error
 
-    def _waiting(self) -> bool:
-        return any(target.waiting and target.error is None for target in self._targets.values())
+    @property
+    def _due_in_s(self) -> float:
+        """Seconds until the next merge."""
+        return self._last_merge + self._sink.merge_interval_s - clock.monotonic_s()
 
     def _take_queued(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
         """Take the queued epochs from this one on, up to a marker: one commit for many epochs costs no more than for one."""
@@ -334,158 +167,3 @@ class Publisher:
             except queue.Empty:
                 return records, None
         return records, first
-
-    def _append(self, records: Sequence[EpochRecord]) -> None:
-        """Add the files of epochs, table by table."""
-        for name in dict.fromkeys(name for record in records for name in record["tables"]):
-            parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
-            for group in self._commit_groups(name, parts):
-                self._append_table(name, group)
-        if records:
-            self._applied = records[-1]["epoch"]
-
-    def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """Group parts into commits: each ends at a part that ends a copy, or in which the table joins, leaves or is altered."""
-        group: list[Part] = []
-        for part in parts:
-            group.append(part)
-            target = self._targets.get(name)
-            # If rows move between chunks, all earlier changes are merged before a chunk is added.
-            ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
-            if ends or _switches(part[1]) or (target is not None and target.mutable_key):
-                yield group
-                group = []
-        if group:
-            yield group
-
-    def _append_table(self, name: str, parts: list[Part]) -> None:
-        epoch, last = parts[-1]
-        if name not in self._targets and "planned" in last and "stopped" not in last:
-            joined = last["planned"]
-            shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
-            with suppress(SpecError):  # already recorded as failed: another ledger's table is there
-                self._open(shown, plan_from_dict(joined["plan"]), expected=False)
-        target = self._targets.get(name)
-        if target is None:
-            assert not any(files_of_parts(parts)), f"{name} has files and no destination"
-        else:
-            self._apply(name, target, parts)
-        if "removed" in last:
-            self._targets.pop(name, None)
-            self._leaving.discard(name)
-        for switch in _switches(last):
-            self._switch(name, epoch, switch, resnapshot="resnapshot" in last)
-
-    def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
-        """Apply the parts of some epochs to a table."""
-        if target.error is not None:
-            target.lacking += parts
-            return
-        self._run_step(name, target, lambda: target.apply(parts), parts)
-        if any("stopped" in part for _, part in parts):
-            target.resnapshot = None  # the mirror stays as it is until the next resnapshot
-
-    def _switch(self, name: str, epoch: int, switch: Switch, *, resnapshot: bool) -> None:
-        """Switch a table to new columns after this epoch. resnapshot: by a resnapshot, which repairs a failed destination."""
-        table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
-        plan = plan_from_dict(switch["plan"])
-        if name not in self._targets:  # it was refused or removed before
-            self._open(table, plan, expected=False)
-        target, emptied = self._targets[name], bool(switch.get("since"))
-        if target.resnapshot is None:
-            self._merge(name, target)
-        if target.error is not None and resnapshot:
-            self._repair_for_resnapshot(name, target)
-        target.mutable_key = has_mutable_key(table, plan.key(table))
-        if resnapshot:
-            self._run_step(name, target, lambda: self._drop_lost(name, target))
-            self._run_step(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
-            if not emptied:
-                target.resnapshot = Resnapshot(epoch)
-        else:
-            self._run_step(name, target, lambda: target.alter(table))
-        if target.error is not None:
-            target.delta.table = table
-
-    def _drop_lost(self, name: str, target: Target) -> None:
-        if gone := target.delta.drop_lost():
-            self._has_gap(name, f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}")
-
-    def _repair_for_resnapshot(self, name: str, target: Target) -> None:
-        """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist."""
-        lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
-        try:
-            for file in target.delta.repair(accepting=True):
-                self._repaired(name, file)
-            target.delta.create(expected=False)
-            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
-        except PipelineHeldError:
-            raise
-        except Exception as error:  # noqa: BLE001 - see above
-            self._fail(name, error, lacking)
-            return
-        self._failures.pop(name, None)  # an unreported failure is obsolete
-        for part in lacking:
-            try:
-                target.append("changes", files_of_parts([part])[1])
-            except PipelineHeldError:
-                raise
-            except Exception as error:  # noqa: BLE001 - its files are missing
-                reason = error.message if isinstance(error, TidemarkError) else str(error)
-                self._has_gap(name, f"its changes of epoch {part[0]}: {reason}")
-
-    def _has_gap(self, name: str, what: str) -> None:
-        self._journal.write(
-            ErrorReported(
-                error=MissingFilesError.__name__,
-                message=f"The change log of {name} lacks {what}",
-                detail="The mirror is right again after the resnapshot; the change log has a gap there.",
-                hint="",
-            )
-        )
-
-    def _merge_all(self) -> None:
-        for name, target in self._targets.items():
-            self._merge(name, target)
-        self._last_merge = clock.monotonic_s()
-        healthy = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
-        self._facts = (self._applied, healthy)
-        self._prune()
-
-    def _merge(self, name: str, target: Target) -> None:
-        self._run_step(name, target, target.delta.check_recent)
-        self._run_step(name, target, target.merge)
-
-    def _run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
-        """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
-        if target.error is not None:
-            return
-        try:
-            self._retry(step)
-        except PipelineHeldError:
-            raise
-        except Exception as error:  # noqa: BLE001 - see the module's docstring
-            self._fail(name, error, parts)
-
-    def _prune(self) -> None:
-        """Let the ledger prune the epochs that it knows the destination has."""
-        needed = set[int]().union(*(target.needed for target in list(self._targets.values())))
-        self._ledger.prune(self._recorded, needed)
-
-    def _written(self, applied: SinkApplied | None) -> None:
-        if applied is not None:
-            self._journal.write(applied)
-
-
-def _failed(name: str, error: Exception) -> DestinationError:
-    return DestinationError(
-        f"Publishing {name} failed: {type(error).__name__}: {error}",
-        detail="Its published data stays as it is; later commits are in the ledger. The other tables continue.",
-        hint=f"Check its folder in the destination (space, permissions, other writers). Then resnapshot it: "
-        f"tidemark redump SPEC --table {name}",
-    )
-
-
-def _switches(change: TableChange) -> list[Switch]:
-    """The column changes and resnapshots in an epoch's record of a table."""
-    return [change[kind] for kind in ("altered", "resnapshot") if kind in change]

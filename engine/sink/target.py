@@ -6,12 +6,15 @@ Only the publisher's thread uses it. Failed operations may be repeated: the dest
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from engine import clock
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.events import SinkApplied
 from engine.ledger.records import TableChange
 from engine.sink.delta import DeltaTables, Step
+from engine.sink.merge_schedule import MergeSchedule
+from engine.sink_settings import Sink
 
 _MERGE_ROWS = 4_000_000
 """The approximate limit of changes per merge, whose keys are held in memory."""
@@ -27,6 +30,8 @@ class Resnapshot:
 
     epoch: int
     parts: list[Part] = field(default_factory=list)
+    changed_since_s: float | None = None
+    """When the first change after it began came (`clock.monotonic_s`); None without one."""
 
 
 @dataclass
@@ -42,11 +47,19 @@ class Target:
     """Called with the result of each commit."""
     waiting: list[Numbered] = field(default_factory=list)
     """Change files that are not merged yet."""
+    waiting_since_s: float | None = None
+    """When the first of them began to wait; None if the mirror lacks nothing."""
+    schedule: MergeSchedule = field(default_factory=MergeSchedule)
     resnapshot: Resnapshot | None = None
     error: TidemarkError | None = None
     """Why nothing more is written to it."""
     lacking: list[Part] = field(default_factory=list)
     """Epochs committed since the error."""
+
+    @property
+    def lacks_since_s(self) -> float | None:
+        """Since when the mirror has lacked a change (`clock.monotonic_s`); None if it lacks none."""
+        return self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
 
     @property
     def needed(self) -> set[int]:
@@ -61,7 +74,10 @@ class Target:
         if self.resnapshot is None:
             self._publish(parts)
         else:
-            self.append("changes", files_of_parts(parts)[1])
+            changes = files_of_parts(parts)[1]
+            self.append("changes", changes)
+            if changes and self.resnapshot.changed_since_s is None:
+                self.resnapshot.changed_since_s = clock.monotonic_s()
             known = {epoch for epoch, _ in self.resnapshot.parts}
             self.resnapshot.parts += [part for part in parts if part[0] not in known]
             if "copied" in last:
@@ -80,8 +96,17 @@ class Target:
                 rows += file.rows
             merged = self.waiting[:end]
             through = merged[-1][0]
-            self.written(self.delta.merge(through, [file for _, file in merged]))
+            began_s = clock.monotonic_s()
+            applied = self.delta.merge(through, [file for _, file in merged])
+            ended_s = clock.monotonic_s()
+            self.schedule.merged(ended_s, ended_s - began_s, applied.written_bytes if applied else 0)
+            self.written(applied)
             self.applied["merge"], self.waiting = through, self.waiting[end:]
+        self.waiting_since_s = None
+
+    def merge_due(self, sink: Sink) -> bool:
+        """Whether the waiting changes are worth a merge (`sink.merge_schedule`)."""
+        return self.schedule.is_due(sink, sum(file.bytes for _, file in self.waiting), clock.monotonic_s())
 
     def append(self, kind: str, files: Sequence[Numbered]) -> None:
         """Add the files of chunks or changes that are not applied yet."""
@@ -101,7 +126,7 @@ class Target:
         self.delta.evolve(table)
         self.delta.create(expected=False)  # a table that got a key gets a mirror
         if emptied:
-            self.resnapshot, self.waiting = None, []
+            self.resnapshot, self.waiting, self.waiting_since_s = None, [], None
             if self.applied["chunks"] < epoch:
                 self.written(self.delta.replace(epoch, [], since=epoch))
                 self.applied["chunks"] = self.applied["merge"] = epoch
@@ -111,12 +136,16 @@ class Target:
         if self.mutable_key and self._new("chunks", chunks):
             self.merge()
         if "copied" in last and self.delta.table.key:
+            if sum(file.rows for _, file in self.waiting) > _MERGE_ROWS:
+                self.merge()
             self._complete_first(epoch, chunks, changes)
             return
         self.append("chunks", chunks)
         self.append("changes", changes)
         if self.delta.table.key:
             self.waiting += self._unmerged(changes)
+            if self.waiting and self.waiting_since_s is None:
+                self.waiting_since_s = clock.monotonic_s()
 
     def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
         """Commit the last chunk of the first copy together with all changes: from then on the mirror equals the source."""
@@ -126,15 +155,15 @@ class Target:
         if epoch > min(self.applied["chunks"], self.applied["merge"]):
             self.written(self.delta.apply("append", [step], chunks=epoch, merge=epoch))
         self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
-        self.waiting = []
+        self.waiting, self.waiting_since_s = [], None
 
     def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
         """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
         if self.applied["chunks"] < epoch:
-            parts = [[part] for part in resnapshot.parts] if self.mutable_key else [resnapshot.parts]
+            parts = list(_groups(resnapshot.parts, 0 if self.mutable_key else _MERGE_ROWS))
             self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
             self.applied["chunks"] = self.applied["merge"] = epoch
-        self.resnapshot, self.waiting = None, []
+        self.resnapshot, self.waiting, self.waiting_since_s = None, [], None
 
     def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
         """The changes that are neither merged nor waiting for a merge."""
@@ -151,6 +180,19 @@ def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered
     chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
     changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
     return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
+
+
+def _groups(parts: Sequence[Part], most_rows: int) -> Iterator[list[Part]]:
+    """Split the parts into groups of more than `most_rows` changes; 0: one part a group."""
+    group, rows = list[Part](), 0
+    for part in parts:
+        group.append(part)
+        rows += sum(file.rows for _, file in files_of_parts([part])[1])
+        if rows > most_rows or not most_rows:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:

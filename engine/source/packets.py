@@ -41,14 +41,15 @@ class PacketReader:
     Raises SourceAwayError if the connection breaks, and the server's own error if it sends one.
     """
 
-    def __init__(self, connection: Connection, doing: str) -> None:
+    def __init__(self, connection: Connection, doing: str, size: int = BUFFER) -> None:
+        """size: bytes of the buffer, at least 64 KiB; blocks are about as large."""
         self._doing, self._connection = doing, connection
         self._socket = connection._sock  # noqa: SLF001 - we must read the socket ourselves
         try:
             carry = connection._rfile.read1(_READ)  # noqa: SLF001 - does not block: at least the end packet is still to come
         except OSError as error:
             raise self._broken(error) from error
-        self._buffer = np.empty(BUFFER + PADDING, dtype=np.uint8)
+        self._buffer = np.empty(size + PADDING, dtype=np.uint8)
         self._filled = len(carry)
         self._buffer[: len(carry)] = np.frombuffer(carry, dtype=np.uint8)
 
@@ -166,8 +167,8 @@ class Statement:
     connection: Connection
     number: int
 
-    def execute(self, doing: str) -> tuple[list[int], PacketReader]:
-        """Run the statement. Returns the columns' protocol type codes and a reader of the rows."""
+    def execute(self, doing: str, size: int = BUFFER) -> tuple[list[int], PacketReader]:
+        """Run the statement. Returns the columns' protocol type codes and a reader of the rows, with a buffer of `size` bytes."""
         try:
             self.connection._execute_command(_STATEMENT_EXECUTE, struct.pack("<IBI", self.number, 0, 1))  # noqa: SLF001
             count = self.connection._read_packet().read_length_encoded_integer()  # noqa: SLF001
@@ -178,7 +179,7 @@ class Statement:
             self.connection._read_packet()  # noqa: SLF001 - the end of the column definitions
         except pymysql.Error as error:
             raise explain(error, doing) from error
-        return types, PacketReader(self.connection, doing)
+        return types, PacketReader(self.connection, doing, size)
 
     def close(self) -> None:
         """Close the statement; the server sends no answer."""

@@ -106,6 +106,7 @@ class Watermarks:
     def __init__(self, connection: Connection, server: Server, kind: WatermarkClass, settle_s: float) -> None:
         self._connection, self._server, self.kind, self._settle_s = connection, server, kind, settle_s
         self._candidates: list[Candidate] = []
+        self._released = False
         query(connection, "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
     def offer(self, candidate: Candidate) -> None:
@@ -124,8 +125,8 @@ class Watermarks:
         return position
 
     def exact(self, table: Table) -> bool:
-        """Whether a read of the table shows its rows exactly at the low watermark."""
-        return self.kind == "snapshot" and table.transactional
+        """Whether a read of the table shows its rows exactly at the low watermark: until `release`, in class snapshot."""
+        return self.kind == "snapshot" and table.transactional and not self._released
 
     def high(self, low: Position, table: Table, step: Step = no_step) -> Position:
         """The high watermark of a read of `table` that has just ended."""
@@ -137,12 +138,14 @@ class Watermarks:
         return position
 
     def release(self) -> None:
-        """End the transaction of class snapshot."""
+        """End the transaction of class snapshot. `low` remains a low watermark of reads that start afterwards."""
         if self.kind == "snapshot":
             query(self._connection, "COMMIT")
+            self._released = True
 
     def _snapshot(self) -> Position:
         query(self._connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
+        self._released = False
         status = {row["Variable_name"].lower(): row["Value"] for row in query(self._connection, _SNAPSHOT_STATUS)}
         return Position(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from engine.errors import PreflightError
 
-PACKAGES = ("numpy", "pyarrow", "pandas", "pymysql", "cryptography", "pydantic", "deltalake", "sqlglot")
+PACKAGES = ("numpy", "pyarrow", "pandas", "pymysql", "cryptography", "pydantic", "deltalake", "sqlglot", "pyroaring")
 """The packages that a task imports, ours and Spark's (pandas)."""
 _LONG_ENOUGH_S = 0.1
 """Long enough that each slot gets a task."""

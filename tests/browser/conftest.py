@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from engine import clock
+from engine.acknowledgements import acknowledge
+from engine.directory import Directory, list_text, read_alerts, write_atomically
+from engine.sentences import remedy
 from tests.browser.evidence import Witness, log_tails
 from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
@@ -25,7 +29,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM", "/usr/bin/chromium")
+CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM", "/usr/bin/chromium-headless-shell")
 
 # An autorefresh comes every two seconds, and the machine may be busy with servers.
 expect.set_options(timeout=20_000)
@@ -121,6 +125,36 @@ def every_state(home: Path) -> Iterator[Simulation]:
     (fresh / "pipeline.toml").write_text(SPEC.format(name="fresh"))
     with running.play(), paused.play():
         yield running
+
+
+def alerting(shop: Simulation) -> None:
+    """Raise alerts of the pipeline that copies, and of two whose runner ended; one is over, and one is acknowledged."""
+    began = clock.utc_text(real_now() - timedelta(minutes=7))
+    shop.raise_alert(
+        "lag",
+        value=75.2,
+        threshold=60.0,
+        message="The pipeline is 75 s behind its source, more than 60 s.",
+        hint=remedy("lag"),
+        since=began,
+    )
+    stopped = "shop.order_items stopped: The column `paid_at` has the date 0000-00-00, which does not exist."
+    hint = "Set source.invalid_dates, then: tidemark redump SPEC --table shop.order_items"
+    shop.raise_alert("table_stopped", "shop.order_items", message=stopped, hint=hint)
+    shop.raise_alert("source_away", value=30.0, message="The source is unreachable: no route to host.", since=began)
+    shop.clear_alert("source_away", value=None, message="The source can be reached again.")
+    home = shop.directory.root.parent
+    (failed,) = read_alerts(shop.directory)[:1]
+    legacy = {**failed, "kind": "run_failed", "value": 4, "threshold": None, "since": began}
+    legacy |= {"message": "The run failed: The binlog mysql-bin.000038 was purged.", "hint": "Start a new copy."}
+    parked = {**failed, "kind": "chunk_parked", "table": "crm.contacts", "value": None, "threshold": None}
+    parked["since"] = clock.utc_text(real_now() - timedelta(hours=2, minutes=20))
+    parked |= {
+        "message": "Chunk 17 of crm.contacts was parked after 8 attempts: Lost connection. Everything else continues."
+    }
+    for name, alert in (("legacy", legacy), ("crm", {**parked, "hint": remedy("chunk_parked", "crm.contacts")})):
+        write_atomically(home / name / "alerts.json", list_text("alerts", [alert]))
+    acknowledge(Directory(home / "legacy"), legacy, actor="ada", note="copying again tonight")
 
 
 def _ended(home: Path) -> None:

@@ -11,18 +11,33 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.browser.conftest import CHROMIUM, FLAGS, every_state
+from tests.browser.conftest import CHROMIUM, FLAGS, alerting, every_state
 from tests.tools.demo import console
 
 BUSY = [
     "",
     *(
         f"live?pipeline=shop&section={name}"
-        for name in ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
+        for name in (
+            "Overview",
+            "Chunks",
+            "Readers",
+            "Watermarks",
+            "Plan",
+            "Pace",
+            "Tables",
+            "Destination",
+            "Events",
+            "Spec",
+        )
     ),
     "live?pipeline=shop&section=Chunks&table=shop.orders&chunk=7",
+    "table?pipeline=shop&table=shop.orders",
+    "table?pipeline=shop",
     "redump?pipeline=shop",
     "explore?pipeline=shop",
+    "alerts",
+    "alerts?pipeline=shop",
     "history",
     "diagnostics?pipeline=shop",
     "new?draft=0000aaaa&step=Connect",
@@ -33,11 +48,14 @@ BUSY = [
 BROKEN = [
     *(f"live?pipeline={name}" for name in ("legacy", "crm", "billing", "fresh", "archive")),
     *(f"new?draft=0000aaaa&step={step}" for step in ("Preflight", "Tables", "Plan", "Launch")),
+    "table?pipeline=legacy",
+    "table?pipeline=crm",
+    "table?pipeline=fresh",
     "redump?pipeline=legacy",
     "explore?pipeline=legacy",
     "diagnostics?pipeline=legacy",
 ]
-EMPTY = ["", "live", "redump", "explore", "history", "diagnostics", "new"]
+EMPTY = ["", "alerts", "live", "table", "redump", "explore", "history", "diagnostics", "new"]
 VARIANTS = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")]
 # The height of a page, or a random text while part of it is loading. Numbers may keep changing.
 _SHAPE = """() => {
@@ -80,7 +98,7 @@ def main(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         home, empty = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
-        stack.enter_context(every_state(home))
+        alerting(stack.enter_context(every_state(home)))
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         full, bare = (stack.enter_context(console(place)) for place in (home, empty))
         for kind, url, addresses in (("busy", full, wanted or BUSY + BROKEN), ("empty", bare, [] if wanted else EMPTY)):

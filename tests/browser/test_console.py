@@ -51,6 +51,24 @@ def test_the_list_shows_pipelines_with_problems_first(simulated: Console, open_p
     expect(page).to_have_url(re.compile(r"/live\?pipeline=shop"))
 
 
+def test_pipelines_are_found(simulated: Console, open_page: OpenPage) -> None:
+    """By text and state; the address carries both, and says how many are left out."""
+    page = open_page(simulated.url)
+    cards = page.locator("[class*='st-key-card-']").filter(has=page.get_by_test_id("stPageLink"))
+    expect(cards).to_have_count(6)
+    text = page.get_by_label("Find")
+    text.fill("127.0.0.1 failed")
+    text.press("Enter")
+    expect(cards).to_have_count(1)
+    expect(page.get_by_text("1 of 6 pipelines shown")).to_be_visible()
+    again = open_page(page.url)
+    expect(again.get_by_test_id("stPageLink").get_by_text("legacy")).to_be_visible()
+    text.fill("nothing like this")
+    text.press("Enter")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    healthy(page)
+
+
 @pytest.mark.parametrize(
     ("width", "theme"), depth([(1280, "light"), (1920, "dark")], list(product([1280, 1920], ["light", "dark"])))
 )
@@ -129,6 +147,60 @@ def test_a_card_opens_its_pipeline_whatever_was_open_before(simulated: Console, 
     open_from_navigation(page, "Diagnostics")
     expect(chosen).to_have_value("crm")
     healthy(page)
+
+
+def test_an_address_opens_what_it_names_or_asks(simulated: Console, open_page: OpenPage) -> None:
+    """Neither another pipeline nor a filled form, when it names no pipeline, or one that is not there; nor another table."""
+    for address, text in (
+        ("redump?chunks=5&part=Chunks", "The address names no pipeline."),
+        ("redump?pipeline=gone&chunks=5&table=shop.orders", "There is no pipeline gone."),
+        ("live?section=Chunks&table=shop.orders&chunk=4", "The address names no pipeline."),
+    ):
+        page = open_page(f"{simulated.url}/{address}")
+        expect(page.get_by_text(text)).to_be_visible()
+        expect(page.get_by_role("button", name="Redump")).to_have_count(0)
+    page = open_page(f"{simulated.url}/redump?chunks=5")
+    pipelines = page.get_by_role("combobox", name="Pipeline")
+    pipelines.click()
+    page.get_by_role("option", name="shop", exact=True).click()
+    expect(page.get_by_text("Choose a table").first).to_be_visible()
+    expect(page).to_have_url(re.compile("pipeline=shop"))
+    chunks = page.get_by_label("Chunks", exact=True)
+    expect(chunks).to_have_value("")
+    page.get_by_role("combobox", name="Table").click()
+    page.get_by_role("option", name="shop.customers").click()
+    chunks.fill("4")
+    chunks.press("Enter")
+    expect(page).to_have_url(re.compile(r"(?=.*table=shop\.customers)(?=.*chunks=4)(?=.*part=Chunks)"))
+    again = open_page(page.url)
+    expect(again.get_by_role("combobox", name="Table")).to_have_value("shop.customers")
+    expect(again.get_by_label("Chunks", exact=True)).to_have_value("4")
+    pipelines.click()
+    page.get_by_role("option", name="billing", exact=True).click()
+    expect(page.get_by_role("combobox", name="Table")).to_have_value("billing.invoices")
+    expect(chunks).to_have_value("")
+    healthy(page)
+    missing = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks&table=shop.gone")
+    expect(missing.get_by_text("The table in the address is not captured by this pipeline.")).to_be_visible()
+    healthy(missing)
+
+
+def test_a_copied_link_carries_the_filters(simulated: Console, open_page: OpenPage) -> None:
+    """It opens the same section, with the same filter."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    text = page.get_by_label("Contains")
+    text.fill("shop.orders")
+    text.press("Enter")
+    expect(page).to_have_url(re.compile("contains=shop.orders"))
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert copied == page.url
+    again = open_page(copied)
+    expect(again.get_by_label("Contains")).to_have_value("shop.orders")
+    expect(again.get_by_role("tab", name="Events")).to_have_attribute("aria-selected", "true")
+    healthy(again)
 
 
 def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open_page: OpenPage) -> None:
@@ -233,6 +305,7 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
     alert = page.get_by_test_id("stAlert")
     for part in ("was purged", "What it means", "are gone", "What to do", "Start a new copy"):
         expect(alert).to_contain_text(part)
+    page.get_by_text("End of the runner's log").click()
     expect(page.get_by_text("preflight done")).to_be_visible()
     expect(page.get_by_text("exit code 4: the source can no longer be followed")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_be_enabled()
@@ -243,7 +316,7 @@ def test_a_lost_runner_is_shown_with_stale_numbers(simulated: Console, open_page
     """Numbers of two hours ago are marked as stale; a torn journal line is counted."""
     page = open_page(f"{simulated.url}/live?pipeline=crm&section=Events")
     expect(page.get_by_text("Runner lost")).to_be_visible()
-    expect(page.get_by_text(re.compile("stale since"))).to_be_visible()
+    expect(page.get_by_text(re.compile("last measured at")).first).to_be_visible()
     expect(page.get_by_text("Killed")).to_be_visible()
     expect(page.get_by_text(re.compile("1 line could not be parsed"))).to_be_visible()
     healthy(page)

@@ -79,6 +79,10 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     for name in ("Pace", "Tables"):
         expect(page.get_by_role("tab", name=name)).to_have_count(0)
+    page.goto(f"{url}/alerts")
+    expect(page.get_by_role("heading", name="Rules")).to_be_visible()
+    for name in ("Acknowledge", "Send test"):
+        expect(page.get_by_role("button", name=name)).to_have_count(0)
     page.goto(f"{url}/explore?pipeline=shop")
     expect(page.get_by_text("Page not found")).to_be_visible()
 

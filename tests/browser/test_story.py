@@ -61,5 +61,6 @@ def test_the_whole_story(story: Story) -> None:
     operating.redump_a_damaged_chunk(story)
     operating.query_the_lake(story)
     operating.pause_and_resume(story)
+    operating.maintain(story)
     operating.change_the_tables(story)
     operating.stop(story)

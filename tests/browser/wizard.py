@@ -127,7 +127,7 @@ def continue_in_another_browser(story: Story) -> None:
 
 
 def change_a_chunk_size(story: Story) -> None:
-    """The distribution factor is drawn; an edit of a table plans that table again."""
+    """The distribution factor is drawn; an edit of a table plans that table again. Its mirror gets its own way of merging."""
     page = story.page
     proceed(story, "Plan")
     expect(page.get_by_test_id("stPlotlyChart")).to_be_visible(timeout=START_MS)
@@ -135,6 +135,10 @@ def change_a_chunk_size(story: Story) -> None:
     story.hand.write(page.get_by_role("spinbutton", name="Rows a chunk").last, str(CHUNK_ROWS))
     # The last: the reason is also in the table's text for screen readers.
     expect(page.get_by_text(re.compile(f"about {CHUNK_ROWS} rows a chunk")).last).to_be_visible(timeout=START_MS)
+    settle(story)
+    expect(page.get_by_text("Changes were counted in")).to_be_visible()
+    story.hand.choose(page.get_by_role("combobox", name="Merging into the mirror").last, "Merge on read")
+    expect(page.get_by_role("combobox", name="Merging into the mirror").last).to_have_value(re.compile("Merge on read"))
     settle(story)
     story.photograph("new-plan")
     healthy(page)
@@ -184,6 +188,7 @@ def launch(story: Story) -> None:
     assert spec["snapshot"]["tables"] == {"shop.orders": {"chunk_rows": CHUNK_ROWS}}
     assert spec["tables"] == {"shop.skus": {"exclude": ["card"]}}
     assert (spec["sink"]["path"], spec["spark"]["master"]) == ("delta", "local[2]")
+    assert spec["sink"]["tables"] == {"shop.orders": {"mirror": "merge_on_read"}}
     assert spec["throttle"] == {"max_rows_per_s": ROWS_PER_S}
     assert not list((story.home / ".drafts").glob("*.json"))
     second = story.open_page(page.url.replace("/live", "/new"))

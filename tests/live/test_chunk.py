@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,24 @@ class Writer:
         return [(int(a), int(b)) for a, b in rows]
 
 
+def _reader(server: Server) -> Endpoint:
+    return Endpoint(server.host, server.port, "reader", PASSWORD)
+
+
+def _stand(
+    server: Server, database: str, grants: list[str], kind: Any, folder: Path
+) -> tuple[ReaderSession, ChunkRequest, Writer]:
+    """A reader of this class of low watermarks, a chunk to read, and a writer that changes it."""
+    create_user(server, "reader", [*GRANTS, *grants])
+    writer = Writer(server, database, seed=11)
+    with closing(open_connection(_reader(server))) as connection:
+        assert watermark_class(connection, describe(connection)) == kind
+        table = read_table(connection, database, "t")
+    limits = Range((str(LOWER),), (str(UPPER),))
+    request = ChunkRequest(table, 0, own_key(table), limits, 1000, folder, 1 << 20)
+    return ReaderSession(_reader(server), kind, settle_s=0.2), request, writer
+
+
 @pytest.mark.parametrize(("flavor", "options", "grants", "kind"), CLASSES, ids=[case[3] for case in CLASSES])
 def test_a_chunk_is_exact_at_its_high_watermark(
     server_with: Callable[..., Server],
@@ -82,14 +101,8 @@ def test_a_chunk_is_exact_at_its_high_watermark(
 ) -> None:
     """Whatever is written at one step or at all steps, the file holds the range as of the high watermark."""
     server = server_with(flavor, **options)
-    create_user(server, "reader", [*GRANTS, *grants])
-    endpoint, database = Endpoint(server.host, server.port, "reader", PASSWORD), new_database(server)
-    writer = Writer(server, database, seed=11)
-    with closing(open_connection(endpoint)) as connection:
-        assert watermark_class(connection, describe(connection)) == kind
-        table = read_table(connection, database, "t")
-    session = ReaderSession(endpoint, kind, settle_s=0.2)
-    request = ChunkRequest(table, 0, own_key(table), Range((str(LOWER),), (str(UPPER),)), 1000, tmp_path, 1 << 20)
+    session, request, writer = _stand(server, new_database(server), grants, kind, tmp_path)
+    endpoint = _reader(server)
     merged = 0
     for steps in [(), *((step,) for step in STEPS), STEPS, STEPS, STEPS]:
         session.watermarks.offer(_candidate(endpoint, session, kind))
@@ -116,6 +129,43 @@ def _candidate(endpoint: Endpoint, session: ReaderSession, kind: str) -> Candida
     end = current(session.connection, session.server)
     gtids = gtids_at(endpoint, end, 6100) if kind == "gtid" else None
     return Candidate(Position(end.file, end.offset, gtids), server_time_s(session.connection))
+
+
+@pytest.mark.parametrize(("flavor", "options", "grants", "kind"), CLASSES, ids=[case[3] for case in CLASSES])
+def test_a_throttled_chunk_is_exact_at_its_high_watermark(
+    server_with: Callable[..., Server],
+    new_database: Callable[[Server], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    flavor: str,
+    options: dict[str, Any],
+    grants: list[str],
+    kind: str,
+) -> None:
+    """Its slices show different states of the table. No transaction is open between them, so the source may even be altered."""
+    server = server_with(flavor, **options)
+    session, request, writer = _stand(server, new_database(server), grants, kind, tmp_path)
+    endpoint, request = _reader(server), replace(request, rows_per_s=5.0)
+    slices, exact, merged = 0, list[tuple[int, int]](), 0
+
+    def write(_: float) -> None:
+        nonlocal slices
+        slices += 1
+        writer.write()
+
+    def step(name: str) -> None:
+        if name == "before_high":
+            exact[:] = writer.in_range()
+
+    monkeypatch.setattr(session.pacer, "wait", write)
+    for _ in range(8):
+        session.watermarks.offer(_candidate(endpoint, session, kind))
+        result = read_chunk(session, endpoint, 6400, request, step)
+        read = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files).sort_by("id")
+        assert list(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) == exact
+        merged += result.backfill["changes"]
+    assert slices >= 16
+    assert merged
 
 
 def test_rows_that_outgrow_memory_are_spilled(server: Server, database: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
@@ -88,6 +88,7 @@ class Chance:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@on("mariadb")
 def test_commands_at_random_end_equal_and_answered(
     flavor: str, server_with: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:

@@ -145,8 +145,7 @@ def test_a_purged_position_ends_with_4(
     for _ in range(2):
         server.execute("INSERT INTO d.t SELECT COALESCE(MAX(id), 0) + 1 FROM d.t")
         server.execute("FLUSH BINARY LOGS")
-    last = server.execute("SHOW BINARY LOGS")[-1][0]
-    server.execute(f"PURGE BINARY LOGS TO '{last}'")
+    server.purge_binlogs()
     result = pipeline.command("run", "--until", "caught-up")
     assert result.returncode == 4
     assert "no longer has the binlog file" in result.stderr

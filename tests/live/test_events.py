@@ -152,7 +152,7 @@ def test_an_xa_transaction_whose_prepare_was_purged_is_named(
     server.execute("FLUSH BINARY LOGS")
     begin = source.at()
     source.run("XA COMMIT 'x'")
-    server.execute(f"PURGE BINARY LOGS TO '{begin.file}'")
+    server.purge_binlogs(begin.file)
     _, found = source.read(begin, source.at(), "i")
     with pytest.raises(SourceLostError, match="commits an XA transaction whose rows it no longer contains"):
         list(found)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from app.view import row_life
 from engine.directory import Directory
 from engine.explore.queries import (
     answer,
@@ -34,7 +35,7 @@ def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
 ) -> None:
     """At three times between writes and redumps, the answer equals what the source had then."""
     seed_table(server, database, "orders", ROWS)
-    pipeline = new_pipeline(server, database, chunk_rows=500, poll=0.3, merge=2.0)
+    pipeline = new_pipeline(server, database, chunk_rows=500, poll=0.6, merge=3.0)
     runner = pipeline.start_streaming()
     were = []
     for seed in (1, 2, 3):
@@ -80,6 +81,11 @@ def _check_history(pipeline: Pipeline, rows: Any) -> None:
     assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (
         "its last change is what the mirror has"
     )
+    life = row_life.steps([*changes, now], list(rows.column_names))
+    assert life is not None
+    assert life[-1].title == "Now in the mirror"
+    assert sum(step.title == "Updated" for step in life) == sum(c["_tm_kind"] == "+U" for c in changes)
+    assert all(step.values for step in life if step.title == "Updated"), "an update without a difference"
 
 
 def _columns(log: Any) -> tuple[list[int], list[int]]:

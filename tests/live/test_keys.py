@@ -24,7 +24,7 @@ def test_every_kind_of_key_under_writes(server: Server, database: str, new_pipel
         create(server, database, name, ROWS)
     configured = ", ".join(f'"{database}.{n}" = "{k.chunk_key}"' for n, k in kinds(server).items() if k.chunk_key)
     pipeline = new_pipeline(
-        server, database, chunk_rows=CHUNK_ROWS, merge=3.0, poll=0.2, snapshot=f"chunk_key = {{ {configured} }}"
+        server, database, chunk_rows=CHUNK_ROWS, merge=5.0, poll=0.8, snapshot=f"chunk_key = {{ {configured} }}"
     )
     with KeyedWriter(server, database, names, ROWS) as writer:
         runner = pipeline.start()

@@ -19,6 +19,8 @@ from tests.live.support.sessions import spark_settings
 from tests.servers import Pool, Server
 from tests.support.depth import on
 
+SILENCE_S = 15.0
+"""After so long without an answer, the question has failed."""
 ServerFactory = Callable[..., Server]
 ALERTS = "[alerts]\nfor_s = 3\n"
 SLOW = "[throttle]\nmax_rows_per_s = 1500\n"
@@ -70,6 +72,8 @@ def test_a_source_that_is_away_is_waited_for(
     pipeline.wait_for(lambda: any(e["state"] == "streaming" for e in pipeline.events("table.state")), runner)
     assert pipeline.status()["away"] is None
     with hanging(server):
+        pipeline.wait_for(lambda: pipeline.status()["away"], runner, SILENCE_S - 5)
+        assert pipeline.status()["away"]["attempt"] == 0, "it only does not answer yet"
         shown_away(pipeline, runner)
     server.execute("DELETE FROM d.orders WHERE id < 100")
     pipeline.finish(runner)

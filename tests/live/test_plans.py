@@ -21,7 +21,8 @@ from engine.plan.planner import plan_tables
 from engine.plan.show import chunks_of, json_parts
 from engine.plan.splitting import split
 from engine.plan.walk import key_statement
-from engine.settings import Snapshot, Throttle
+from engine.settings import Snapshot, Source, Spec
+from engine.sink_settings import Sink
 from engine.source.catalog import captured_tables, read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
@@ -102,8 +103,14 @@ def _count(connection: Connection, table: Table, where: str) -> int:
     return int(row["n"])
 
 
-def test_a_reader_stops_at_twice_the_planned_rows(server: Server, database: str, tmp_path: Path) -> None:
-    """For every kind of key: of a range with far more rows, the first are read, up to the key where the rest begins."""
+@pytest.mark.parametrize("rows_per_s", [0.0, 200.0], ids=["at once", "in slices"])
+def test_a_reader_stops_at_twice_the_planned_rows(
+    server: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_per_s: float
+) -> None:
+    """For every kind of key: of a range with far more rows, the first are read, up to the key where the rest begins.
+
+    A throttled reader reads slices of 40 rows. Here it does not wait between them.
+    """
     names = [name for name in kinds(server) if name != "mixed"]  # its first column alone is no identity
     for name in names:
         create(server, database, name, ROWS)
@@ -114,10 +121,12 @@ def test_a_reader_stops_at_twice_the_planned_rows(server: Server, database: str,
         end = current(connection, described)
         gtids = gtids_at(endpoint, end, 6300) if session.watermarks.kind == "gtid" else None
         session.watermarks.offer(Candidate(Position(end.file, end.offset, gtids), 0.0))
+        monkeypatch.setattr(session.pacer, "wait", lambda _: None)
         for table, plan in _planned(connection, database, names, {"chunk_rows": CHUNK_ROWS}):
             seen, limits = [], Range()
             while True:
-                request = ChunkRequest(table, 0, plan.key(table), limits, 200, tmp_path / table.name, 1 << 20)
+                folder = tmp_path / table.name
+                request = ChunkRequest(table, 0, plan.key(table), limits, 200, folder, 1 << 20, rows_per_s=rows_per_s)
                 result = read_chunk(session, endpoint, 6300, request)
                 assert result.rows < 400 + (ROWS // 9 + 1 if table.name == "nullable" else 0)
                 seen += [row for file in result.files for row in _keys(tmp_path / table.name / file.name, table)]
@@ -274,7 +283,13 @@ def test_a_schema_of_many_tables_is_planned_from_statistics(server: Server, data
     with connected(server) as connection:
         before = _questions(connection)
         tables = captured_tables(connection, [f"{database}.*"])
-        parts = "".join(json_parts(connection, tables, Snapshot(), Throttle(), exact=False))
+        spec = Spec(
+            name="p",
+            source=Source(host="h", user="u", tables=("d.*",)),
+            sink=Sink(path=Path("lake")),
+            snapshot=Snapshot(),
+        )
+        parts = "".join(json_parts(connection, tables, spec, exact=False))
         asked = _questions(connection) - before
     plans = json.loads(parts)["tables"]
     assert [plan["table"] for plan in plans] == [table.full_name for table in tables]

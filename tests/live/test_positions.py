@@ -80,7 +80,7 @@ def test_a_purged_place_is_named(written: Written) -> None:
     for _ in range(2):
         written.write()
         written.server.execute("FLUSH BINARY LOGS")
-    written.server.execute(f"PURGE BINARY LOGS TO '{written.end().file}'")
+    written.server.purge_binlogs(written.end().file)
     with pytest.raises(SourceLostError, match="was purged") as raised:
         written.check(before)
     assert "redump" in raised.value.hint

@@ -116,8 +116,8 @@ def _pipeline(server: Server, database: str, new_pipeline: PipelineFactory) -> P
         server,
         database,
         chunk_rows=CHUNK_ROWS,
-        merge=3.0,
-        poll=0.2,
+        merge=5.0,
+        poll=0.8,
         snapshot=f'chunk_key = {{ "{database}.ranked" = "place" }}\n{rules}',
     )
     pipeline.spec.write_text('mask_salt_env = "TM_TEST_PEPPER"\n' + pipeline.spec.read_text())

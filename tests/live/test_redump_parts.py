@@ -40,10 +40,13 @@ def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipe
     """A chunk, ranges of texts and of two columns, a list of keys, a table, everything: each replaces its rows and no others."""
     for name in NAMES:
         create(server, database, name, ROWS)
-    pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)
+    pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, poll=0.8, merge=3.0)
     with KeyedWriter(server, database, list(NAMES), WRITTEN, RATE) as writer:
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 2 * len(NAMES), runner)
+        pipeline.wait_for(
+            lambda: all(lake_table(pipeline.mirror(name)).num_rows > 0.8 * ROWS for name in NAMES), runner
+        )
         damaged = {name: _damage(pipeline, name, runner) for name in NAMES}
         before, began = writer.total, time.monotonic()
         _redump(pipeline, runner, "falling", "--chunk", str(damaged["falling"]["chunk"]))
@@ -101,7 +104,7 @@ def test_a_killed_runner_leaves_no_command_half_done(
     """The next runner starts the redump again; an impossible one is refused with the reason and changes nothing."""
     create(server, database, "general", ROWS)
     server.execute(f"CREATE TABLE `{database}`.keyless (v INT)")
-    pipeline = new_pipeline(server, database, chunk_rows=30, poll=0.3, merge=1.0)
+    pipeline = new_pipeline(server, database, chunk_rows=30, poll=0.8, merge=3.0)
     with KeyedWriter(server, database, ["general"], WRITTEN, RATE):
         runner = pipeline.start(killed=True)
         pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 4, runner)

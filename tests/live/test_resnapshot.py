@@ -45,7 +45,7 @@ def test_a_lost_position_is_repaired_and_a_damaged_table_is_right_again(
     for turn in range(2):
         server.execute("DELETE FROM d.a WHERE id %% 10 = %s", (turn,))
         server.execute("FLUSH BINARY LOGS")
-    server.execute(f"PURGE BINARY LOGS TO '{server.execute('SHOW BINARY LOGS')[-1][0]}'")
+    server.purge_binlogs()
     lost = pipeline.command("run", "--until", "caught-up")
     assert lost.returncode == 4
     assert "redump" in lost.stderr

@@ -69,7 +69,8 @@ def test_a_connect_server_that_dies_and_comes_back_gets_a_new_session(
     database = new_database(mysql)
     seed_table(mysql, database, "orders", 40_000, binlog=False)
     with ConnectServer() as connect:
-        pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(connect.master))
+        slow = "[throttle]\nmax_rows_per_s = 4000\n"  # the copy is not over before the server dies
+        pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(connect.master), more=slow)
         runner = pipeline.start()
         pipeline.wait_for(lambda: len(pipeline.epochs()) > 3, runner)
         connect.kill()
@@ -94,9 +95,9 @@ def test_a_worker_that_joins_gets_work(
 ) -> None:
     """One core is one slot, whatever parallelism Spark reports; a second reader starts with the second Worker."""
     database = new_database(mysql)
-    seed_table(mysql, database, "orders", 100_000, binlog=False)
+    seed_table(mysql, database, "orders", 50_000, binlog=False)
     with Cluster(workers=1) as cluster:
-        pipeline = new_pipeline(mysql, database, chunk_rows=2_000, spark=spark_settings(cluster.master))
+        pipeline = new_pipeline(mysql, database, chunk_rows=1_000, spark=spark_settings(cluster.master))
         runner = pipeline.start_streaming()
         assert pipeline.events("run.connected")[0]["spark"]["slots"] == 1
         assert len({event["pid"] for event in pipeline.events("chunk.finished")}) == 1

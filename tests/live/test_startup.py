@@ -104,7 +104,7 @@ def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> Non
         with pytest.raises(SpecError, match=says) as raised:
             _begun(written, startup)
         assert raised.value.hint
-    written.server.execute(f"PURGE BINARY LOGS TO '{written.end().file}'")
+    written.server.purge_binlogs(written.end().file)
     with pytest.raises(SpecError, match="purged"):
         _begun(written, f"gtid:{place.gtids}")
 

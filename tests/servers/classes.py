@@ -28,9 +28,9 @@ spark.stop()
 
 
 def use() -> None:
-    """Let the JVMs of this process's children read the archive, if there is one."""
-    if ARCHIVE.exists():
-        os.environ[_LAUNCHER] = f"-XX:SharedArchiveFile={ARCHIVE} {_QUIET}"
+    """Let the JVMs of this process's children read the archive, if there is one, and compile little: they live for seconds."""
+    archive = f" -XX:SharedArchiveFile={ARCHIVE} {_QUIET}" if ARCHIVE.exists() else ""
+    os.environ[_LAUNCHER] = f"{JAVA_OPTIONS}{archive}"
 
 
 def make() -> None:

@@ -5,10 +5,11 @@ import sys
 from tests.servers.binaries import NoServerError, find
 from tests.servers.datadir import template
 from tests.servers.options import FLAVORS, Options
+from tests.support.readers import FRAMES
 
 
 def main() -> int:
-    """Prepare both servers; returns 1 and prints the reason to stderr if one is not available."""
+    """Prepare servers and other readers of Delta tables; returns 1 and prints the reason to stderr if one is not available."""
     failed = False
     for flavor in FLAVORS:
         try:
@@ -19,6 +20,7 @@ def main() -> int:
             failed = True
         else:
             sys.stdout.write(f"{flavor} {program.version} is ready\n")
+    FRAMES.python()
     return 1 if failed else 0
 
 

@@ -103,6 +103,16 @@ class Server:
             cursor.execute(sql, args)
             return tuple(cursor.fetchall())
 
+    def purge_binlogs(self, to: str = "") -> None:
+        """Delete the binlogs before a file, by default the newest. The server keeps files that an ending dump still reads."""
+        files = self.execute("SHOW BINARY LOGS")
+        to, deadline = to or files[-1][0], time.monotonic() + 30
+        while files[0][0] != to:
+            assert time.monotonic() < deadline, f"{files[0][0]} is still read"
+            self.execute(f"PURGE BINARY LOGS TO '{to}'")
+            time.sleep(0.1)
+            files = self.execute("SHOW BINARY LOGS")
+
     def stop(self) -> None:
         """End the server in good order; the folder stays, `restart` brings it back."""
         self._end(signal.SIGTERM)

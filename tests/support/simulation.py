@@ -17,7 +17,7 @@ from typing import Any
 from unittest.mock import patch
 
 from engine import clock
-from engine.directory import Directory, write_atomically
+from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.journal import Journal
 from tests.support.entries import event as make_event
 
@@ -306,6 +306,8 @@ class Simulation:
                 reason=None,
             )
         # As in the engine, an epoch commits the chunks whose high watermark is not after its end; the others wait.
+        first, updates, deletes = self.tables[0].name, changes // 5, changes // 10
+        kinds = [changes - 2 * updates - deletes, updates, updates, deletes]
         publishable = [chunk for chunk in self.unpublished if chunk[2] <= (self.file, self.position)]
         self.unpublished = [chunk for chunk in self.unpublished if chunk not in publishable]
         self.committed |= {(name, number) for name, number, _ in publishable}
@@ -315,8 +317,9 @@ class Simulation:
             from_position=before,
             to_position=f"mysql-bin.{self.file:06d}:{self.position}",
             changes=changes,
-            kinds={"+I": changes // 2, "+U": changes // 4, "-U": changes // 4, "-D": changes // 8},
-            tables={self.tables[0].name: changes},
+            kinds=dict(zip(("+I", "-U", "+U", "-D"), kinds, strict=True)),
+            tables={first: changes},
+            table_kinds={first: kinds},
             transactions=changes // 2,
             bytes=changes * 64,
             chunks=len(publishable),
@@ -326,6 +329,9 @@ class Simulation:
             unknown={},
             largest={"gtid": None, "position": before, "bytes": 640, "events": 4},
         )
+        applied = {"sink": "delta", "table": first, "through_epoch": self.epoch, "files": 1, "duration_s": 0.02}
+        for kind in ("append", "merge") if changes else ():
+            self.write("sink.applied", kind=kind, rows=changes, **applied)
         if (
             self.phase == "snapshot"
             and not self.pending
@@ -377,6 +383,35 @@ class Simulation:
         self.write("run.ended", outcome=outcome, exit_code=exit_code, error=error)
         self.state = "ended"
         return self
+
+    def raise_alert(self, kind: str, table: str | None = None, **fields: Any) -> "Simulation":
+        """Raise an alert, in the journal and in the file, as the runner would. Its cause began now unless `since` is given."""
+        at = clock.utc_text(self.now)
+        alert: dict[str, Any] = {
+            "kind": kind,
+            "table": table,
+            "value": None,
+            "threshold": None,
+            "message": "",
+            "hint": "",
+            "since": at,
+        }
+        alert |= {"repeat": 0, **fields}
+        self.write("alert.raised", **alert)
+        self._save_alerts([*read_alerts(self.directory), {**alert, "announced": at}])
+        return self
+
+    def clear_alert(self, kind: str, table: str | None = None, **fields: Any) -> "Simulation":
+        """Clear that alert."""
+        known = read_alerts(self.directory)
+        (alert,) = (one for one in known if (one["kind"], one["table"]) == (kind, table))
+        ended = {name: value for name, value in alert.items() if name != "announced"} | fields
+        self.write("alert.cleared", **ended)
+        self._save_alerts([one for one in known if one is not alert])
+        return self
+
+    def _save_alerts(self, alerts: list[dict[str, Any]]) -> None:
+        write_atomically(self.directory.alerts, list_text("alerts", alerts))
 
     def runner(self, *, heartbeat: datetime | None = None, error: dict[str, str] | None = None) -> "Simulation":
         """Write `runner.json` as the runner would."""

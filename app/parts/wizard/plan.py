@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import columns, jobs, messages, source_queries
-from app.parts.wizard import drafts, frame
+from app.parts.wizard import drafts, frame, mirrors
 from app.view import factor, planning, words
 from app.view.draft import Draft, Outcome
 from engine import clock
@@ -63,7 +63,8 @@ def page(draft: Draft) -> None:
             key,
             "Planning",
             partial(source_queries.plan, spec, _planned(base)),
-            "Reads the ends of each key, and measures the speed of 50,000 rows once.",
+            "Reads the ends of each key. Once, it measures the speed of 50,000 rows, and counts the changes in the last minutes "
+            "of the binlog.",
         )
         if found is not None:
             draft = _shown(draft, spec, found)
@@ -77,7 +78,7 @@ def page(draft: Draft) -> None:
 def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
-    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle)
+    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle, spec.sink)
     sums = planning.sums(lines, found.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
@@ -105,6 +106,8 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     with right:
         by_name = {table.full_name: table for table in found.tables}
         _editor(draft, spec, [by_name[name] for name in names], plans, pick)
+    if found.changes is not None:
+        mirrors.compare(found.tables, plans, found.changes, spec.sink)
     failed = [line.table for line in lines if line.plan is None]
     outcome: Outcome = "warn" if failed else "ok"
     return frame.note(draft, "Plan", outcome, f"{', '.join(failed[:3])} cannot be planned." if failed else sums)
@@ -147,6 +150,7 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
             step=1000,
             help="0: as many as fit into 16 MiB by the average row length. More chunks balance better, fewer cost less.",
         )
+        mirrors.choose_all(draft)
         with st.expander("Bounds of the distribution factor"):
             frame.number("Lower", draft, "snapshot", "even_factor_lower", default=0.05, min_value=0.0, format="%g")
             frame.number("Upper", draft, "snapshot", "even_factor_upper", default=1000.0, min_value=0.0, format="%g")
@@ -197,6 +201,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
             st.markdown(f":small[:gray[{words.escape(low)}]]")
     else:
         messages.error(plan)
+    mirrors.choose(draft, table)
 
 
 def _keep(identity: str, path: tuple[str, ...], key: str) -> None:

@@ -34,6 +34,15 @@ _ARGUMENTS = {
     "position:": ("File and offset", "mysql-bin.000003:4"),
     "gtid:": ("GTID set", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"),
 }
+MIRRORS = {
+    "auto": "By the table's size",
+    "copy_on_write": "Copy on write: for every Delta reader",
+    "merge_on_read": "Merge on read: for readers of deletion vectors",
+}
+MIRROR_HELP = (
+    "Copy on write rewrites each file with a changed row. Merge on read writes only the changes; deltalake's pandas and Arrow "
+    "exports cannot read it. Tables from 16 MiB on are merged on read by default."
+)
 _PLACES = ("This machine", "Cluster or Connect server")
 _TRY_S = 400.0
 
@@ -61,6 +70,7 @@ def destination(draft: Draft) -> None:
             format="%g",
             help="The change log is written at once; the mirror follows at this interval. Fewer merges cost less.",
         )
+        frame.choice("Merging into the mirror", draft, MIRRORS, "sink", "mirror", default="auto", help=MIRROR_HELP)
         _start(draft)
     with right:
         try:

@@ -2,8 +2,14 @@
 
 Rows stay in columns from the socket to the file. If a backfill may follow, they wait for the high watermark in memory, and beyond
 `max_memory` bytes on the reader's disk. If both watermarks are equal by construction, rows are written as they arrive.
+
+A throttled chunk is read in slices, one SELECT each, with pauses between them (`capture.pacing`). Between two SELECTs the reader
+holds nothing in the source: no read view, no metadata lock. So in class snapshot it ends the transaction before the first slice,
+and takes the high watermark after the last one, as in the other classes. The slices need not agree with each other: whatever
+changed between the watermarks, the backfill replaces.
 """
 
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +25,7 @@ from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import RowChanges
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.files import DataFile, FileWriter
+from engine.capture.pacing import slice_rows
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import arrow_schema, image_schema
@@ -33,9 +40,14 @@ from engine.plan.named import having
 from engine.plan.ordering import ServerOrder
 from engine.plan.places import Ask, inside
 from engine.source.connect import Endpoint, query, quote
-from engine.source.packets import prepare
+from engine.source.packets import BUFFER, prepare
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, Step, no_step, server_time_s
+
+_SMALL_BLOCK = 128 << 10
+"""Bytes per block of a SELECT that is read with pauses between its blocks."""
+_LONGEST_PAUSE_S = 300.0
+"""Seconds between two blocks. The server breaks a SELECT off when it cannot send for `net_write_timeout`, ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,8 @@ class ChunkRequest:
     """True for a redump (`capture.chunk.redump_part`)."""
     keys: tuple[Bound, ...] = ()
     """The identities of the rows, if the redump names rows."""
+    rows_per_s: float = 0.0
+    """The rate at which rows are read; 0: as fast as possible."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -123,7 +137,7 @@ def read_chunk(
 ) -> ChunkResult:
     """Read one chunk. Raises TableStoppedError if it cannot be copied, TransientError if a retry may help."""
     timings, watermarks = Timings(), session.watermarks
-    low = watermarks.low(step)
+    low = low_watermark(session, request, step)
     timings.lap("low")
     step("before_read")
     schema = request.schema
@@ -164,6 +178,14 @@ def read_chunk(
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 
+def low_watermark(session: ReaderSession, request: ChunkRequest, step: Step = no_step) -> Position:
+    """The chunk's low watermark. A slow read does not keep the transaction of class snapshot open."""
+    low = session.watermarks.low(step)
+    if request.rows_per_s:
+        session.watermarks.release()
+    return low
+
+
 def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
     """The number of the chunk's rows with a NULL key, counted in the index."""
     if request.key is None or not request.may_be_null:
@@ -180,15 +202,23 @@ def _shortened(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRe
     Raises TableStoppedError if no row of the last batch can be a bound.
     """
     assert request.key is not None
-    for row in reversed(range(rows.num_rows)):
-        bound = bound_at(request.key, rows, row)
-        if bound is not None:
-            return rows.slice(0, row), replace(request, limits=Range(request.limits.lower, bound))
+    row, bound = _last_bound(request.key, rows)
+    if bound is not None:
+        return rows.slice(0, row), replace(request, limits=Range(request.limits.lower, bound))
     raise TableStoppedError(
         f"{request.table.full_name}: a chunk is too large, and none of its last {rows.num_rows} keys can be a chunk bound.",
         detail="They are NULL, or contain codes that their character set does not define. Nothing of the chunk was published.",
         hint="Set another chunk key for the table, or larger chunks.",
     )
+
+
+def _last_bound(key: ChunkKey, rows: pa.Table) -> tuple[int, Bound | None]:
+    """The last row whose key can be a bound, and that bound; (0, None) if there is none."""
+    for row in reversed(range(rows.num_rows)):
+        bound = bound_at(key, rows, row)
+        if bound is not None:
+            return row, bound
+    return 0, None
 
 
 def chunk_writer(request: ChunkRequest, schema: pa.Schema) -> FileWriter:
@@ -201,31 +231,107 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
 
     FORCE INDEX, because for a range that is a large part of the table the optimiser prefers a full scan.
     """
-    columns = ", ".join(quote(column.name) for column in request.projection.needed(request.table))
-    source = quote(request.table.database, request.table.name)
     if request.keys:
-        return f"SELECT {columns} FROM {source} WHERE {having(request.table, request.keys)}"
+        return f"{_select(request)} WHERE {having(request.table, request.keys)}"
     if request.key is None:
-        return f"SELECT {columns} FROM {source}"
-    condition = predicate(request.key, request.limits)
+        return _select(request)
+    condition, most = predicate(request.key, request.limits), request.most(nulls)
+    if not condition and not most:
+        return _select(request)
+    return _select(request) + _range(request.key, condition, most)
+
+
+def slice_statement(request: ChunkRequest, after: Bound | None, most: int) -> str:
+    """The SELECT of a slice of the chunk: at most `most` rows after a key, or of its first rows."""
+    key, limits = request.key, request.limits
+    assert key is not None
+    condition = predicate(key, limits) if after is None else predicate(key, Range(after, limits.upper), after=True)
+    return _select(request) + _range(key, condition, most)
+
+
+def _select(request: ChunkRequest) -> str:
+    columns = ", ".join(quote(column.name) for column in request.projection.needed(request.table))
+    return f"SELECT {columns} FROM {quote(request.table.database, request.table.name)}"
+
+
+def _range(key: ChunkKey, condition: str, most: int | None) -> str:
     where = f" WHERE {condition}" if condition else ""
-    most = request.most(nulls)
-    order = f" ORDER BY {', '.join(map(quote, request.key.names))} LIMIT {most}" if most else ""
-    index = f" FORCE INDEX ({quote(request.key.index)})" if where or order else ""
-    return f"SELECT {columns} FROM {source}{index}{where}{order}"
+    order = f" ORDER BY {', '.join(map(quote, key.names))} LIMIT {most}" if most else ""
+    return f" FORCE INDEX ({quote(key.index)}){where}{order}"
 
 
 def read_rows(
     session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the rows of the chunk's SELECT in batches, with the columns that its projection needs."""
+    """Yield the chunk's rows in batches, with the columns that its projection needs, and count them."""
+    for rows in _paced(session, request, nulled, nulls):
+        session.counter.add(rows.num_rows)
+        yield rows
+
+
+def _paced(
+    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None
+) -> Iterator[pa.Table]:
+    """Yield the chunk's rows no faster than its rate.
+
+    A chunk that cannot be read in slices is one SELECT, and the pauses are between its blocks. Until it is read, it holds a read
+    view and a metadata lock. An engine without transactions would lock its writers out, so such a table is read without pauses.
+    """
+    whole = request.most(nulls) is None and not request.keys
+    if not request.rows_per_s or (whole and not request.table.transactional):
+        yield from _selected(session, request, select_statement(request, nulls), nulled)
+    elif request.most(nulls) is not None:
+        yield from _slices(session, request, nulled, nulls)
+    else:
+        pacer = session.pacer
+        pacer.wait(_LONGEST_PAUSE_S)
+        for rows in _selected(session, request, select_statement(request, nulls), nulled, _SMALL_BLOCK):
+            pacer.wait(_LONGEST_PAUSE_S)
+            yield rows
+            pacer.read(rows.num_rows, request.rows_per_s)
+
+
+def _slices(
+    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None
+) -> Iterator[pa.Table]:
+    """Yield the rows of the chunk's SELECT slice by slice: each slice is what follows the last key of the one before.
+
+    If the last key cannot be a bound, the slice is read again: up to a key that can, or twice as many rows.
+    """
+    assert request.key is not None
+    size, after, left = slice_rows(request.rows_per_s), None, request.most(nulls)
+    assert left is not None
+    limit = size + (nulls or 0)
+    while True:
+        limit = left if left < limit + size else limit  # so that enough rows remain to find a bound among
+        counts = Counter[str]()
+        session.pacer.wait(math.inf)
+        batches = list(_selected(session, request, slice_statement(request, after, limit), counts))
+        rows = pa.concat_tables(batches) if batches else request.schema.empty_table()
+        session.pacer.read(rows.num_rows, request.rows_per_s)
+        last, bound = _last_bound(request.key, rows)
+        more = limit < left and rows.num_rows == limit
+        if more and (bound is None or last < limit - 1):
+            limit = 2 * limit if bound is None else last + 1
+            continue
+        nulled.update(counts)
+        yield from batches
+        if not more:
+            return
+        after, left, limit = bound, left - limit, size
+
+
+def _selected(
+    session: ReaderSession, request: ChunkRequest, sql: str, nulled: Counter[str], block_bytes: int = BUFFER
+) -> Iterator[pa.Table]:
+    """Yield the rows of a SELECT in batches."""
     doing, columns = (
         f"Reading chunk {request.number} of {request.table.full_name}",
         request.projection.needed(request.table),
     )
     schema = arrow_schema(replace(request.table, columns=columns))
-    statement = prepare(session.connection, select_statement(request, nulls), doing)
-    types, packets = statement.execute(doing)
+    statement = prepare(session.connection, sql, doing)
+    types, packets = statement.execute(doing, block_bytes)
     check_types(columns, types)
     for block in packets.blocks():
         batch = decode_rows(block.buffer, block.start, block.end, columns, nulled)

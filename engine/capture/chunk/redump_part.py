@@ -37,11 +37,13 @@ from engine.capture.chunk.chunk_reader import (
     Timings,
     backfill,
     chunk_writer,
+    low_watermark,
     read_chunk,
     read_rows,
 )
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.files import DataFile, FileWriter
+from engine.capture.pacing import slice_rows
 from engine.capture.reader_session import ReaderSession
 from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
@@ -71,11 +73,12 @@ def read_part(
 
 def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
     timings, watermarks, nulled = Timings(), session.watermarks, Counter[str]()
-    low = watermarks.low()
+    low = low_watermark(session, request)
     timings.lap("low")
+    most = min(slice_rows(request.rows_per_s), _KEYS_A_STATEMENT) if request.rows_per_s else _KEYS_A_STATEMENT
     rows = [request.schema.empty_table()]
-    for first in range(0, len(request.keys), _KEYS_A_STATEMENT):
-        keys_of_statement = replace(request, keys=request.keys[first : first + _KEYS_A_STATEMENT])
+    for first in range(0, len(request.keys), most):
+        keys_of_statement = replace(request, keys=request.keys[first : first + most])
         batches = read_rows(session, keys_of_statement, nulled)
         rows += [request.projection.apply(part).cast(request.schema) for part in batches]
     found = pa.concat_tables(rows)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -18,16 +19,20 @@ from engine.directory import HEARTBEAT_S, Directory
 from engine.errors import Failure, SpecError, TidemarkError, is_disk_full
 from engine.events import CommandDone, RunControls, RunState
 from engine.journal import Journal
+from engine.journal.expiry import expire_and_compress
 from engine.ledger.state import State
+from engine.log_rotation import rotate
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
 from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
+from engine.run.outage import OutageTracker
 from engine.run.state_machines import IllegalEventError, after
 from engine.settings import Throttle, throttled
 
 _INBOX_S = 0.2
+_EXPIRE_S = 3600.0
 _EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
@@ -62,6 +67,7 @@ class Control:
         name: str = "",
         *,
         throttle: Throttle | None = None,
+        journal_retention_s: float | None = None,
         folders: Sequence[Path] = (),
         parsers: Mapping[str, Parser] | None = None,
         in_turn: Collection[str] = (),
@@ -72,6 +78,7 @@ class Control:
 
         name: the pipeline's name.
         throttle: the spec's throttle; operators may override it.
+        journal_retention_s: the age after which journals are deleted; None: never.
         folders: where the run writes besides its own directory.
         parsers: parsers of table commands, by verb.
         in_turn: verbs whose commands are parsed only after the previous one is answered.
@@ -81,6 +88,7 @@ class Control:
         self._directory, self._journal, self._name = directory, journal, name
         self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
         self._throttle_changed, self._retry_parked = throttle_changed, retry_parked
+        self._retention_s, self._expire_s = journal_retention_s, 0.0
         self.controls = load_controls(directory)
         throttle_changed(throttled(self._spec_throttle, self.controls.throttle))
         self.activity = Activity()
@@ -89,6 +97,9 @@ class Control:
         self.state = "starting"
         self.committed: Callable[[], State] | None = None
         """The committed state; table commands wait until it is set."""
+        self.source: OutageTracker | None = None
+        """What is known of the source's outages, once the run has a tracker."""
+        self._shown_away: dict[str, Any] | None = None
         self._inbox, self._heartbeat = Inbox(directory.inbox), Heartbeat(directory, journal.run)
         self._lock = threading.RLock()
         self._wake = threading.Event()
@@ -241,12 +252,25 @@ class Control:
         last = 0.0
         while not self._closing.wait(_INBOX_S):
             self._guarded("inbox", self._take)
+            if self.source is not None:
+                self.source.look()
+            if self.activity.away != self._shown_away:
+                self._show()
             if clock.monotonic_s() - last >= HEARTBEAT_S:
                 last = clock.monotonic_s()
                 self._show()
+                self._guarded("runner.log", partial(rotate, self._directory.log))
+                self._guarded("journal retention", self._expire)
             self._report_journal_failures()
 
-    def _guarded(self, helper: str, step: Callable[[], None]) -> None:
+    def _expire(self) -> None:
+        if clock.monotonic_s() < self._expire_s:
+            return
+        self._expire_s = clock.monotonic_s() + _EXPIRE_S
+        if expire_and_compress(self._directory.journals, self._journal.run, self._retention_s):
+            self._expire_s = 0.0
+
+    def _guarded(self, helper: str, step: Callable[[], object]) -> None:
         try:
             step()
         except Exception as error:  # noqa: BLE001 - nothing may end this thread: it handles commands and the heartbeat
@@ -329,8 +353,8 @@ class Control:
         The command's file stays in the inbox until it is done; otherwise the next run refuses it.
         """
         identity, verb = command.identity, str(command.verb)
-        if verb == "resume" and self.disk.reason and self.state == "running":
-            self.disk.probe_now()
+        if verb == "resume" and self.state == "running" and (self.disk.reason or self.activity.away):
+            self._try_now()
             self._journal.write(command.accepted())
             self._journal.write(CommandDone(id=identity, verb=verb, duration_s=0.0))
             self._inbox.put_away(command.path, "done", identity)
@@ -344,6 +368,14 @@ class Control:
         self._open.append((identity, verb, clock.monotonic_s()))
         self._files[identity] = command.path
         self.event(_EVENT_OF[verb], command.sender)
+
+    def _try_now(self) -> None:
+        """End the wait for room on the disk, or for the source, as far as waiting is all that this runner does."""
+        if self.disk.reason:
+            self.disk.probe_now()
+        if self.source is not None:
+            self.source.try_now()
+        self._wake.set()
 
     def _set(self, command: Command) -> None:
         """Change settings that outlive this runner: save them first, then answer."""
@@ -408,6 +440,7 @@ class Control:
         self._journal.write(command.refused(message))
 
     def _beat(self) -> None:
+        self._shown_away = self.activity.away
         self._heartbeat.beat(
             self.activity,
             state="paused" if self.disk.reason and self.state == "running" else self.state,

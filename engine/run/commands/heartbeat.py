@@ -19,6 +19,17 @@ class Reading(TypedDict):
 
     chunks: list[int]
     since: str  # UTC
+    rows: int
+    """Rows read so far of all the table's chunks that are being read; those of a finished group are in the journal instead."""
+
+
+class StartupStep(TypedDict):
+    """A step of a start."""
+
+    step: str
+    since: str  # UTC
+    seconds: float | None
+    """How long it took; None until it is done."""
 
 
 @dataclass
@@ -27,6 +38,8 @@ class Activity:
 
     phase: str = "starting"
     """"starting", "snapshot" or "streaming"."""
+    startup: list[StartupStep] = field(default_factory=list)
+    """The steps of the start, in the order in which they began; its only writer is `run.startup_steps`."""
     waiting_for: str = ""
     """Why no chunk is being read; empty if nothing prevents it."""
     away: dict[str, Any] | None = None
@@ -56,6 +69,7 @@ class Heartbeat:
             "pid": os.getpid(),
             "host": socket.gethostname(),
             "phase": activity.phase,
+            "startup": activity.startup,
             "heartbeat": clock.utc_text(),
             "beat": self._beats,
             "process": processes.here(),

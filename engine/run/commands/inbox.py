@@ -5,6 +5,7 @@ kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and ca
 """
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
@@ -46,7 +47,10 @@ class Command:
 
     def accepted(self, what: str | None = None) -> CommandAccepted:
         """For the journal. what: what the command is about, in words."""
-        return CommandAccepted(id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what)
+        bounds = self.arguments.get("range") if isinstance(self.arguments, Mapping) else None
+        return CommandAccepted(
+            id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what, range=bounds
+        )
 
     def refused(self, message: str) -> CommandRefused:
         """For the journal."""

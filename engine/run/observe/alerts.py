@@ -40,7 +40,7 @@ from engine.events import (
     TableStateChanged,
 )
 from engine.journal import Entry
-from engine.sentences import parked
+from engine.sentences import parked, remedy
 from engine.settings import Alerts as Settings
 
 Name = tuple[str, str | None]
@@ -152,7 +152,6 @@ class Alerts:
     def _measured(self, event: LagMeasured) -> Iterator[Notice]:
         at, limits = self._at, self._settings
         lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
-        hint = "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
         for kind, value, limit, form in (
             ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
             ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
@@ -162,15 +161,11 @@ class Alerts:
             over = limit is not None and value > limit
             more = f", more than {form.format(limit)}" if over else ""
             message = f"The pipeline is {form.format(value)} behind its source{more}."
-            yield from self._level(kind, value, limit, at, over=over, text=(message, hint))
+            yield from self._level(kind, value, limit, at, over=over, text=(message, remedy(kind)))
         held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
         message = f"The source {held} the binlog at the committed position."
-        hint = (
-            "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
-            "pipeline catch up; once it is purged only `redump --all` helps."
-        )
         short = runway_s is not None and runway_s < limits.runway_s
-        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, hint))
+        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
 
     def _level(
         self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, text: tuple[str, str]
@@ -197,7 +192,7 @@ class Alerts:
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
         if event.state == "stopped" and name not in self.standing:
-            hint = event.hint or f"Resnapshot it: tidemark redump SPEC --table {event.table}"
+            hint = event.hint or remedy(*name)
             message = f"{event.table} stopped: {event.reason}"
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
@@ -220,8 +215,7 @@ class Alerts:
     def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
         until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
         message = f"The source is unreachable: {event.message} The run waits for it, and {until}."
-        hint = "Check the source and the network. Nothing is lost as long as the source keeps its binlog."
-        return self._raise(Alert(*name, round(seconds, 1), None, message, hint, event.since, self._at))
+        return self._raise(Alert(*name, round(seconds, 1), None, message, remedy(*name), event.since, self._at))
 
     def _ended(self, event: RunEnded) -> Iterator[Notice]:
         name, error = ("run_failed", None), event.error

@@ -1,5 +1,7 @@
 """Measures every two seconds, on its own connection, how far the pipeline is behind and how much retention is left.
 
+In between, it asks the source twice a second whether it answers, so that an outage is seen at once (`run.outage`).
+
 Lag in seconds uses the server's clock: now minus the commit time of the last transaction committed here. It is 0 when nothing is
 outstanding, because no traffic is not lag. `run.observe.retention` computes the retention left.
 """
@@ -18,12 +20,13 @@ from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.retention import Growth, following, runway_s
 from engine.run.outage import MONITOR, OutageTracker
-from engine.source.connect import Connection, Endpoint, describe, open_connection
+from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention
 from engine.source.watermarks import server_time_s
 
 INTERVAL_S = 2.0
+_PING_S = 0.5
 _WINDOW = 300
 """Measurements in the percentiles: ten minutes."""
 _SILENCE_S = 15.0
@@ -61,7 +64,10 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 
 
 class LagMonitor:
-    """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors."""
+    """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
+
+    oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table (`Targets.oldest_mirror`).
+    """
 
     def __init__(
         self,
@@ -71,10 +77,12 @@ class LagMonitor:
         committed: Callable[[], Committed],
         away: OutageTracker,
         helpers: Helpers,
+        oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
     ) -> None:
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
         self._first_server_id, self._helpers = first_server_id, helpers
         self._journal, self._committed, self._away = journal, committed, away
+        self._oldest_mirror = oldest_mirror
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
@@ -85,18 +93,22 @@ class LagMonitor:
     def close(self) -> None:
         self._closing.set()
         self._thread.join(timeout=5)
+        self._away.answered()  # nobody waits for the answer any more
         self._away.back(MONITOR)
 
     def _watch(self) -> None:
         connection: Connection | None = None
+        due_s = 0.0
         while not self._closing.is_set():
-            began, pause_s = clock.monotonic_s(), INTERVAL_S
+            began, pause_s = clock.monotonic_s(), _PING_S
             try:
-                connection = connection or open_connection(self._endpoint)
-                measured = self.measure(connection)
+                connection = self._pinged(connection)
+                if began >= due_s:
+                    due_s = began + INTERVAL_S
+                    measured = self.measure(connection)
+                    self._journal.write(measured)
+                    self._helpers.succeeded("monitor")
                 self._away.back(MONITOR)
-                self._journal.write(measured)
-                self._helpers.succeeded("monitor")
             except TidemarkError as error:
                 connection = None
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():
@@ -104,9 +116,23 @@ class LagMonitor:
             except Exception as error:  # noqa: BLE001 - unmeasured lag must be reported
                 self._helpers.failed("monitor", error)
                 connection = None
-            self._closing.wait(max(pause_s - (clock.monotonic_s() - began), 0.1))
+            self._away.pause(max(pause_s - (clock.monotonic_s() - began), 0.1), self._closing)
         if connection is not None:
             connection.close()
+
+    def _pinged(self, connection: "Connection | None") -> Connection:
+        """A connection on which the source has just answered."""
+        self._away.asks()
+        try:
+            connection = connection or open_connection(self._endpoint)
+            query(connection, "SELECT 1")
+        except SourceAwayError:
+            raise  # since the question, for the tracker
+        except BaseException:
+            self._away.answered()
+            raise
+        self._away.answered()
+        return connection
 
     def measure(self, connection: Connection) -> LagMeasured:
         """One measurement. It takes the committed position first, so that the lag is never too small."""
@@ -122,7 +148,8 @@ class LagMonitor:
         measured = lag(committed, end, files, now_s, runway)
         if measured.lag_s is not None:
             self._lags.append(measured.lag_s)
-        return replace(measured, percentiles=percentiles(self._lags))
+        age_s, table = self._oldest_mirror()
+        return replace(measured, percentiles=percentiles(self._lags), mirror_age_s=round(age_s, 3), mirror_oldest=table)
 
     def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
         """When the server closed the position's file and began the next one; None for the current file."""

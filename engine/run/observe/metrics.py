@@ -139,6 +139,11 @@ def _source(make: _Families, seen: Seen) -> Iterator[Metric]:
         lag.runway_s if lag else None,
     )
     yield from make.gauge(
+        "mirror_age_seconds",
+        "For how long the oldest change that a mirror lacks has been in the change log; 0 if mirrors lack nothing.",
+        lag.mirror_age_s if lag else None,
+    )
+    yield from make.gauge(
         "source_measured_timestamp_seconds", "When lag and retention left were last measured.", seen.measured_s
     )
     for name, which, position in (

@@ -5,7 +5,6 @@ few hundred bytes when an alert is raised or cleared.
 """
 
 import json
-import socket
 import sys
 import threading
 from contextlib import suppress
@@ -14,6 +13,7 @@ from engine import clock
 from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.events import ErrorReported
 from engine.journal import Entry, Journal
+from engine.posting import message
 from engine.run.helpers import Helpers
 from engine.run.observe.alerts import Alert, Alerts, Notice
 from engine.run.observe.webhook import Webhook
@@ -56,18 +56,11 @@ class Notifier:
     def _announce(self, notice: Notice) -> None:
         kind, alert = notice
         entry = self._journal.write(kind(**alert.fields()))
-        message = {
-            "event": kind.NAME,
-            "ts": entry.ts,
-            "pipeline": self._spec.name,
-            "run": self._journal.run,
-            "host": socket.gethostname(),
-            **alert.fields(),
-        }
+        posted = message(kind.NAME, entry.ts, self._spec.name, self._journal.run, alert.fields())
         with suppress(OSError, ValueError):  # stderr may be closed
-            print(json.dumps(message, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+            print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
         if self._webhook is not None:
-            self._webhook.post(message)
+            self._webhook.post(posted)
 
     def _save(self) -> None:
         with suppress(OSError):  # a full disk: the alert is announced anyway

@@ -1,19 +1,24 @@
 """A pipeline's status from its files alone: ledger, journal and `runner.json`. Works without a runner."""
 
 import json
+import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
 from engine import clock, processes
+from engine.acknowledgements import acknowledgement_of
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
+from engine.errors import NewerFormatError
 from engine.events import EpochCommitted, Event, LagMeasured
 from engine.journal import entry_from
+from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
-from engine.tail import tail
+from engine.sink_settings import Merging
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
@@ -41,6 +46,8 @@ class Reading(TypedDict):
     chunks: list[int]
     since: str
     seconds: float
+    rows: int
+    """Rows read so far of the table's chunks that are being read."""
 
 
 class TableStatus(TypedDict):
@@ -61,6 +68,8 @@ class TableStatus(TypedDict):
     """Of a removed table: kept, dropping or dropped."""
     parked: list[ParkedChunk]
     reading: Reading | None
+    mirror: Merging | None
+    """How changes are merged into its mirror; None without a mirror."""
 
 
 class BinlogStatus(TypedDict):
@@ -88,6 +97,10 @@ class Status(TypedDict):
     lag_bytes: int | None
     runway_s: float | None
     """Seconds until the source purges the committed position."""
+    mirror_age_s: float | None
+    """For how long the oldest change that a mirror lacks has been in the change log."""
+    mirror_oldest: str | None
+    """The table of that mirror."""
     measured: str | None
     """When the lag was measured: UTC text."""
     epoch: int | None
@@ -103,6 +116,8 @@ class Status(TypedDict):
     term: int | None
     standby: list[dict[str, Any]]
     log: BinlogStatus
+    sizes: dict[str, int]
+    """Bytes of the pipeline's own files: `ledger`, `journal`, `maintenance`, `runner_log`."""
     tables: list[TableStatus]
 
 
@@ -123,6 +138,8 @@ def status(directory: Directory, name: str) -> Status:
         "lag_s": current.lag_s if current else None,
         "lag_bytes": current.lag_bytes if current else None,
         "runway_s": current.runway_s if current else None,
+        "mirror_age_s": current.mirror_age_s if current else None,
+        "mirror_oldest": current.mirror_oldest if current else None,
         "measured": measured,
         "epoch": state.epoch if state else None,
         "heartbeat_age_s": runner["heartbeat_age_s"] if runner else None,
@@ -133,12 +150,36 @@ def status(directory: Directory, name: str) -> Status:
         "away": runner.get("away") if runner and runner["alive"] else None,
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
-        "alerts": read_alerts(directory),
+        "alerts": [{**alert, "acknowledged": _acknowledged(directory, alert)} for alert in read_alerts(directory)],
         "term": state.term if state else None,
         "standby": read_standbys(directory),
         "log": _log(directory, state, current, now),
+        "sizes": _sizes(directory),
         "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now),
     }
+
+
+def _acknowledged(directory: Directory, alert: Mapping[str, Any]) -> dict[str, str] | None:
+    """Who takes care of an alert: actor, time and note; None if nobody has said so, or if that cannot be read."""
+    try:
+        found = acknowledgement_of(directory, alert)
+    except NewerFormatError:
+        return None
+    return {"actor": found.actor, "at": found.at, "note": found.note} if found else None
+
+
+def _sizes(directory: Directory) -> dict[str, int]:
+    """The bytes that the pipeline's own files hold, by kind."""
+    parts = {"ledger": directory.ledger, "journal": directory.journals, "maintenance": directory.maintenance}
+    sizes = {name: sum(map(_bytes, folder.rglob("*"))) for name, folder in parts.items()}
+    return {**sizes, "runner_log": sum(map(_bytes, directory.root.glob(f"{directory.log.name}*")))}
+
+
+def _bytes(path: Path) -> int:
+    with suppress(OSError):  # it was removed a moment ago
+        found = path.stat()
+        return found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return 0
 
 
 def _now(runner: dict[str, Any] | None) -> datetime:
@@ -185,7 +226,12 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
 
 def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[TableStatus]:
     reading: dict[str, Reading] = {
-        name: {"chunks": one["chunks"], "since": one["since"], "seconds": _age_s(one["since"], now)}
+        name: {
+            "chunks": one["chunks"],
+            "since": one["since"],
+            "seconds": _age_s(one["since"], now),
+            "rows": one.get("rows", 0),
+        }
         for name, one in runner.get("reading", {}).items()
     }
     return [
@@ -202,6 +248,7 @@ def _tables(directory: Directory, state: State | None, runner: dict[str, Any], n
             "destination": _destination(table),
             "parked": _parked(directory, name, table),
             "reading": reading.get(name),
+            "mirror": table.plan.get("mirror"),
         }
         for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
     ]
@@ -239,16 +286,12 @@ def _age_s(since: str, now: datetime) -> float:
 
 def last_event(directory: Directory, kind: type[E]) -> tuple[str, E] | None:
     """The latest event of a kind in the newest journal's last megabyte, with its time; None without one."""
-    journals = sorted(directory.journals.glob("*.jsonl"))
-    if not journals:
-        return None
-    return next(_parsed(reversed(tail(journals[-1], _TAIL_BYTES).splitlines()), kind), None)
+    return next(_parsed(reversed(newest_lines(directory.journals, _TAIL_BYTES)), kind), None)
 
 
 def recent_events(directory: Directory, kind: type[E]) -> list[tuple[str, E]]:
     """All events of a kind in the newest journal's last megabyte, with their times, oldest first."""
-    journals = sorted(directory.journals.glob("*.jsonl"))
-    return list(_parsed(tail(journals[-1], _TAIL_BYTES).splitlines(), kind)) if journals else []
+    return list(_parsed(newest_lines(directory.journals, _TAIL_BYTES), kind))
 
 
 def _parsed(lines: Iterable[str], kind: type[E]) -> Iterator[tuple[str, E]]:

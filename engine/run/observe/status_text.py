@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.table import Table as Grid
 
+from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus
 from engine.sentences import parked
 
@@ -11,16 +12,27 @@ def print_status(out: Console, now: Status) -> None:
     """Print a pipeline's status."""
     lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
     out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
+    if now["mirror_oldest"]:
+        out.print(f"mirrors lack changes of {now['mirror_age_s']:.1f} s at most: {now['mirror_oldest']}", markup=False)
     if now["runway_s"] is not None:
         out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
     if now["log"]["unknown_events"]:
         out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
-    grid = Grid("table", "state", "chunks", "rows read", "changes", box=None, pad_edge=False)
+    grid = Grid("table", "state", "chunks", "rows read", "changes", "merging", box=None, pad_edge=False)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
         state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
-        grid.add_row(t["table"], state, chunks, f"{t['rows_read']:,}", f"{t['changes_applied']:,}")
+        grid.add_row(
+            t["table"],
+            state,
+            chunks,
+            f"{t['rows_read']:,}",
+            f"{t['changes_applied']:,}",
+            LABELS[t["mirror"]] if t["mirror"] else "—",
+        )
     out.print(grid)
+    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
+    out.print(f"the pipeline's files: {sizes}", markup=False)
     for standby in now["standby"]:
         out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
     _print_waits(out, now)
@@ -28,13 +40,21 @@ def print_status(out: Console, now: Status) -> None:
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
     _print_chunks(out, now["tables"])
     for alert in now["alerts"]:
-        out.print(f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}", style="red", markup=False)
+        seen = f" Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
+        style = "yellow" if seen else "red"
+        out.print(
+            f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}{seen}", style=style, markup=False
+        )
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
 
 
 def _print_waits(out: Console, now: Status) -> None:
     """Print why nothing starts now, and which helpers fail."""
+    if away := now["away"]:
+        until = f"gives up at {away['gives_up_at'][:16]}Z" if away["gives_up_at"] else "no time limit"
+        text = f"the source is unreachable since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
+        out.print(text, style="yellow", markup=False)
     if now["disk_full"]:
         text = f"waits for room: {now['disk_full']}; it continues by itself once there is room"
         out.print(text, style="red", markup=False)
@@ -50,7 +70,9 @@ def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
     for t in tables:
         if t["reading"]:
             chunks = ", ".join(map(str, t["reading"]["chunks"]))
-            out.print(f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s", markup=False)
+            rows = f", {t['reading']['rows']:,} rows so far" if t["reading"]["rows"] else ""
+            text = f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s{rows}"
+            out.print(text, markup=False)
         for p in t["parked"]:
             place = f"[{p['lower'] or '…'}, {p['upper'] or '…'})"
             out.print(f"{parked(p, t['table'])} {p['hint']} Its range: {place}", style="red", markup=False)

@@ -19,6 +19,7 @@ from typing import Any
 from engine import __version__, clock, formats, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
+from engine.journal.parts import newest_lines, runs_in
 from engine.redaction import Scrubber
 from engine.run.observe.status import status
 from engine.run.tables.projection_rules import as_read
@@ -85,7 +86,6 @@ def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *
 def _parts(
     spec: Spec, spec_file: Path, directory: Directory, scrubber: Scrubber, with_values: bool
 ) -> Iterator[tuple[str, Callable[[], str]]]:
-    journals = sorted(directory.journals.glob("*.jsonl"))[-RUNS:]
     yield "versions.json", _versions
     yield "spec.toml", lambda: scrubber.toml(spec_file.read_text(encoding="utf-8"))
     yield "status.json", lambda: _json(status(directory, spec.name))
@@ -93,8 +93,8 @@ def _parts(
     for path in (directory.runner, directory.controls, directory.alerts):
         if path.exists():
             yield path.name, partial(path.read_text, encoding="utf-8")
-    for path in journals:
-        yield f"journal/{path.name}", partial(_journal, path, with_values)
+    for run in runs_in(directory.journals)[-RUNS:]:
+        yield f"journal/{run}.jsonl", partial(_journal, directory, run, with_values)
     if directory.log.exists():
         yield "runner.log", partial(tail, directory.log, _LOG_BYTES)
     for path in sorted((directory.inbox / "refused").glob("*.json"))[-50:]:
@@ -116,8 +116,8 @@ def _check(spec: Spec) -> dict[str, Any]:
     return {"passed": found.passed, "server": vars(found.server), "checks": [c.as_dict() for c in found.checks]}
 
 
-def _journal(path: Path, with_values: bool) -> str:
-    lines = tail(path, _JOURNAL_BYTES).splitlines()
+def _journal(directory: Directory, run: str, with_values: bool) -> str:
+    lines = newest_lines(directory.journals, _JOURNAL_BYTES, run)
     return "\n".join(lines if with_values else map(_without_values, lines)) + "\n"
 
 

@@ -8,28 +8,13 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPSHandler,
-    OpenerDirector,
-    ProxyHandler,
-    Request,
-)
 
-from engine import __version__
+from engine.posting import Poster
 from engine.run.helpers import Helpers
 
 MAX_WAITING = 256
-_TIMEOUT_S = 10.0
 _FIRST_RETRY_S, _LONGEST_RETRY_S, _CLOSING_RETRY_S = 1.0, 60.0, 0.5
-_WORTH_ANOTHER_TRY = (408, 425, 429)
-"""4xx answers that are worth a retry, like all 5xx answers."""
 
 
 class Webhook:
@@ -47,11 +32,10 @@ class Webhook:
         *,
         first_retry_s: float = _FIRST_RETRY_S,
     ) -> None:
-        self._url, self._failed, self._helpers, self._first_retry_s = url, failed, helpers, first_retry_s
+        self._poster, self._failed, self._helpers, self._first_retry_s = Poster(url), failed, helpers, first_retry_s
         self._waiting: deque[Mapping[str, Any]] = deque(maxlen=MAX_WAITING)
         self._wake, self._closing, self._abandoned = threading.Event(), threading.Event(), threading.Event()
         self._down = False
-        self._opener = _opener()
         self._thread = threading.Thread(target=self._work, name="webhook", daemon=True)
         self._thread.start()
 
@@ -88,7 +72,8 @@ class Webhook:
         """Try until the message is accepted or rejected, or the run ends."""
         retry_s = self._first_retry_s
         while not self._abandoned.is_set():
-            problem, retry = self._post(body)
+            answer = self._poster.post(body)
+            problem, retry = answer.problem, answer.retry
             if not problem:
                 self._down = False
                 return
@@ -102,33 +87,3 @@ class Webhook:
             else:
                 self._closing.wait(retry_s)
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
-
-    def _post(self, body: bytes) -> tuple[str, bool]:
-        """Post once. Returns the problem, "" if there is none, and whether a retry makes sense."""
-        headers = {"Content-Type": "application/json", "User-Agent": f"tidemark/{__version__}"}
-        try:
-            with self._opener.open(Request(self._url, body, headers), timeout=_TIMEOUT_S):  # noqa: S310 - settings.webhook
-                return "", False
-        except HTTPError as error:
-            with error:
-                return f"it answered {error.code}", error.code >= 500 or error.code in _WORTH_ANOTHER_TRY
-        except URLError as error:
-            return self._without_address(str(error.reason)), True
-        except (OSError, HTTPException) as error:
-            return self._without_address(f"{type(error).__name__}: {error}"), True
-        except ValueError as error:  # urllib rejects the address; the error's message may contain it
-            return f"its address cannot be used ({type(error).__name__})", False
-
-    def _without_address(self, text: str) -> str:
-        parts = urlsplit(self._url)
-        for secret in (self._url, f"{parts.path}?{parts.query}", parts.path.strip("/"), parts.query):
-            text = text.replace(secret, "***") if secret else text
-        return text
-
-
-def _opener() -> OpenerDirector:
-    """An opener that follows no redirects: urllib would turn one into a GET without the body."""
-    opener = OpenerDirector()
-    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler(), HTTPDefaultErrorHandler(), HTTPErrorProcessor()):
-        opener.add_handler(handler)
-    return opener

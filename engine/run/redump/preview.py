@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from rich.table import Table as Grid
 
 from engine.capture.chunk.backfill import among
 from engine.capture.projection.table_projection import published_as
@@ -107,3 +108,14 @@ def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
     for n in reversed(above):
         found = (fields[n] > values[n]) | ((fields[n] == values[n]) & found)
     return found
+
+
+def as_grid(affected: Sequence[AffectedTable]) -> Grid:
+    """One line per table."""
+    grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
+    for one in affected:
+        rows = "?" if one.rows is None else f"{one.rows:,}"
+        grid.add_row(
+            one.table, rows, f"{one.of_rows:,}", f"{one.of_bytes:,}", ": ".join(filter(None, (one.way, one.why)))
+        )
+    return grid

@@ -12,14 +12,18 @@ from engine import formats
 from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
 from engine.errors import SpecError
-from engine.events import ChunkFinished, Event, RunStarted, TablePlanned, event_from
+from engine.events import ChunkFinished, Event, RunStarted, TablePlanned
+from engine.journal.event_lines import event_from
+from engine.journal.parts import Part, parts_in
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.plan.keys import Bound
 from engine.plan.named import check_keys, check_range
 from engine.plan.ordering import ServerOrder
+from engine.sentences import named_chunks
 from engine.source.connect import Endpoint
+from engine.wording import plural
 
 _MOST_KEYS = 1_000_000
 
@@ -34,6 +38,8 @@ class Redump:
     tables: tuple[str, ...]
     ranges: tuple[Range, ...] = ()
     keys: tuple[Bound, ...] = ()
+    chunks: tuple[int, ...] = ()
+    """The numbers of the chunks whose ranges these are; empty if the ranges were given."""
 
     @property
     def verb(self) -> str:
@@ -45,10 +51,13 @@ class Redump:
         return not self.ranges and not self.keys
 
     def describe(self) -> str:
-        """Its tables and parts as text."""
-        count, noun = (len(self.ranges), "range") if self.ranges else (len(self.keys), "key")
-        parts = f"{count:,} {noun}{'' if count == 1 else 's'} of " if count else ""
-        return parts + (", ".join(self.tables) or "everything")
+        """Its tables and parts as text, without values of rows: `chunks 3, 7–9 of d.t`, `a range of d.t`, `2 keys of d.t`."""
+        part = ""
+        if self.ranges:
+            part = f"{named_chunks(self.chunks).lower()} of " if self.chunks else "a range of "
+        elif self.keys:
+            part = f"{plural(len(self.keys), 'key')} of "
+        return part + (", ".join(self.tables) or "everything")
 
 
 def check(directory: Directory, arguments: dict[str, Any]) -> None:
@@ -147,7 +156,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         )
     if "chunks" in parts:
         ranges = chunk_ranges(journals, table, plan, parts["chunks"])
-        return Redump(identity, path, tuple(names), ranges=ranges)
+        return Redump(identity, path, tuple(names), ranges=ranges, chunks=tuple(dict.fromkeys(parts["chunks"])))
     ends = parts["range"]
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
         raise _wrong("A range is a lower and an upper bound.")
@@ -175,31 +184,36 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
     if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
         raise _wrong("Chunks are a list of numbers.")
     wanted, found = set(numbers), dict[int, Range]()
-    for event in _events(journals, table.full_name):
-        if isinstance(event, TablePlanned):
-            found = {}
-        elif event.chunk in wanted:
-            found[event.chunk] = Range(bound_from(event.lower, plan), bound_from(event.upper, plan))
+    for part in reversed(parts_in(journals)):
+        planned = False
+        ranges = dict[int, Range]()
+        for event in _events(part, table.full_name):
+            if isinstance(event, TablePlanned):
+                planned, ranges = True, {}
+            elif event.chunk in wanted:
+                ranges[event.chunk] = Range(bound_from(event.lower, plan), bound_from(event.upper, plan))
+        found = ranges | found
+        if planned or wanted <= set(found):
+            break
     if unknown := sorted(wanted - set(found)):
         raise _wrong(
             f"The journals have no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
-            "`plan --json` and the console show its chunks; --range redumps any range. A parked chunk was never read: retry "
-            "it with `resume --table`.",
+            "`plan --json` and the console show its chunks, as long as journal.retention keeps their journal; --range redumps "
+            "any range. A parked chunk was never read: retry it with `resume --table`.",
         )
     return tuple(found[number] for number in dict.fromkeys(numbers))
 
 
-def _events(journals: Path, table: str) -> Iterator[TablePlanned | ChunkFinished]:
-    """The plans and finished chunks of a table in all journals, oldest first."""
+def _events(part: Part, table: str) -> Iterator[TablePlanned | ChunkFinished]:
+    """The plans and finished chunks of a table in one part of a journal, oldest first."""
     marks = ('"run.started"', '"table.planned"', '"chunk.finished"')
-    for journal in sorted(journals.glob("*.jsonl")):
-        with journal.open(encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                match _parsed(line, marks):
-                    case RunStarted() as event:
-                        formats.check("journal", event.to_json(), journal)
-                    case TablePlanned() | ChunkFinished() as event if event.table == table:
-                        yield event
+    with part.open() as file:
+        for line in file:
+            match _parsed(line.decode("utf-8", "replace"), marks):
+                case RunStarted() as event:
+                    formats.check("journal", event.to_json(), part.path)
+                case TablePlanned() | ChunkFinished() as event if event.table == table:
+                    yield event
 
 
 def _parsed(line: str, marks: tuple[str, ...]) -> Event | None:

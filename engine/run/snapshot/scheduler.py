@@ -4,16 +4,24 @@ Tables are split while they are read (`run.snapshot.splitter`), a bounded number
 to Spark as one-task jobs, each worth at least a second of work. At most one group more than there are readers is in flight,
 so that the binlog waits for one task at most. Spark gives the next group to whichever slot is free. Groups shrink towards the end,
 so that the readers finish together.
+
+With a rate, a group reads slowly and keeps its slot for long (`run.snapshot.throttle`). Then no more groups are in flight than
+there are readers, and one slot of several stays free for the binlog.
 """
 
+import math
+import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from engine import clock
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.reports import ChunkReport, FailureReport, ReaderReport
+from engine.capture.row_counter import rows_read
 from engine.capture.tasks import ChunkGroup
 from engine.errors import TableStoppedError, TidemarkError, TransientError
 from engine.events import ChunkAssigned, ChunkFinished, ChunkPlanned
@@ -25,12 +33,15 @@ from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
+from engine.run.snapshot.throttle import Lease
 from engine.source.positions import bytes_between
 
 GROUP_S = 1.0
 """Target seconds of work per group of chunks."""
 AHEAD = 256
 """The most chunks of a table that are split ahead of its readers."""
+_SHOW_S = 1.0
+"""Seconds between looks at the rows that readers have read so far."""
 _MOST_READERS = 1024
 """Each occupies a thread here that waits for its job."""
 
@@ -44,6 +55,9 @@ class _Group:
     copies: dict[str, TableCopy]
     since: str
     """When the job began: UTC text."""
+    lease: Lease
+    counts: Path | None
+    """The file with the rows that its reader has read so far of a chunk."""
 
 
 class Snapshot:
@@ -59,6 +73,7 @@ class Snapshot:
         splitter: ChunkSplitter,
         run: Callable[[ChunkGroup, str], list[ReaderReport]],
         attempts: int = ATTEMPTS,
+        slots: Callable[[], int] | None = None,
     ) -> None:
         """Create the scheduler of one session.
 
@@ -68,18 +83,22 @@ class Snapshot:
         max_memory: of a chunk's window, in bytes.
         run: runs one group as a Spark job and returns its reports.
         attempts: failures of a chunk before it is parked.
+        slots: how many tasks run at once, those that read the binlog included; None: as many as readers.
         """
         self._usual_readers, self._gate, self._activity = readers, gate, activity
+        self._slots = slots or readers
         self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, splitter, run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, TableCopy] = {}
         self._jobs: dict[Future[list[ReaderReport]], _Group] = {}
         self._groups = 0
+        self._shown_s = -math.inf
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
 
     def _readers(self) -> int:
         """The number of groups read at once; may change at any time."""
-        return self._gate.pace.settings.readers or self._usual_readers()
+        readers = self._gate.pace.settings.readers or self._usual_readers()
+        return max(1, min(readers, self._slots() - 1)) if self._gate.pace.limited else readers
 
     def add(self, copy: TableCopy) -> None:
         """Start or continue copying a table."""
@@ -144,8 +163,10 @@ class Snapshot:
     def assign(self, prototype: ChunkGroup, hold: Callable[[], str] = lambda: "") -> None:
         """Keep chunks split ahead, and start groups while readers are free.
 
-        prototype: a group without requests. hold: the reason why no group may start now, or "".
+        prototype: a group without requests; its `counts` is a folder. hold: the reason why no group may start now, or "".
         """
+        if self._jobs and clock.monotonic_s() - self._shown_s >= _SHOW_S:
+            self._show_reading()
         self._retries.resume(self._tables)
         for name, copy in self._tables.items():
             copy.queue_due()
@@ -154,20 +175,29 @@ class Snapshot:
             if copy.ready and copy.coverage.unsplit and len(copy.waiting) < AHEAD // 2:
                 most = 1 if copy.unsplit else AHEAD - len(copy.waiting)
                 self._splitter.start(copy.table, copy.plan, copy.coverage.unsplit[0], most)
-        while len(self._jobs) < min(self._readers() + 1, _MOST_READERS):
-            paused = self._gate.is_paused
+        limited, paused = self._gate.pace.limited, self._gate.is_paused
+        most = min(self._readers() + (not limited), _MOST_READERS)
+        while limited or len(self._jobs) < most:
             wanted = [c for c in self._tables.values() if (c.waiting or c.coverage.unsplit) and c.ready]
-            ready = sorted((c for c in wanted if c.waiting and not paused(c.table.full_name)), key=TableCopy.priority)
+            ready = sorted(
+                (c for c in wanted if c.waiting and not paused(c.table.full_name)),
+                key=partial(TableCopy.priority, in_turn=limited),
+            )
             stopped = any(paused(copy.table.full_name) for copy in wanted)
             stuck = [name for name, c in self._tables.items() if c.stuck and not c.dropped]
             still = "paused by command" if stopped else f"too many parked chunks of {', '.join(stuck)}" if stuck else ""
             held = (hold() if ready else still) or ("the disk is full" if self._gate.disk.blocks_work() else "")
             self._activity.waiting_for = held
-            if held or not ready:
+            if held or not ready or len(self._jobs) >= most:
                 return
-            self._start(ready, prototype)
+            self._start(ready, prototype, self._lease(wanted))
 
-    def _start(self, ready: list[TableCopy], prototype: ChunkGroup) -> None:
+    def _lease(self, wanted: list[TableCopy]) -> Lease:
+        """A share of the rates for the next group: all that is free, if no chunk waits for another reader."""
+        waiting = sum(_MOST_READERS if copy.coverage.unsplit else len(copy.waiting) for copy in wanted)
+        return self._gate.pace.lease(max(1, min(self._readers() - len(self._jobs), waiting)), clock.monotonic_s())
+
+    def _start(self, ready: list[TableCopy], prototype: ChunkGroup, lease: Lease) -> None:
         """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
         small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.unsplit and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
@@ -177,7 +207,8 @@ class Snapshot:
             chunks = copy.next_chunks(budget_s, self._readers(), share=len(tables) == 1)
             budget_s -= len(chunks) * copy.chunk_s
             chosen[copy.table.full_name] = [chunk.number for chunk in chunks]
-            requests += [self._request(copy, chunk) for chunk in chunks]
+            copy.turn = self._groups + 1
+            requests += [self._request(copy, chunk, lease) for chunk in chunks]
             if budget_s <= 0:
                 break
         self._groups += 1
@@ -187,22 +218,25 @@ class Snapshot:
                 self._journal.write(ChunkAssigned(table=name, chunks=chosen[name], group=self._groups))
         first, *others = [f"{name}: chunks {numbers[0]}–{numbers[-1]}" for name, numbers in chosen.items()]
         about = f"{first} and {len(others)} tables more" if others else first
-        group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests)})
+        counts = prototype.counts and prototype.counts / f"{uuid.uuid4().hex}.json"
+        group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests), "counts": counts})
         self._jobs[self._pool.submit(self._run, group, about)] = _Group(
-            self._groups, chosen, {copy.table.full_name: copy for copy in tables}, clock.utc_text()
+            self._groups, chosen, {copy.table.full_name: copy for copy in tables}, clock.utc_text(), lease, counts
         )
         self._show_reading()
 
     def _show_reading(self) -> None:
-        """Publish the longest running read of each table to `status`."""
-        oldest: dict[str, Reading] = {}
+        """Publish the longest running read of each table to `status`, and the rows that all its readers have read so far."""
+        oldest, self._shown_s = dict[str, Reading](), clock.monotonic_s()
         for group in self._jobs.values():  # in the order in which they began
+            counted = rows_read(group.counts) if group.counts else None
             for name, numbers in group.chunks.items():
                 if not group.copies[name].dropped:
-                    oldest.setdefault(name, {"chunks": numbers, "since": group.since})
+                    one = oldest.setdefault(name, {"chunks": numbers, "since": group.since, "rows": 0})
+                    one["rows"] += counted.rows if counted and counted.table == name else 0
         self._activity.reading = oldest
 
-    def _request(self, copy: TableCopy, chunk: Chunk) -> ChunkRequest:
+    def _request(self, copy: TableCopy, chunk: Chunk, lease: Lease) -> ChunkRequest:
         return ChunkRequest(
             copy.table,
             chunk.number,
@@ -214,6 +248,7 @@ class Snapshot:
             copy.projection,
             copy.redump is not None,
             copy.keys_of(chunk.number),
+            lease.rate(copy.row_bytes),
         )
 
     def collect(self) -> Batch:
@@ -226,10 +261,20 @@ class Snapshot:
             self._take_split(self._tables[name], split, batch)
         for job in [job for job in self._jobs if job.done()]:
             group = self._jobs.pop(job)
+            if group.counts:
+                with suppress(OSError):
+                    group.counts.unlink(missing_ok=True)
             left = {name: set(numbers) for name, numbers in group.chunks.items()}
             for name, numbers in group.chunks.items():
                 group.copies[name].under_way -= len(numbers)
-            for report in self._reports(job, group, batch, left):
+            reports = list[ReaderReport]()
+            try:
+                reports = self._reports(job, group, batch, left)
+            finally:  # also if Spark is lost: the pace outlives this scheduler
+                read = [report for report in reports if isinstance(report, ChunkReport)]
+                size = sum(file.bytes for report in read for file in report.files)
+                self._gate.pace.release(group.lease, sum(report.rows for report in read), size, clock.monotonic_s())
+            for report in reports:
                 assert isinstance(report, ChunkReport | FailureReport)
                 self._take_report(group.copies[report.table], report, group, batch, left)
             for name, unread in left.items():
@@ -296,7 +341,6 @@ class Snapshot:
             self._report_chunks(copy, copy.shorten(report.chunk, report.limits))
         copy.chunk_read(report)
         self._retries.read(copy, report.chunk)
-        self._gate.pace.spend(report.rows, sum(file.bytes for file in report.files), clock.monotonic_s())
         if not copy.redump:
             self._journal.write(_finished(report, group.number))
         batch.finished.append(Finished(report, copy.redump, copy.keys_of(report.chunk)))
@@ -308,6 +352,8 @@ class Snapshot:
     def close(self) -> None:
         """Wait for running jobs. Their unread reports are lost and their files never published."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+        for group in self._jobs.values():
+            self._gate.pace.release(group.lease, 0, 0, clock.monotonic_s())
         with suppress(TidemarkError):
             self._splitter.close()
 

@@ -85,6 +85,8 @@ class TableCopy:
     """The chunks that are not retried."""
     parked_in_a_row: int = 0
     under_way: int = 0
+    turn: int = 0
+    """The number of its last group; 0 before the first."""
     failures: int = 0
     """Failures in a row of the table as a whole."""
     retry_at: float = 0.0
@@ -93,9 +95,12 @@ class TableCopy:
     dropped: bool = False
     """Whether its chunks are discarded."""
     seconds: float = 0.0
-    """Seconds that readers spent on it."""
+    """Seconds that readers spent on it, without the pauses of throttled reads."""
     read: int = 0
     """The number of chunks read."""
+    rows: int = 0
+    bytes: int = 0
+    """Rows and bytes of the files of the chunks read."""
 
     def __post_init__(self) -> None:
         self.reported_complete = reported_whole(self.plan)
@@ -138,6 +143,13 @@ class TableCopy:
         if self.read:
             return max(self.seconds / self.read, 1e-3)
         return _CHUNK_S + min(self.plan.chunk_rows, max(self.plan.approx_rows, 1)) / ROWS_PER_S
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of files per row: measured, or the server's estimate of the table's size."""
+        if self.bytes:
+            return self.bytes / max(self.rows, 1)
+        return self.plan.approx_bytes / max(self.plan.approx_rows, 1)
 
     @property
     def waiting_s(self) -> float:
@@ -191,10 +203,14 @@ class TableCopy:
             self.trials[number] = Trial(known=True)
         self.parked, self.parked_in_a_row = set(), 0
 
-    def priority(self) -> tuple[int, int, float]:
-        """The sort key for the next table: priority, then the fewest chunks in flight, then the most work left."""
+    def priority(self, *, in_turn: bool = False) -> tuple[int, int, int, float]:
+        """The sort key for the next table: priority, then the fewest chunks in flight, then the most work left.
+
+        in_turn: before the most work left, the table that has waited longest. If there is only one reader, no table has chunks in
+        flight when the next one is chosen, and the largest would come first until it is copied.
+        """
         left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
-        return self.rank, self.under_way, -left * self.chunk_s
+        return self.rank, self.under_way, self.turn if in_turn else 0, -left * self.chunk_s
 
     def take(self, split: Split) -> list[Chunk]:
         """Add split-off chunks; returns them."""
@@ -231,8 +247,10 @@ class TableCopy:
     def chunk_read(self, report: ChunkReport) -> None:
         """Record a finished chunk and its reading time."""
         self.on("finished", [report.chunk])
-        self.seconds += sum(report.timings.values())
+        self.seconds += sum(report.timings.values()) - report.paused_s
         self.read += 1
+        self.rows += report.rows
+        self.bytes += sum(file.bytes for file in report.files)
         self.failures = self.parked_in_a_row = 0
 
     def committed(self, coverage: Coverage) -> None:

@@ -1,14 +1,15 @@
 """The throttle: limits chunk reads by rate, by the hour, and by the source's load and replica lag.
 
-It throttles chunk reads only, never the binlog. `run.snapshot.scheduler` asks `hold` before each group. Rates hold on average: a
-group starts when earlier rows are paid for, and low rates make small groups. Like gh-ost, a separate connection polls the source's
+It throttles chunk reads only, never the binlog. `run.snapshot.scheduler` asks `hold` before each group. A group gets a share of the
+rates (`Lease`), which its reader keeps (`capture.pacing`); the shares of all groups together never exceed the rates. Rows that were
+read faster than that are paid for before another group starts. Like gh-ost, a separate connection polls the source's
 health. Above `max_load`, or while a named replica lags, no group starts; above `critical_load` the pipeline pauses. A load is an
 instantaneous value that jumps, so reading continues only after two seconds of polls within the limits.
 """
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from engine import clock
@@ -21,6 +22,8 @@ from engine.source.connect import Connection, Endpoint, describe, open_connectio
 _INTERVAL_S = 0.25
 _SLOW_INTERVAL_S = 1.0
 """Seconds between polls of the replicas, and of a source that does not answer: each poll is a login."""
+_FULL = 0.999
+"""The leased share above which nothing is left for another group."""
 _CALM_S = 2.0
 """Seconds that a load must stay within its limits."""
 _REPLICA = (8, 0, 22)
@@ -28,26 +31,74 @@ _REPLICA = (8, 0, 22)
 _LAG_COLUMNS = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 
 
-class Pace:
-    """Decides when the next group of chunks may start. Pure; takes the time as an argument.
+@dataclass(frozen=True)
+class Lease:
+    """A group's share of the rates."""
 
-    settings: may be replaced at any time.
+    rows_per_s: float
+    """0: no limit."""
+    bytes_per_s: float
+    """Bytes of files; 0: no limit."""
+    since_s: float
+    """When the group started (`clock.monotonic_s`)."""
+
+    def rate(self, row_bytes: float) -> float:
+        """Rows per second of a table with rows of this size; 0: no limit."""
+        rates = (self.rows_per_s, self.bytes_per_s / max(row_bytes, 1.0))
+        return min((rate for rate in rates if rate), default=0.0)
+
+
+class Pace:
+    """Decides when the next group of chunks may start, and how fast it may read. Pure; takes the time as an argument.
+
+    settings: may be replaced at any time. Groups that have started keep their shares.
     """
 
     def __init__(self, settings: Throttle) -> None:
         self.settings = settings
-        self._paid_at = 0.0
+        self._leases: list[Lease] = []
+        self._debt_s, self._at_s = 0.0, 0.0
 
-    def spend(self, rows: int, size: int, now_s: float) -> None:
-        """Charge rows and bytes that were read."""
-        self._paid_at = max(self._paid_at, now_s) + owed_s(self.settings, rows, size)
+    @property
+    def limited(self) -> bool:
+        """Whether there is a rate."""
+        return bool(self.settings.max_rows_per_s or self.settings.max_bytes_per_s)
+
+    def lease(self, parts: int, now_s: float) -> Lease:
+        """Take a share of the free rates for a group. parts: how many groups may share them."""
+        self._pay(now_s)
+        settings, share = self.settings, max(1.0 - self._leased(), 1.0 - _FULL) / parts
+        lease = Lease(settings.max_rows_per_s * share, settings.max_bytes_per_s * share, now_s)
+        self._leases.append(lease)
+        return lease
+
+    def release(self, lease: Lease, rows: int, size: int, now_s: float) -> None:
+        """Record what a group has read in the end. What exceeds its share becomes a debt."""
+        self._pay(now_s)
+        self._leases.remove(lease)
+        took_s = now_s - lease.since_s
+        over = (max(rows - lease.rows_per_s * took_s, 0.0), max(size - lease.bytes_per_s * took_s, 0.0))
+        self._debt_s += owed_s(self.settings, *over)
+
+    def _leased(self) -> float:
+        """The leased share of the rates; more than 1 after a rate was lowered."""
+        rows, size = self.settings.max_rows_per_s, self.settings.max_bytes_per_s
+        shares = [sum(lease.rows_per_s for lease in self._leases) / rows] if rows else []
+        shares += [sum(lease.bytes_per_s for lease in self._leases) / size] if size else []
+        return max(shares, default=0.0)
+
+    def _pay(self, now_s: float) -> None:
+        """Pay the debt with what was not leased since the last call."""
+        free = max(1.0 - self._leased(), 0.0)
+        self._debt_s = max(self._debt_s - free * (now_s - self._at_s), 0.0)
+        self._at_s = now_s
 
     def wait(self, now_s: float, time: datetime) -> str:
         """Why no group may start now; "" if one may."""
         if not within_hours(self.settings.hours, time):
             return f"the hours of reading are {', '.join(self.settings.hours)} UTC"
-        limited = self.settings.max_rows_per_s or self.settings.max_bytes_per_s
-        if limited and self._paid_at > now_s:
+        self._pay(now_s)
+        if self.limited and (self._debt_s or self._leased() > _FULL):
             rates = [f"{self.settings.max_rows_per_s:,} rows/s"] if self.settings.max_rows_per_s else []
             rates += [f"{self.settings.max_bytes_per_s:,} bytes/s"] if self.settings.max_bytes_per_s else []
             return f"at most {' and '.join(rates)}"

@@ -18,6 +18,7 @@ from engine.ledger.records import EpochRecord, Planned, TableChange
 from engine.ledger.state import State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
+from engine.plan.mirrors import decided
 from engine.plan.planner import check_names, plan_tables
 from engine.run.tables.projection_rules import as_read, check_spec, projection_record
 from engine.settings import Spec
@@ -76,7 +77,7 @@ def first_epoch(
     for table, plan in zip(fit, plans, strict=True):
         planned: Planned = {
             "table": table.as_dict(),
-            "plan": plan.as_dict(),
+            "plan": decided(spec.sink, table, plan).as_dict(),
             "projection": projection_record(spec, table),
         }
         tables[table.full_name] = {**finished(spec, position), "planned": planned}

@@ -26,6 +26,7 @@ from engine.errors import PreflightError, SpecError, TableStoppedError, Tidemark
 from engine.ledger.records import Planned, TableChange
 from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
+from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.commands.control import Control
 from engine.run.epoch import completed
@@ -156,6 +157,7 @@ class MembershipChanges:
         projection = projection_record(self._spec, table)
         if not self._spec.source.copies:
             plan = streaming_only(plan)
+        plan = decided(self._spec.sink, table, plan)
         joins: Planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
         known = state.removed.get(table.full_name)
         if known is not None and (kept := destination(self._spec, state, known)).there:
@@ -172,7 +174,8 @@ class MembershipChanges:
                     "since": since,
                 }
             }, None
-        created = DeltaTables(self._spec.sink.path, state.owner, published_as(table, projection), self._publisher.guard)
+        shown, on_read = published_as(table, projection), plan.mirror == "merge_on_read"
+        created = DeltaTables(self._spec.sink.path, state.owner, shown, self._publisher.guard, on_read=on_read)
         created.check_free()
         return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
 

@@ -21,6 +21,7 @@ from engine.decode.schema import Table
 from engine.errors import TableGoneError, TableStoppedError
 from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import Plan
+from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.tables.bootstrap import streaming_only
 from engine.run.tables.ddl import keeps_rows
@@ -164,4 +165,4 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
     if not spec.source.copies:
         plan = streaming_only(plan)
-    return Verdict("resnapshotted", reason, after, plan)
+    return Verdict("resnapshotted", reason, after, decided(spec.sink, after, plan))

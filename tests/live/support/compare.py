@@ -15,11 +15,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from pymysql.cursors import SSCursor
 
-from engine.destination.delta_rows import rows_of
 from tests.servers import Server
+from tests.support.delta import rows_at
+from tests.support.readers import rows_by_reader
 
 BATCH_ROWS = 20_000
 SHOWN = 5
@@ -57,7 +57,7 @@ def source_table(server: Server, database: str, table: str) -> pa.Table:
 
 def lake_table(path: str | Path) -> pa.Table:
     """A Delta table at its current version."""
-    return rows_of(DeltaTable(str(path)), Path(path)).to_table()
+    return rows_at(path)
 
 
 def assert_equal(source: pa.Table, mirror: str | Path | pa.Table, key: Iterable[str] = ()) -> None:
@@ -72,6 +72,16 @@ def assert_equal(source: pa.Table, mirror: str | Path | pa.Table, key: Iterable[
     copy = _sorted(copy.select(own).cast(pa.schema(list(source.schema))), key)
     if not copy.equals(source):
         raise AssertionError(_differences(source, copy, key))
+
+
+def assert_read_by_all(source: pa.Table, mirror: Path, changes: Path) -> None:
+    """Fail unless each independent reader finds the source's rows in the mirror, and all find the same change log."""
+    order, log = [("_tm_seq", "ascending")], None
+    for reader, (rows, found) in rows_by_reader(mirror, changes).items():
+        print("read by", reader)
+        assert_equal(source, rows)
+        log = log if log is not None else found.sort_by(order)
+        assert found.sort_by(order).cast(log.schema).equals(log), f"{reader} reads another change log"
 
 
 def apply_changes(snapshot: pa.Table, changes: str | Path | pa.Table, key: Iterable[str] = ()) -> pa.Table:

@@ -21,3 +21,10 @@ NOT_RUN = {
     "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, which comes from the network",
 }
 """A command as it is written, or the language and the first line of a block."""
+
+SHORTENED = {
+    "python -m tests.tools.bench.steady": ("--rows", "2000", "--minutes", "0.1"),
+    "python -m tests.tools.bench.mirror --rows 10000000 --key uuid": ("--rows", "2000", "--merges", "3"),
+    "python -m tests.tools.bench.year": ("--epochs", "100", "--days", "2", "--tables", "3", "--months", "1"),
+}
+"""Benchmarks that take long, and the arguments with which they take seconds."""

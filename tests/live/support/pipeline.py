@@ -40,7 +40,10 @@ chunk_rows = {chunk_rows}
 [sink]
 type = "delta"
 path = "lake"
+mirror = "{mirror}"
 merge_interval_s = {merge}
+max_write_amplification = {amplification}
+{sink}
 [spark]
 {spark}
 """
@@ -72,6 +75,9 @@ class Pipeline:
         user: str = USER,
         poll: float = 0.5,
         merge: float = 5.0,
+        mirror: str = "",
+        amplification: float = 0,
+        sink: str = "",
         slots: int = 2,
         spark: str = "",
         source: str = "",
@@ -81,7 +87,9 @@ class Pipeline:
         drivers: Drivers | None = None,
         hosts: Hosts | None = None,
     ) -> None:
-        """environment: additional variables for the runners. drivers: for the local sessions of background runners.
+        """mirror: by default, MySQL's are merged on write and MariaDB's on read. amplification: 0 puts no merge off.
+
+        environment: additional variables for the runners. drivers: for the local sessions of background runners.
 
         hosts: for commands that a test waits for.
         """
@@ -96,6 +104,9 @@ class Pipeline:
                 chunk_rows=chunk_rows,
                 poll=poll,
                 merge=merge,
+                sink=sink,
+                amplification=amplification,
+                mirror=mirror or ("copy_on_write" if server.flavor == "mysql" else "merge_on_read"),
                 spark=spark or f'master = "local[{slots}]"',
                 source=source,
                 snapshot=snapshot,
@@ -254,11 +265,12 @@ class Pipeline:
         """The folder of a change log."""
         return self.folder / "lake" / self.database / f"{table}__changes"
 
-    def snapshot(self, table: str) -> pa.Table:
-        """The rows of all committed chunks, from the files that the ledger names."""
+    def snapshot(self, table: str, kept: Path | None = None) -> pa.Table:
+        """The rows of all committed chunks, from the files that the ledger names. kept: has those that the mirror lacks."""
         name = f"{self.database}.{table}"
         chunks = [c for e in self.epochs() for c in e["tables"].get(name, {}).get("chunks", [])]
         files = [self.mirror(table) / file["name"] for chunk in chunks for file in chunk["files"]]
         numbers = [chunk["chunk"] for chunk in chunks]
         assert len(numbers) == len(set(numbers)), "a chunk was committed twice"
-        return pa.concat_tables(pq.read_table(file, partitioning=None) for file in files)
+        found = (file if file.exists() or kept is None else kept / file.name for file in files)
+        return pa.concat_tables(pq.read_table(file, partitioning=None) for file in found)

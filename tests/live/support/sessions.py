@@ -3,7 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import psutil
@@ -45,7 +45,7 @@ class _Loss(Background):
     def work(self, number: int) -> None:
         while not self.stopping.is_set() and not self.hit:
             busy = next(filter(_works, self._readers()), None)
-            if busy is None:
+            if busy is None or not self._frozen_in_a_task(busy):
                 time.sleep(0.02)
                 continue
             self._victim(busy).kill()
@@ -64,6 +64,17 @@ class _Loss(Background):
                 under_way -= set(event["chunks"]) if event["event"] == "chunk.failed" else {event["chunk"]}
         pids = {event["pid"] for event in self._pipeline.events("chunk.finished")}
         return pids if len(under_way) >= READERS else set()
+
+    def _frozen_in_a_task(self, pid: int) -> bool:
+        """Suspend a reader, so that its task cannot end before the kill. False, and resumed, if its task had just ended."""
+        with suppress(psutil.NoSuchProcess):
+            reader = psutil.Process(pid)
+            reader.suspend()
+            time.sleep(0.3)  # the runner journals a task that has ended
+            if self._readers():
+                return True
+            reader.resume()
+        return False
 
     def _tried_again(self) -> bool:
         """Whether Spark's warning or, without one, Tidemark's journal shows that the task was retried."""

@@ -25,10 +25,11 @@ from streamlit import config
 from streamlit.testing.v1 import AppTest
 
 from app.parts import home
+from engine import clock
 
 ROOT = Path(__file__).parents[3]
 TABLES, CHUNKS, RUNS, DAYS = 500, 10_000, 50, 7
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Events", "Spec")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
 SPEC = """name = "big"
 source = { host = "127.0.0.1", user = "u", tables = ["d.*"] }
 sink = { type = "delta", path = "lake" }
@@ -128,7 +129,7 @@ def journals(home: Path) -> Path:
 
 def beat(newest: Path) -> None:
     """Write the heartbeat of a runner, with the pid of this process."""
-    now, who = text(datetime.now(UTC)), {"pid": os.getpid(), "host": socket.gethostname()}
+    now, who = text(clock.utc_now()), {"pid": os.getpid(), "host": socket.gethostname()}
     alive = {
         "run": newest.stem,
         "state": "running",

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.parts import home
+from app.parts import home, places
 from engine.history import chunk_queries, table_queries
 from tests.unit.app.support import plan
 
@@ -25,6 +25,7 @@ def test_the_map_of_a_finished_table_is_never_empty(
     states = [chunk_queries.ChunkState(number, "published", 9, 0) for number in range(10)]
     answers: dict[Any, Any] = {table_queries.plans: [plan(10)], chunk_queries.chunk_states: states}
     monkeypatch.setattr(home, "ask", lambda what, *_: answers[what])
+    monkeypatch.setattr(places, "link_to_table", lambda *_: None)  # there are no pages to link to
     live = AppTest.from_function(page)
     live.session_state[str(("open tile", "shop", "d.t"))] = window
     live.run(timeout=30)

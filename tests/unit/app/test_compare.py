@@ -21,6 +21,22 @@ def test_measures_are_by_run() -> None:
     assert rows["Errors"] == ("0", "1")
 
 
+def test_runs_are_compared_with_the_earliest() -> None:
+    """In per cent; equal measures are folded; a value that one of them lacks has no difference."""
+    faster = PastRun("p", "r2", ago(40), 20.0, "done", "", 3000, 150.0, 2, 0, 0)
+    rows = compare.measures([faster, FIRST], {**READS, "r2": []})
+    by_name = {row[""]: (row["r2"], row["r1"]) for row in rows}
+    assert by_name["Rows a second"] == ("150 (+50%)", "100")
+    assert by_name["Duration"] == ("20 s (-60%)", "50 s")
+    assert by_name["Chunks"] == ("2", "2")
+    assert by_name["Changes"] == ("0 (-100%)", "5")
+    shown, same = compare.folded(rows)
+    assert "Outcome" in same
+    assert "Errors" in same
+    assert "Outcome" not in {row[""] for row in shown}
+    assert compare.folded(compare.measures([FIRST], READS))[1] == []
+
+
 def test_only_settings_that_differ_are_shown() -> None:
     """Nested settings have their full names; one that a spec does not have is `not set`."""
     one = {"name": "p", "snapshot": {"chunk_rows": 1}, "tables": ["a"], "conf": {}}

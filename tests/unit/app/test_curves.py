@@ -65,6 +65,16 @@ def test_rates_are_unknown_without_a_live_runner() -> None:
     assert [value is None for value in changes] == [False, False, True, True, False, False]
 
 
+def test_rates_have_units_of_the_thing() -> None:
+    """Less than a change a second is a decimal, not `500m` changes; many have a prefix."""
+    lives, shown = [(ago(60), NOW)], (ago(60), NOW)
+    few = throughput_figure([], [epoch(30, 5)], [], shown, lives, 10_000)
+    many = throughput_figure([], [epoch(30, 50_000)], [], shown, lives, 10_000)
+    assert few["layout"]["yaxis2"]["tickformat"] == ".2~f"
+    assert few["data"][1]["hovertemplate"].startswith("%{y:.2~f} changes/s")
+    assert many["layout"]["yaxis2"]["tickformat"] == ".3~s"
+
+
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1000)), min_size=1, max_size=12))
 def test_the_chart_has_all_changes(commits: list[tuple[int, int]]) -> None:
     """Spreading neither loses nor adds changes."""

@@ -1,9 +1,12 @@
 """The three layers of health, with headlines and colours."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.view.health import (
-    alert_lines,
+    Away,
+    Runner,
     away_line,
     engine_layer,
     error_of,
@@ -12,6 +15,7 @@ from app.view.health import (
     runner_of,
     source_layer,
     stale_since,
+    startup_line,
     troubles,
 )
 from app.view.status_style import HEX, PIPELINE
@@ -95,18 +99,18 @@ def test_keeping_up_is_judged_by_size_and_direction(
     lag_s: float | None, before: float | None, headline: str, colour: str
 ) -> None:
     """A large lag that shrinks needs no action; one that grows does."""
-    layer = keeping_up_layer(runner(), lag(lag_s), [lag(before, age=60)], None)
+    layer = keeping_up_layer(runner(), lag(lag_s), [lag(before, age=60)], NOW)
     assert (layer.headline, layer.colour) == (headline, colour)
 
 
 def test_an_idle_source_is_no_lag() -> None:
     """The layer shows that nothing is waiting."""
-    assert "nothing is waiting" in keeping_up_layer(runner(), lag(0.0, 0), [], None).details
+    assert "nothing is waiting" in keeping_up_layer(runner(), lag(0.0, 0), [], NOW).details
 
 
 def test_a_paused_pipeline_is_neither_red_nor_green() -> None:
     """An operator paused it on purpose."""
-    assert keeping_up_layer(runner("paused"), lag(600), [], None).colour == "violet"
+    assert keeping_up_layer(runner("paused"), lag(600), [], NOW).colour == "violet"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +118,7 @@ def test_a_paused_pipeline_is_neither_red_nor_green() -> None:
 )
 def test_little_retention_left_is_red(runway_s: float | None, colour: str) -> None:
     """With less than an hour, an operator must act; unknown is not safe."""
-    assert source_layer(lag(1, runway_s=runway_s), None).colour == colour
+    assert source_layer(runner(), lag(1, runway_s=runway_s), NOW).colour == colour
 
 
 def test_stale_numbers_are_grey_with_their_time() -> None:
@@ -125,7 +129,7 @@ def test_stale_numbers_are_grey_with_their_time() -> None:
     engine, keeping_up, source = layers(dead, reading, [], NOW)
     assert engine.colour == "red"
     assert (keeping_up.colour, source.colour) == ("gray", "gray")
-    assert "stale since 15:25:17 UTC" in keeping_up.details
+    assert "last measured at 15:25:17 UTC" in keeping_up.details
     assert stale_since(runner(), lag(0.4, age=300), NOW) == ago(300)
     assert stale_since(runner(), lag(0.4), NOW) is None
 
@@ -138,16 +142,8 @@ def test_an_unmeasured_lag_is_not_zero() -> None:
 
 def test_a_failed_run_explains_its_exit_code() -> None:
     """The number 4 alone does not help."""
-    layer = engine_layer(runner("failed", alive=False, exit_code=4))
+    layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
     assert layer.details[0] == "exit code 4: the source can no longer be followed"
-
-
-def test_active_alerts_are_shown_with_their_time() -> None:
-    """From the runner's file; a file of another version is not an error."""
-    alert = {"kind": "table_stopped", "table": "d.t", "since": utc_text(ago(17)), "message": "d.t stopped: no date"}
-    assert alert_lines([alert]) == ["Alert since 2026-01-31 15:30:00 UTC: d.t stopped: no date"]
-    assert alert_lines([]) == []
-    assert alert_lines([{"message": "m"}]) == ["Alert since —: m"]
 
 
 def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:
@@ -172,6 +168,27 @@ def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:
     assert runner_of(record("running", 99, alive=False) | {"away": outage}, None).away is None
 
 
+def unreachable(attempt: int = 5) -> Runner:
+    """A runner whose source has been away for 48 s."""
+    return replace(runner(), away=Away(ago(48), attempt, ago(-30), "Connecting failed.", None))
+
+
+def test_nothing_is_green_while_the_source_is_away() -> None:
+    """The lag is what may be missing by now, and the retention is what is left of it by now."""
+    away, reading = unreachable(), lag(0.4, age=50, runway_s=5 * 3600.0)
+    shown = layers(away, reading, [], NOW)
+    assert [one.colour for one in shown] == ["orange"] * 3
+    engine, keeping_up, source = shown
+    assert engine.headline == "Source unreachable"
+    assert engine.details[:3] == ("for 48 s", "attempt 5", "next try in 30 s")
+    assert keeping_up.details == ("lag up to 50 s", "last measured at 15:29:27 UTC")
+    assert source.details[0] == "retention left about 4 h 59 min"
+    assert layers(away, lag(0.4, age=50, runway_s=3600.0), [], NOW)[2].colour == "red"
+    assert layers(away, None, [], NOW)[0].colour == "orange"
+    assert (away.shown, away.state, away.works) == ("away", "running", False)
+    assert engine_layer(unreachable(0), NOW).details[1:3] == ("no answer yet", "waiting")
+
+
 def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
     """In three parts; nothing for a runner of an earlier version."""
     failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
@@ -181,3 +198,19 @@ def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
     assert helper[0] == "It broke."
     assert "3 errors since" in helper[1]
     assert troubles({}) == []
+
+
+def test_a_start_shows_its_steps() -> None:
+    """With the seconds so far; nothing once it has started, and nothing that cannot be read."""
+    steps = [
+        {"step": "Spark", "since": utc_text(ago(9)), "seconds": None},
+        {"step": "preflight", "since": utc_text(ago(9)), "seconds": 1.25},
+        {"step": "plan", "since": utc_text(ago(3)), "seconds": None},
+    ]
+    found = runner_of(record("starting", 1, alive=True) | {"startup": steps}, None)
+    assert startup_line(found, NOW) == "preflight ✓ 1.2 s → Spark … 9.0 s · plan … 3.0 s"
+    done = runner_of(record("starting", 1, alive=True) | {"startup": steps[1:2]}, None)
+    assert startup_line(done, NOW) == "preflight ✓ 1.2 s → connected"
+    assert startup_line(runner_of(record("running", 1, alive=True) | {"startup": steps}, None), NOW) == ""
+    for broken in (None, "x", [None], [{"step": "plan"}]):
+        assert runner_of(record("starting", 1, alive=True) | {"startup": broken}, None).startup == ()

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from app.view.health import layers
-from app.view.pipeline_cards import card_of, order
+from app.view.health import Away, layers
+from app.view.pipeline_cards import card_of, matches, order, outages
 from engine.history.runs import Run
 from engine.history.table_queries import Progress
 from tests.unit.app.support import NOW, ago, epoch, growing, lag, read, runner, table
@@ -35,7 +35,7 @@ def test_a_card_shows_rates_only_of_a_live_runner() -> None:
     assert card(lived_s=5)["Changes"] == ("0 changes/s", ""), "the run before committed them"
     assert card("paused")["Reading"] == ("—", "")
     assert card("lost", alive=False)["Copied"] == ("50.0%", "gray")
-    assert card("lost", alive=False)["Lag"] == ("0.4 s", "gray")
+    assert card("lost", alive=False)["Lag"] == ("up to 1.0 s", "gray")
 
 
 def test_a_table_with_unplanned_chunks_is_not_copied() -> None:
@@ -54,6 +54,24 @@ def test_problems_are_shown_and_sorted_first() -> None:
     states = ("ended", "running", "failed", "paused", "lost")
     cards = [card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in states]
     assert [one.name for one in sorted(cards, key=order)] == ["failed", "lost", "running", "paused", "ended"]
+
+
+def test_a_source_that_is_away_is_a_state_of_its_own() -> None:
+    """Behind failures and before everything that works; no number is shown as current."""
+    who = replace(runner(), away=Away(ago(48), 5, ago(-30), "Connecting failed.", None))
+    reading = lag(0.4, age=50)
+    one = card_of(
+        "away", who, layers(who, reading, [], NOW), reading, [table(10, 5)], [read(10, 0)], [epoch(10, 5)], NOW
+    )
+    facts = {fact.label: (fact.value, fact.colour) for fact in one.facts}
+    assert (facts["Reading"][0], facts["Changes"][0]) == ("—", "—")
+    assert facts["Lag"] == ("up to 50 s", "orange")
+    assert one.trouble.startswith("Source unreachable for 48 s · attempt 5 · next try in 30 s")
+    assert (one.trouble_colour, one.phase) == ("orange", "")
+    others = [
+        card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in ("lost", "running")
+    ]
+    assert [card.name for card in sorted([one, *others], key=order)] == ["lost", "away", "running"]
 
 
 def run(name: str, *, ended: bool, code: int | None = None, error: str | None = None) -> Run:
@@ -77,3 +95,24 @@ def run(name: str, *, ended: bool, code: int | None = None, error: str | None = 
         None,
         None,
     )
+
+
+def test_pipelines_are_found_by_name_source_and_state() -> None:
+    """Every word must match, and one of the states."""
+    one = card_of("shop", runner("failed"), layers(runner("failed"), None, [], NOW), None, [], [], [], NOW, "db-1:3306")
+    assert all(matches(one, text) for text in ("", "SHO", "db-1", "3306 failed", "shop failed"))
+    assert not any(matches(one, text) for text in ("shops", "db-2", "shop running"))
+    assert matches(one, "", ["failed", "running"])
+    assert not matches(one, "", ["running"])
+
+
+def test_an_outage_names_all_pipelines_of_its_source() -> None:
+    """Of one pipeline, its card says it already."""
+    away = replace(runner(), away=Away(ago(20), 3, ago(-9), "Can't connect", None))
+    cards = [
+        card_of(name, who, layers(who, None, [], NOW), None, [], [], [], NOW, source)
+        for name, who, source in (
+            ("b", away, "db:1"), ("a", away, "db:1"), ("c", away, "db:2"), ("d", runner(), "db:1"), ("e", away, ""),
+        )
+    ]  # fmt: skip
+    assert outages(cards) == ["db:1 is unreachable: affects 2 pipelines: a, b"]

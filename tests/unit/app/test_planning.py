@@ -12,6 +12,7 @@ from engine.errors import TableStoppedError, TidemarkError
 from engine.plan.chunks import Plan
 from engine.plan.strategy import Ends, decide
 from engine.settings import Snapshot, Throttle
+from engine.sink_settings import Sink
 from engine.source.catalog import Statistics
 from tests.unit.app.support import AT, NOW, draft
 
@@ -21,14 +22,19 @@ ORDERS = Table("shop", "orders", (ID, MADE), ("id",), indexes=(Index("PRIMARY", 
 PLAN = decide(ORDERS, Statistics(1_000_000, 100, 10**8), Ends("1", "1000000"), Snapshot(chunk_rows=10_000))
 
 
+SINK = Sink(path=Path("lake"))
+
+
 def test_the_plan_has_one_row_per_table_and_the_totals() -> None:
     """Strategy, chunks, rows per chunk, seconds; tables that cannot be planned come first, with the reason."""
     gone = Table("shop", "gone", (ID,), ("id",))
     plans: dict[str, Plan | TidemarkError] = {"shop.orders": PLAN, "shop.gone": TableStoppedError("It is gone.")}
     own = Snapshot(tables={"shop.orders": {"chunk_rows": 10_000}})
-    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2, Throttle())
+    first, second = planning.lines([ORDERS, gone], plans, own, 10e6, 2, Throttle(), SINK)
     assert (first.table, first.why, planning.row(first)["Chunks"]) == ("shop.gone", "It is gone.", "—")
     row = planning.row(second)
+    assert row["Mirror"] == "merge on read"
+    assert planning.row(first)["Mirror"] == "—"
     assert (row["Strategy"], row["Chunks"], row["Rows a chunk"], row["Time"]) == ("even", "100", "10,000", "5.0 s")
     assert (row["Factor"], row["Set"]) == ("1", "by you")
     assert planning.sums([second], 10e6, 2, Throttle()) == (
@@ -40,7 +46,7 @@ def test_the_plan_has_one_row_per_table_and_the_totals() -> None:
 def test_the_plan_respects_the_throttle() -> None:
     """A million rows at 10 000 per second take 100 s, however fast the source is; another throttle invalidates the plan."""
     slow = Throttle(max_rows_per_s=10_000)
-    (line,) = planning.lines([ORDERS], {"shop.orders": PLAN}, Snapshot(), 10e6, 2, slow)
+    (line,) = planning.lines([ORDERS], {"shop.orders": PLAN}, Snapshot(), 10e6, 2, slow, SINK)
     assert planning.row(line)["Time"] == "1 min 40 s"
     assert planning.sums([line], 10e6, 2, slow).endswith(
         "about 1 min 40 s of reading with 2 readers at 10 MB/s each, at most 10,000 rows/s in total"

@@ -8,6 +8,7 @@ from app.view.progress import (
     Work,
     between,
     copy_of,
+    current_reads,
     estimate,
     left_of,
     overlap_rows,
@@ -15,6 +16,7 @@ from app.view.progress import (
     share,
     status_line,
 )
+from engine import clock
 from engine.history.series import EpochTotals
 from engine.settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
@@ -45,6 +47,20 @@ def test_adjacent_windows_count_each_row_once(spans: list[tuple[int, int, int]])
     reads = [read(max(a, b) + 1, min(a, b), rows) for a, b, rows in spans]
     total = sum(overlap_rows(one, ago(n + 1), ago(n)) for one in reads for n in range(60))
     assert total == pytest.approx(sum(one.rows for one in reads))
+
+
+def test_rows_of_a_chunk_that_is_being_read_count() -> None:
+    """A table that is one large chunk shows rows and a rate; a redump of a copied table does not."""
+    one, copied = table(1, 0, 0), table(3, 3, 30, name="d.copied")
+    since = clock.utc_text(ago(20))
+    reading = {name: {"chunks": [0], "since": since, "rows": 60_000} for name in (one.table, copied.table)} | {
+        "d.waiting": {"chunks": [1], "since": since, "rows": 0},
+        "d.old": {"chunks": [1], "since": since},
+    }
+    current = current_reads(reading, [one, copied], NOW)
+    assert [(read.table, read.rows) for read in current] == [(one.table, 60_000)]
+    copy = copy_of([one, copied], [], TOTALS, NOW, live=True, current=current)
+    assert (copy.rows, copy.rows_s, copy.chunks_done) == (60_030, 3000, 3)
 
 
 def test_no_estimate_before_one_percent_and_three_chunks() -> None:
@@ -128,6 +144,7 @@ def test_the_status_line_has_the_style_of_gh_ost() -> None:
 def test_the_status_line_shows_a_finished_copy_and_unknown_values() -> None:
     """No ETA if there is nothing to copy, and no 0 for an unknown value."""
     done = copy_of([table(10, 10, 990)], [], TOTALS, NOW, live=True)
+    assert "; Lag: ≤48s; " in status_line(done, lag(0.4), "source unreachable", "streaming", "up to 48 s")
     assert status_line(done, None, "running", "streaming").endswith(
         "Lag: —; no position yet; State: streaming; ETA: copy done"
     )

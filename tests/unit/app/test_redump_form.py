@@ -1,5 +1,7 @@
 """The redump form: its arguments, the affected rows, and the progress."""
 
+from dataclasses import replace
+
 import pytest
 
 from app.view import redump_form
@@ -80,3 +82,36 @@ def test_a_redump_is_shown_until_it_is_done() -> None:
     refused = Redumped("c1", NOW, None, None, None, "refused", "It has no key.", 0, 0, 0, None, None)
     assert redump_form.progress(refused, None)[:2] == ("orange", "c1 was refused: It has no key.")
     assert [line["State"] for line in redump_form.past_rows([one, done, refused])] == ["under way", "done", "refused"]
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "numeric", "fault"),
+    [
+        ("5", "10", True, ""),
+        ("10", "9", True, "above the lower one"),
+        ("-1.50", "-1.5", True, "above the lower one"),
+        ("1", "x", True, "Enter numbers"),
+        ("", "9", True, ""),
+        ("10", "9", False, ""),
+        ("b", "a", False, ""),
+        ("a", "a", False, "above the lower one"),
+    ],
+)
+def test_an_empty_range_is_refused(lower: str, upper: str, numeric: bool, fault: str) -> None:
+    """Before the source is asked, if the bounds are numbers. Only the server knows the order of other keys."""
+    request = Request("Range", "d.t", lower=lower, upper=upper)
+    found = redump_form.missing(request, numeric=numeric)
+    assert (fault in found) if fault else not found
+
+
+def test_a_redump_names_its_bounds() -> None:
+    """Those that were requested; of several columns, all. What cannot be read is left out."""
+    one = Redumped("c1", NOW, "a range of d.t", "me", None, "done", None, 2, 50, 1, 2, 1.5)
+    for bounds, text in (
+        ('["5", "9"]', "a range of d.t: 5 ≤ key < 9"),
+        ('[null, ["9", "a"]]', "a range of d.t: key < 9, a"),
+        (None, "a range of d.t"),
+        ("[1]", "a range of d.t"),
+        ("5", "a range of d.t"),
+    ):
+        assert redump_form.subject(replace(one, range=bounds)) == text

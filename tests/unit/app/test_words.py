@@ -67,3 +67,17 @@ def test_times_are_utc_and_ranges_half_open() -> None:
     assert words.span(None, None) == "every key"
     assert (words.plural(1, "chunk"), words.plural(1248, "chunk")) == ("1 chunk", "1,248 chunks")
     assert words.rate(None, "rows") == "—"
+
+
+def test_a_message_of_several_lines_is_no_heading() -> None:
+    """An empty item of a list below a line would make it one."""
+    text = words.three_parts("It failed\n\n  - one thing\n\nanother\n", "Nothing is lost", "Try again")
+    assert text.splitlines() == [
+        "**It failed**",
+        r"- \- one thing",
+        "- another",
+        "",
+        "**What it means** Nothing is lost",
+        "",
+        "**What to do** Try again",
+    ]

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine import linefile
 from engine.events import RunState
-from engine.journal import Entry, Journal
-from engine.linefile import LineFile
+from engine.journal import Entry, Journal, linefile
+from engine.journal.linefile import LineFile
 from tests.support.mounts import Small
 
 

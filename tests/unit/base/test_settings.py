@@ -35,7 +35,7 @@ def test_a_spec_is_read_with_its_defaults() -> None:
         "initial",
         0.05,
     )
-    assert (spec.sink.path, spec.sink.mirror, spec.spark.master) == (Path("/specs/lake"), "merge", "local[*]")
+    assert (spec.sink.path, spec.sink.mirror, spec.spark.master) == (Path("/specs/lake"), "auto", "local[*]")
     assert parse(GOOD.replace('"lake"', '"/lake"'), SPEC).sink.path == Path("/lake")
     assert (spec.alerts.lag_s, spec.alerts.lag_bytes, spec.alerts.runway_s, webhook(spec.alerts)) == (
         None,

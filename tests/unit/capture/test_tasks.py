@@ -2,6 +2,7 @@
 
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from engine.capture import reader_session, tasks
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
 from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.pacing import Pacer, ReadEndedError
 from engine.capture.reports import ChunkReport, FailureReport, from_bytes, to_bytes
+from engine.capture.row_counter import RowCounter
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Table
 from engine.errors import (
@@ -44,6 +47,7 @@ class Readers:
         self.dropped = 0
         self.columns: tuple[Column, ...] = COLUMNS
         self.watermarks = self
+        self.pacer, self.counter = Pacer(), RowCounter(None)
 
     def offer(self, candidate: Candidate) -> None:
         self.offered.append(candidate)
@@ -115,6 +119,14 @@ def test_a_lost_source_ends_the_task(readers: Readers, error: TransientError) ->
     readers.errors["b", 0] = error
     assert done(group(*MIXED)) == ["d.a 0", f"d.b 0 {type(error).__name__}"]
     assert readers.dropped == 1
+
+
+def test_a_read_that_ends_with_the_run_is_no_failure(readers: Readers) -> None:
+    """What was read is reported; the rest is put back."""
+    readers.errors["b", 1] = ReadEndedError()
+    assert done(replace(group(*MIXED), counts=Path("there/g.json"))) == ["d.a 0", "d.b 0"]
+    assert readers.dropped == 1
+    assert readers.pacer.end == Path("there/end")
 
 
 def test_an_end_of_the_process_is_a_failure_of_the_task(readers: Readers) -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.decode.binlog_events import Headers, read_headers, read_table_map
-from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_table_map, decode_images
+from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_table_map, count_images, decode_images
 from engine.decode.schema import Column, Table
 from engine.decode.types.base import Mapped, slices
 from engine.errors import DecodeError, SourceLostError, TableStoppedError
@@ -262,3 +262,17 @@ def test_values_need_not_lie_in_the_buffers_order() -> None:
     start, end, null = np.array([6, 3, 3, 0]), np.array([11, 6, 3, 3]), np.array([False, False, True, False])
     assert slices(buffer, start, end, null, pa.string()).to_pylist() == ["three", "two", None, "one"]
     assert slices(buffer, start[::-1], end[::-1], None, pa.binary()).to_pylist() == [b"one", b"", b"two", b"three"]
+
+
+@given(st.data())
+@settings(max_examples=depth(30, 600))
+def test_images_are_counted_without_decoding_them(data: st.DataObject) -> None:
+    """The counts per event are those of the decoded images."""
+    table, row = data.draw(tables(most=6))
+    happened = data.draw(events(row))
+    payloads = log_of(table, happened).payloads
+    buffer, start, end = laid_out(payloads)
+    headers = read_headers(buffer, start, end)
+    mapped = read_table_map(bytes(buffer[headers.body[2] : headers.end[2]]), mariadb=False)
+    counts = count_images(buffer, headers, np.arange(3, len(payloads)), table, mapped)
+    assert counts.tolist() == [len(rows) for _, _, rows in happened]

@@ -17,7 +17,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 from engine.destination.delta_rows import rows_of
 folder = Path(sys.argv[1])
-batches = rows_of(DeltaTable(str(folder)), folder).to_batches()
+batches = rows_of(DeltaTable(str(folder)), folder).batches()
 print(next(batches).num_rows)
 """
 
@@ -31,9 +31,10 @@ def _table(folder: Path) -> Path:
 def test_a_table_is_read_whole(tmp_path: Path) -> None:
     """All files of its version."""
     folder = _table(tmp_path / "t")
-    dataset = rows_of(DeltaTable(str(folder)), folder)
-    assert not isinstance(dataset.filesystem, PyFileSystem)
-    rows = dataset.to_table()
+    found = rows_of(DeltaTable(str(folder)), folder)
+    assert found.dataset is not None
+    assert not isinstance(found.dataset.filesystem, PyFileSystem)
+    rows = found.table()
     assert sorted(rows["id"].to_pylist()) == list(range(FILES * ROWS))
 
 

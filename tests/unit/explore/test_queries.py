@@ -70,6 +70,39 @@ def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyP
     assert (found.rows.num_rows, found.more) == (10, True)
 
 
+@pytest.mark.parametrize(
+    ("sql", "message", "hint"),
+    [
+        (
+            "SELECT *\nFROM shop.ordres",
+            "There is no table shop.ordres here.",
+            "Tables: shop.orders, shop.orders__changes.",
+        ),
+        (
+            "SELECT * FROM sho.orders",
+            "There is no table sho.orders here.",
+            "Tables: shop.orders, shop.orders__changes.",
+        ),
+        (
+            "SELECT * FROM zzz",
+            "There is no table zzz here.",
+            "Tables: log.keyless__changes, shop.orders, shop.orders__changes.",
+        ),
+        ("SELECT id\nFROM shop.orders\nWHERE id = 'x'", "LINE 3: WHERE id = 'x'", ""),
+    ],
+)
+def test_an_error_speaks_of_the_users_own_query(tmp_path: Path, sql: str, message: str, hint: str) -> None:
+    """It names the tables that can be queried, and the line of the text that was entered, not names of DuckDB's catalog."""
+    orders, keyless = Table("shop", "orders", (Column("id", "int"),), ("id",)), Table("log", "keyless", (), ())
+    folder = mirror_folder(tmp_path, "shop", "orders")
+    make_readable(folder)
+    write_deltalake(folder, pa.table({"id": pa.array([1], pa.int32())}))
+    with pytest.raises(QueryError) as raised:
+        answer(tmp_path, [orders, keyless], sql)
+    assert message in raised.value.message
+    assert raised.value.hint == hint
+
+
 def test_values_stay_values() -> None:
     """A key that a user types cannot become SQL."""
     assert "id = '1''; DROP TABLE x'" in history_sql(TABLE, ["1'; DROP TABLE x"])

@@ -10,9 +10,11 @@ from engine.events import RunStarted, TableResumed
 from engine.history import History, runs, series
 from engine.history import chunk_queries as chunks
 from engine.history import event_queries as log
+from engine.history import maintenance_queries as maintenance
 from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
 from engine.journal import Journal
+from tests.support.entries import event
 from tests.support.simulation import SimulatedTable, Simulation
 
 START = datetime(2026, 11, 21, 5, 0, tzinfo=UTC)
@@ -289,3 +291,37 @@ def test_two_pipelines_with_the_same_run_id_are_kept_apart(tmp_path: Path) -> No
     totals = runs.run_totals(cursor)
     assert (totals["one", "r"].chunks, totals["two", "r"].chunks) == (one.finished, two.finished)
     assert Directory(tmp_path / "one") == one.directory
+
+
+def test_the_cost_of_merges_is_summed_by_table(tmp_path: Path) -> None:
+    """Bytes of changes, and of what merges and maintenance wrote, since a time; appends have none."""
+    directory = Directory(tmp_path / "shop")
+    journal = Journal(directory.journal("r"), "r")
+    applied = {"sink": "delta", "through_epoch": 1, "rows": 1, "files": 1, "duration_s": 0.1}
+    for table, kind, changed, written in (
+        ("d.a", "append", 0, 0),
+        ("d.a", "merge", 100, 900),
+        ("d.b", "merge", 10, 20),
+    ):
+        journal.write(
+            event("sink.applied", table=table, kind=kind, changed_bytes=changed, written_bytes=written, **applied)
+        )
+    done = {"removed_files": 2, "removed_bytes": 50, "added_files": 1, "added_bytes": 100, "duration_s": 0.2}
+    journal.write(event("sink.maintained", table="d.a", step="optimize", **done))
+    journal.close()
+    index = History(None)
+    index.refresh([directory])
+    long_ago, soon = datetime(2020, 1, 1, tzinfo=UTC), datetime.now(UTC) + timedelta(hours=1)
+    first, second = maintenance.work(index.cursor(), "shop", long_ago)
+    assert (first.table, first.changed_bytes, first.merged_bytes, first.maintained_bytes, first.merges) == (
+        "d.a",
+        100,
+        900,
+        100,
+        1,
+    )
+    assert (first.amplification, second.amplification) == (10.0, 2.0)
+    assert first.merged is not None
+    assert first.maintained is not None
+    assert second.maintained is None
+    assert maintenance.work(index.cursor(), "shop", soon) == []

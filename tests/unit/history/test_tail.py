@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.history.journal_slices import parse_line, read_slice
+from engine.history.journal_slices import BLOCK_BYTES, Slice, parse_line, read_slice
 
 
 def line(seq: int, **more: object) -> bytes:
@@ -17,15 +17,21 @@ def line(seq: int, **more: object) -> bytes:
     )
 
 
+def piece(path: Path, offset: int, after_seq: int, limit: int = BLOCK_BYTES) -> Slice:
+    """A slice of a file."""
+    with path.open("rb") as file:
+        return read_slice(file, offset, after_seq, limit)
+
+
 def test_a_half_written_line_is_left_for_the_next_time(tmp_path: Path) -> None:
     """The writer may still be writing it: it is neither read nor counted as malformed."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1) + line(2)[:20])
-    first = read_slice(journal, 0, 0)
+    first = piece(journal, 0, 0)
     assert ([found.seq for found in first.lines], first.malformed) == ([1], 0)
     with journal.open("ab") as file:
         file.write(line(2)[20:])
-    second = read_slice(journal, first.offset, 1)
+    second = piece(journal, first.offset, 1)
     assert [found.seq for found in second.lines] == [2]
 
 
@@ -33,7 +39,7 @@ def test_a_malformed_line_is_counted_and_the_rest_is_read(tmp_path: Path) -> Non
     """A torn line must not hide the rest of a run."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1) + b'{"run": "r", "seq"\xff\n' + b"[]\n\n" + line(2))
-    found = read_slice(journal, 0, 0)
+    found = piece(journal, 0, 0)
     assert [one.seq for one in found.lines] == [1, 2]
     assert found.malformed == 3
     assert found.malformed_text is not None
@@ -43,7 +49,7 @@ def test_a_line_that_was_read_already_is_not_read_again(tmp_path: Path) -> None:
     """(run, seq) is unique: a number that does not rise is malformed."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1) + line(2) + line(2) + line(1) + line(3))
-    found = read_slice(journal, 0, 0)
+    found = piece(journal, 0, 0)
     assert ([one.seq for one in found.lines], found.malformed) == ([1, 2, 3], 2)
 
 
@@ -51,9 +57,9 @@ def test_a_line_longer_than_a_block_is_read_whole(tmp_path: Path) -> None:
     """A plan with many chunks is one long line."""
     journal = tmp_path / "r.jsonl"
     journal.write_bytes(line(1, message="x" * 5000) + line(2))
-    first = read_slice(journal, 0, 0, limit=100)
+    first = piece(journal, 0, 0, limit=100)
     assert ([one.seq for one in first.lines], first.more) == ([1], True)
-    assert [one.seq for one in read_slice(journal, first.offset, 1, limit=1000).lines] == [2]
+    assert [one.seq for one in piece(journal, first.offset, 1, limit=1000).lines] == [2]
 
 
 @given(st.binary(max_size=200))

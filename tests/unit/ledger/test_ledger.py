@@ -229,6 +229,46 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
     assert not (tmp_path / "epoch-00000003.json").exists()
 
 
+def test_a_runner_that_slept_is_noticed_by_its_full_state(tmp_path: Path, often: None) -> None:
+    """As above, with a full state of its own, beside which the pruning runner wrote a newer one."""
+    source = records(Random(2))
+    awake = Ledger(tmp_path)
+    history = [next(source) for _ in range(14)]
+    for record in history[:6]:
+        awake.commit(record)
+    asleep = Ledger(tmp_path)
+    for record in history[6:]:
+        awake.commit(record)
+    awake.prune(13)
+    with pytest.raises(PipelineHeldError):
+        asleep.commit(history[6] | {"run": "asleep"})
+    assert not (tmp_path / "epoch-00000006.json").exists()
+
+
+def test_commits_and_prunings_list_no_folder(tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except once per full state; files that another process left behind are then deleted too."""
+    source, ledger = records(Random(4)), Ledger(tmp_path)
+    for _ in range(6):
+        ledger.commit(next(source))
+    ledger.prune(5)
+    listed = list[object]()
+    real = Ledger._numbers
+
+    def numbers(ledger: Ledger, pattern: Any) -> list[int]:
+        listed.append(pattern)
+        return real(ledger, pattern)
+
+    monkeypatch.setattr(Ledger, "_numbers", numbers)
+    for number in range(6, 10):
+        ledger.commit(next(source))
+        ledger.prune(number)
+    assert not listed
+    (tmp_path / "epoch-00000001.json").write_text("{}")
+    ledger.commit(next(source))
+    ledger.prune(10)
+    assert [path.name for path in tmp_path.iterdir()] == ["state-00000010.json"]
+
+
 @pytest.mark.parametrize("instant", range(12))
 def test_the_ledger_is_read_while_a_runner_writes_and_deletes(
     tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch, instant: int

@@ -4,22 +4,33 @@ import io
 import json
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from engine.decode.schema import Table
 from engine.errors import SpecError
 from engine.plan import planner, show
 from engine.plan.chunks import Plan
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.show import json_parts, text_table
 from engine.plan.speed import seconds
-from engine.settings import Snapshot, Throttle
+from engine.settings import Snapshot, Source, Spec, Throttle
+from engine.sink_settings import Sink
 from engine.source.catalog import Statistics
+from engine.source.change_rates import ChangeRate, ChangeRates
 from tests.unit.plan.support import Server, column, table, walking
 
 __all__ = ["walking"]
+SPEC = Spec(
+    name="p",
+    source=Source(host="h", user="u", tables=("main.*",)),
+    sink=Sink(path=Path("lake")),
+    snapshot=Snapshot(readers=2),
+)
+RATES = ChangeRates(60.0, {"shop.orders": ChangeRate(1.0, 20.0, 0.0, 4100.0)})
 KEYLESS = Plan("main.t", 0, 0, (), "", None, None, None, "one", "no key", 9, 1)
 UNEVEN = Plan("main.t", 12, 600, ("k0", "k1"), "i", "0", "2", 0.25, "uneven", "walked", 5, 3)
 
@@ -35,13 +46,15 @@ def planned(monkeypatch: pytest.MonkeyPatch, walking: None) -> list[bool]:
 
     monkeypatch.setattr(show, "plan_tables", plans)
     monkeypatch.setattr(show, "bytes_per_s", lambda *_: 100.0)
+    monkeypatch.setattr(show, "endpoint_of", lambda _: None)
+    monkeypatch.setattr(show, "recent_changes", lambda *_: RATES)
     return asked
 
 
 def parts(server: Server, *, exact: bool) -> Any:
     """The JSON output."""
     tables = [server.table, server.table]
-    return json.loads("".join(json_parts(server, tables, Snapshot(readers=2), Throttle(), exact=exact)))["tables"]
+    return json.loads("".join(json_parts(server, tables, SPEC, exact=exact)))["tables"]
 
 
 def test_the_json_lists_every_chunk_in_order(planned: list[bool]) -> None:
@@ -70,12 +83,83 @@ def test_an_estimate_lists_no_chunks(planned: list[bool]) -> None:
 
 def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
     """For people, followed by the reason for each table's plan."""
-    out = Console(file=io.StringIO(), width=90)
+    out = Console(file=io.StringIO(), width=120)
     with closing(Server(2, nullable=False)) as server:
-        out.print(text_table(server, [server.table] * 2, Snapshot(readers=2), Throttle(), exact=True))
+        out.print(text_table(server, [server.table] * 2, SPEC, exact=True))
     lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0"]
-    assert lines[3:] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
+    assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0", "change", "log", "alone"]
+    assert lines[3:7] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
+
+
+@pytest.fixture
+def keyed(planned: list[bool], monkeypatch: pytest.MonkeyPatch) -> Table:
+    """A table with a key; its plan says 100 MB."""
+    large = replace(UNEVEN, table="shop.orders", approx_rows=10**6, approx_bytes=10**8)
+    monkeypatch.setattr(show, "plan_tables", lambda *_, **__: [large])
+    monkeypatch.setattr(show, "chunks_of", lambda *_: ())
+    return table(column("id", "int"), key=["id"])
+
+
+def shown(server: Any, tables: list[Table], *, exact: bool = True) -> str:
+    """The text, with lines of any length."""
+    out = Console(file=io.StringIO(), width=400)
+    out.print(text_table(server, tables, SPEC, exact=exact))
+    return out.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_both_ways_of_merging_are_compared_for_each_table(keyed: Table) -> None:
+    """With changes a second, bytes written and the age of the mirror; a recommendation, its reason, the excluded readers."""
+    text = shown(None, [keyed])
+    assert (
+        "shop.orders  21 (1 inserts, 20 updates)  35.4 GB a day, 4 min 6 s  2.7 GB a day, 10 s  merge on read" in text
+    )
+    assert "Changes were counted in 1 min of binlog." in text
+    assert "shop.orders: merge on read. Copy on write would write 35.4 GB a day, 13 times as much, and make the" in text
+    assert "and make the mirror 4 min 6 s old instead of 10 s." in text
+    assert (
+        "Readers: copy on write excludes no reader; merge on read excludes Delta readers without deletion vectors"
+        in text
+    )
+    (found,) = json.loads("".join(json_parts(None, [keyed], SPEC, exact=True)))["tables"]
+    merging = found["merging"]
+    assert merging["changes"] == {
+        "inserts_per_s": 1.0,
+        "updates_per_s": 20.0,
+        "deletes_per_s": 0.0,
+        "bytes_per_s": 4100,
+        "window_s": 60.0,
+    }
+    assert (merging["recommended"], merging["changes_unknown"]) == ("merge_on_read", None)
+    assert merging["copy_on_write"]["excluded_readers"] == []
+    assert merging["copy_on_write"]["mirror_age_s"] > merging["merge_on_read"]["mirror_age_s"]
+    assert found["mirror"] == "merge_on_read"
+
+
+def test_an_estimate_does_not_read_the_binlog(keyed: Table) -> None:
+    """The changes are unknown, and the size alone decides."""
+    assert "Changes a second are unknown: the binlog was not read for an estimate" in shown(None, [keyed], exact=False)
+    (found,) = json.loads("".join(json_parts(None, [keyed], SPEC, exact=False)))["tables"]
+    assert found["merging"]["changes"] is None
+    assert found["merging"]["copy_on_write"]["bytes_per_day"] is None
+    assert found["merging"]["reason"] == "By its size (at least 16 MiB), because its changes are unknown."
+
+
+def test_a_table_whose_changes_could_not_be_counted_says_why(keyed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are shown as usual."""
+    monkeypatch.setattr(show, "recent_changes", lambda *_: ChangeRates(60.0, faults={"shop.orders": "It was altered."}))
+    text = shown(None, [keyed])
+    assert "shop.orders: unknown: It was altered." in text
+    assert "merge on read. By its size" in text
+
+
+def test_the_setting_that_follows_a_recommendation_is_named(keyed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large table with inserts alone needs no deletion vectors."""
+    rates = ChangeRates(60.0, {"shop.orders": ChangeRate(10.0, 0.0, 0.0, 1000.0)})
+    monkeypatch.setattr(show, "recent_changes", lambda *_: rates)
+    assert (
+        "shop.orders: copy on write. It writes 259 MB a day, and every reader can read it. To follow it, set "
+        'mirror = "copy_on_write" in [sink.tables."shop.orders"].'
+    ) in shown(None, [keyed])
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """How long a run waits for its source, by a simulated clock: for hours, if the binlog is kept for hours."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +14,7 @@ from engine.clock import parse_utc
 from engine.errors import LoginRefusedError, SourceAwayError, SparkLostError, TidemarkError, TransientError
 from engine.events import LagMeasured, RunState
 from engine.journal import Journal
+from engine.journal.parts import parts_in
 from engine.run.commands.heartbeat import Activity
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.terminal import line
@@ -38,6 +41,10 @@ class Waiting:
     def _show(self, outage: dict[str, Any] | None) -> None:
         self.shown = outage
 
+    def is_shown(self) -> bool:
+        """Whether an outage is shown."""
+        return self.shown is not None
+
     def measured(self, runway_s: float | None) -> None:
         """The lag monitor's last measurement."""
         self.journal.write(LagMeasured(position="b:4", source_position="b:4", runway_s=runway_s))
@@ -58,7 +65,8 @@ class Waiting:
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """The journal's events."""
-        lines = map(json.loads, self.journal.path.read_text().splitlines())
+        texts = [part.path.read_text() for part in parts_in(self.journal.path.parent)]  # these tests last for days
+        lines = map(json.loads, "".join(texts).splitlines())
         return [event for event in lines if event["event"] in kinds]
 
 
@@ -155,6 +163,70 @@ def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
     assert len(abort_waits) == 1
     waiting.away.failed(MONITOR, GONE)
     assert len(abort_waits) == 2
+
+
+def test_a_source_that_does_not_answer_is_shown_before_the_question_fails(waiting: Waiting) -> None:
+    """After a second; nothing is journaled. The outage began with the question."""
+    waiting.measured(6 * 3600.0)
+    waiting.away.asks()
+    waiting.now_s += 0.9
+    waiting.away.look()
+    assert not waiting.is_shown()
+    waiting.now_s += 0.2
+    waiting.away.look()
+    assert waiting.shown
+    assert (waiting.shown["attempt"], waiting.shown["since"]) == (0, "2026-01-31T06:00:00.000000Z")
+    assert waiting.shown["gives_up_at"] == "2026-01-31T12:00:00.000000Z"
+    assert not waiting.events("source.away")
+    waiting.away.answered()
+    assert not waiting.is_shown()
+    waiting.away.look()
+    assert not waiting.is_shown()
+    waiting.away.asks()
+    waiting.now_s += 15
+    waiting.away.failed(MONITOR, GONE)
+    assert waiting.shown
+    assert (waiting.shown["attempt"], waiting.shown["since"]) == (1, "2026-01-31T06:00:01.100000Z")
+    waiting.away.asks()
+    waiting.now_s += 5
+    waiting.away.look()
+    assert waiting.shown["attempt"] == 1
+    waiting.away.answered()
+    waiting.away.back(MONITOR)
+    assert not waiting.is_shown()
+    assert [round(event["seconds"]) for event in waiting.events("source.back")] == [20]
+
+
+def test_a_silent_source_is_shown_again_when_the_epochs_have_it_back(waiting: Waiting) -> None:
+    """The monitor's question is still unanswered. A stop lets go of it."""
+    freed: list[float] = []
+    waiting.away.abort_waits = lambda: freed.append(waiting.now_s)
+    waiting.away.asks()
+    waiting.now_s += 2
+    waiting.away.look()
+    waiting.away.failed(EPOCHS, GONE)
+    waiting.away.back(EPOCHS)
+    assert not waiting.is_shown()
+    waiting.away.look()
+    assert waiting.shown
+    assert not freed
+    waiting.journal.write(RunState(state="stopping"))
+    assert freed
+
+
+def test_a_pause_ends_by_request(tmp_path: Path) -> None:
+    """And when the monitor is closed."""
+    journal, closing = Journal(tmp_path / "j.jsonl", "r"), threading.Event()
+    tracker = OutageTracker(journal, lambda _: None)
+    for end in (tracker.try_now, closing.set):
+        waiter = threading.Thread(target=tracker.pause, args=(3600.0, closing))
+        waiter.start()
+        time.sleep(0.05)
+        assert waiter.is_alive()
+        end()
+        waiter.join(10)
+        assert not waiter.is_alive()
+    journal.close()
 
 
 def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_back(waiting: Waiting) -> None:

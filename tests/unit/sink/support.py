@@ -20,6 +20,8 @@ from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.sink.delta import DeltaTables
 from engine.sink.publisher import Publisher
+from engine.sink_settings import Mirror, Sink
+from tests.support.delta import rows_at
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 OLD = Table("d", "t", (ID, V), ("id",))
@@ -39,8 +41,15 @@ Rows = Sequence[tuple[Any, ...]]
 class World:
     """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._seq, self.records = folder, 0, list[Any]()
+    def __init__(self, folder: Path, mode: Mirror = "copy_on_write") -> None:
+        self._folder, self._mode, self._seq, self.records = folder, mode, 0, list[Any]()
+
+    @property
+    def notes(self) -> Path:
+        return self._folder / "maintenance"
+
+    def sink(self, merge_interval_s: float) -> Sink:
+        return Sink(path=self._folder / "lake", mirror=self._mode, merge_interval_s=merge_interval_s)
 
     def file(self, table: Table, kind: str, rows: Rows) -> list[Any]:
         schema = arrow_schema(table)
@@ -103,7 +112,7 @@ def publish_story(world: World, folder: Path, killed: Sequence[int], since: int 
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(publisher, "_merge_all", lambda: None)
                     publisher.finish()
-            publisher = Publisher(folder / "lake", ledger, journal, 1000.0)
+            publisher = Publisher(world.sink(1000.0), ledger, journal, world.notes)
             assert ledger.state is not None
             publisher.open_tables(ledger.state)
             publisher.recover()
@@ -116,7 +125,7 @@ def publish_story(world: World, folder: Path, killed: Sequence[int], since: int 
 
 def mirror(folder: Path) -> list[tuple[Any, ...]]:
     """The mirror's rows, sorted."""
-    rows = DeltaTable(str(folder / "lake/d/t")).to_pyarrow_table().drop_columns("_tm_seq").to_pylist()
+    rows = rows_at(folder / "lake/d/t").drop_columns("_tm_seq").to_pylist()
     return sorted(tuple(row.values()) for row in rows)
 
 

@@ -1,5 +1,6 @@
 """The Delta destination: chunks and changes are applied once, merges build the mirror, another ledger is refused."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -16,6 +17,10 @@ from engine.decode.schema import Column, Table
 from engine.errors import DestinationError, SpecError
 from engine.ledger.state import Owner
 from engine.sink.delta import DeltaTables
+from engine.sink.delta_log import files_of
+from engine.sink_settings import Mirror
+from tests.support.delta import rows_at
+from tests.unit.sink.lake import Lake
 
 TABLE = Table(
     "shop", "orders", (Column("a", "int"), Column("b", "bigint", unsigned=True), Column("v", "int")), ("a", "b")
@@ -42,22 +47,22 @@ def change_file(delta: DeltaTables, changes: Sequence[Change]) -> list[DataFile]
 
 def mirror(delta: DeltaTables) -> list[tuple[Any, ...]]:
     """The mirror's rows, sorted."""
-    rows = DeltaTable(str(delta.mirror)).to_pyarrow_dataset().to_table().to_pylist()
+    rows = rows_at(delta.mirror).to_pylist()
     return sorted((row["a"], int(row["b"]), row["v"]) for row in rows)
 
 
 @pytest.fixture
-def delta(tmp_path: Path) -> DeltaTables:
+def delta(tmp_path: Path, mode: Mirror) -> DeltaTables:
     """Both tables, empty."""
-    tables = DeltaTables(tmp_path, Owner("ledger-1"), TABLE)
+    tables = DeltaTables(tmp_path, Owner("ledger-1"), TABLE, on_read=mode == "merge_on_read")
     tables.create(expected=False)
     return tables
 
 
-def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
+def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) -> None:
     """The source has one of them: the newest image decides, and keeps its sign."""
     table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
-    delta = DeltaTables(tmp_path, Owner("l"), table)
+    delta = DeltaTables(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
     delta.create(expected=False)
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 0.0, 1, 1), ("-U", 0.0, 1, 2), ("+U", -0.0, 1, 3)]
@@ -67,7 +72,7 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path) -> None:
         files = writer.close()
     delta.append("changes", 1, files)
     delta.merge(1, files)
-    (key,) = DeltaTable(str(delta.mirror)).to_pyarrow_table()["k"].to_pylist()
+    (key,) = rows_at(delta.mirror)["k"].to_pylist()
     assert str(key) == "-0.0"
 
 
@@ -114,10 +119,10 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
     assert delta.merge(7, []) is None
 
 
-def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
+def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror) -> None:
     """Its single chunk is in the change log, as inserts; each kind of commit is still applied once."""
     table = Table("shop", "log", (Column("v", "int"),), ())
-    delta = DeltaTables(tmp_path, Owner("l"), table)
+    delta = DeltaTables(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
     delta.create(expected=False)
     assert not delta.mirror.exists()
     assert DeltaTable.is_deltatable(str(delta.changes))
@@ -132,7 +137,7 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path) -> None:
         assert delta.append(kind, 1, files) is not None
         assert delta.append(kind, 1, files) is None
     assert [delta.applied(kind) for kind in ("chunks", "changes", "merge")] == [1, 1, -1]
-    rows = DeltaTable(str(delta.changes)).to_pyarrow_table()
+    rows = rows_at(delta.changes)
     assert sorted(rows["_tm_seq"].to_pylist()) == [-5, -4, 7, 8]
     assert delta.file_names() == {file.name for files in parts for file in files}
     delta.create(expected=True)
@@ -220,7 +225,7 @@ def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaTables) -> Non
     assert mirror(delta) == [(1, 1, 12), (2, 1, 20)]
 
 
-def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path) -> None:
+def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mode: Mirror) -> None:
     """The Delta library writes texts as Arrow's string_view, and decimals and dates in its own way."""
     columns = (
         Column("a", "int"),
@@ -229,7 +234,7 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path) -> 
         Column("b", "blob"),
     )
     table = Table("shop", "t", columns, ("a",))
-    delta = DeltaTables(tmp_path, Owner("l"), table)
+    delta = DeltaTables(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
     delta.create(expected=False)
     schema = arrow_schema(table)
     rows = [{"a": n, "s": f"text {n} that is longer than twelve", "d": None, "b": b"x" * n} for n in range(20)]
@@ -244,7 +249,7 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path) -> 
         writer.write(pa.Table.from_pylist(named, schema=log))
         files = writer.close()
     assert delta.merge(2, files) is not None
-    left = DeltaTable(str(delta.mirror)).to_pyarrow_dataset().to_table().sort_by("a").select("asb").to_pylist()
+    left = rows_at(delta.mirror).sort_by("a").select("asb").to_pylist()
     assert left == [{k: row[k] for k in "asb"} for row in rows if row["a"] not in (5, 6, 7, 8, 9, 12)]
 
 
@@ -254,10 +259,10 @@ def test_an_empty_mirror_takes_deletions(delta: DeltaTables) -> None:
     assert (mirror(delta), delta.applied("merge")) == ([], 1)
 
 
-def test_an_empty_mirror_takes_every_key(tmp_path: Path) -> None:
+def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
     """Also keys that no floating-point number represents."""
     table = Table("shop", "t", (Column("k", "bigint"), Column("v", "int")), ("k",))
-    delta = DeltaTables(tmp_path, Owner("l"), table)
+    delta = DeltaTables(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
     delta.create(expected=False)
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 2**62 + 1, 1, 1), ("+I", -(2**63), 2, 2), ("-D", 2**62 + 1, 1, 3), ("+I", 2**53 + 1, 3, 4)]
@@ -267,4 +272,32 @@ def test_an_empty_mirror_takes_every_key(tmp_path: Path) -> None:
         files = writer.close()
     delta.append("changes", 1, files)
     delta.merge(1, files)
-    assert sorted(DeltaTable(str(delta.mirror)).to_pyarrow_table()["k"].to_pylist()) == [-(2**63), 2**53 + 1]
+    assert sorted(rows_at(delta.mirror)["k"].to_pylist()) == [-(2**63), 2**53 + 1]
+
+
+def test_statistics_do_not_depend_on_the_number_of_columns(tmp_path: Path, mode: Mirror) -> None:
+    """`_tm_seq` comes after the source's columns; without its statistics, the largest would pass for 0."""
+    for name in ("id", "a,b"):
+        columns = (*(Column(f"c{n}", "int") for n in range(40)), Column(name, "int", nullable=False))
+        lake = Lake(tmp_path / name, mode, Table("d", "t", columns, (name,)), key=name)
+        lake.copy({1: 1, 2: 2})
+        lake.change([(1, 5), (2, None)])
+        assert lake.delta.largest_seq() == 2
+        (file,) = (file for file in files_of(DeltaTable(str(lake.delta.mirror)), lake.delta.mirror) if file.rows == 1)
+        assert (file.low[name], file.high[name], file.high["_tm_seq"]) == (1, 1, 1)
+
+
+def test_a_table_of_an_earlier_version_gets_its_statistics(tmp_path: Path) -> None:
+    """Those had the statistics of the first eight columns."""
+    columns = (Column("id", "int", nullable=False), *(Column(f"c{n}", "int") for n in range(9)))
+    lake = Lake(tmp_path, "copy_on_write", Table("d", "t", columns, ("id",)))
+    lake.change([(1, 5)])
+    first = lake.delta.changes / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"]["configuration"] = {"delta.dataSkippingNumIndexedCols": "8"}
+    first.write_text("".join(json.dumps(action) + "\n" for action in actions))
+    assert lake.opened().largest_seq() == 0
+    lake.opened().create(expected=True)
+    assert lake.opened().largest_seq() == 1

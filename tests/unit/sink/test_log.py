@@ -1,6 +1,9 @@
 """A Delta log: atomic commits, one writer per version, existing files only, and commits torn by a power cut."""
 
+import errno
 import json
+import os
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from engine.capture.files import DataFile, FileWriter
 from engine.errors import DestinationError, MissingFilesError
-from engine.sink.delta_log import Actions, DeltaLog, StaleVersionError, create, files_of, metadata_of
+from engine.sink import delta_log
+from engine.sink.delta_actions import Actions, metadata_of
+from engine.sink.delta_log import _CHECKPOINT_EVERY, DeltaLog, StaleVersionError, create, files_of
 
 SCHEMA = pa.schema([pa.field("a", pa.int64())])
 
@@ -104,15 +109,51 @@ def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog) -> None:
 
 def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:
     """The commits before it are still there."""
-    for n in range(1, 102):
-        log.commit(Actions("WRITE", {"app": n}, add=written(log, n) if n in (1, 50, 101) else []))
-    checkpoint = log.path / f"{100:020d}.checkpoint.parquet"
-    assert checkpoint.exists(), "one is written every hundred versions"
+    for n in range(1, 22):
+        log.commit(Actions("WRITE", {"app": n}, add=written(log, n) if n in (1, 10, 21) else []))
+    checkpoint = log.path / f"{20:020d}.checkpoint.parquet"
+    assert checkpoint.exists(), "the first one is written after twenty versions"
     assert log.torn() == ([], [])
     checkpoint.write_bytes(b"PAR1")
     assert set(log.repair()) == {checkpoint.name, "_last_checkpoint"}
     log.load()
-    assert (log.version, rows(log), log.transactions) == (101, [1, 50, 101], {"app": 101})
+    assert (log.version, rows(log), log.transactions) == (21, [1, 10, 21], {"app": 21})
+
+
+def test_checkpoints_cost_no_more_than_the_commits(log: DeltaLog) -> None:
+    """One is written when twenty commits or more are as large as the last one; another process counts them by their files."""
+    log.commit(Actions("WRITE", {str(uuid.uuid4()): 1 for _ in range(3000)}))
+    log.checkpoint()
+    large = (log.path / f"{1:020d}.checkpoint.parquet").stat().st_size
+    sizes = list[int]()
+    while len(list(log.path.glob("*.checkpoint.parquet"))) == 1:
+        assert sum(sizes) < large or len(sizes) < 20
+        if len(sizes) == 70:
+            log = DeltaLog(log.folder)
+            log.load()
+        sizes.append((log.path / f"{log.commit(Actions('WRITE', {'x' * 300: len(sizes)})):020d}.json").stat().st_size)
+    assert len(sizes) > 150
+    assert sum(sizes[:-1]) < large <= sum(sizes)
+
+
+def test_a_kept_version_follows_other_writers(log: DeltaLog) -> None:
+    """Our commits are applied in memory; another writer's commit, or new columns, cause the log to be read again."""
+    kept = DeltaLog(log.folder, keeps=True)
+    first = kept.load()
+    kept.files(first)
+    kept.commit(Actions("WRITE", {}, add=written(log, 1)))
+    assert kept.load() is first
+    assert [file.rows for file in kept.files(first)] == [1]
+    log.load()
+    log.commit(Actions("WRITE", {}, add=written(log, 2)))
+    second = kept.load()
+    assert second is not first
+    assert len(kept.files(second)) == 2
+    kept.commit(Actions("WRITE", {}, add=written(log, 3)))
+    kept.commit(Actions("WRITE", {}, metadata=metadata_of(second, pa.schema([*SCHEMA, pa.field("b", pa.string())]))))
+    third = kept.load()
+    assert [field.name for field in third.schema().fields] == ["a", "b"]
+    assert len(kept.files(third)) == 3
 
 
 def test_columns_come_with_a_commit(log: DeltaLog) -> None:
@@ -144,3 +185,47 @@ def test_a_table_is_created_once(tmp_path: Path) -> None:
     with pytest.raises(StaleVersionError):
         create(folder, SCHEMA, "another's", {})
     assert DeltaTable(str(folder)).metadata().description == "mine"
+
+
+def test_a_checkpoint_that_fails_undoes_no_commit(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit is there for all readers: it must not look failed, or its files would be deleted. It is tried again later."""
+    tried = list[int]()
+
+    def full(self: DeltaLog) -> None:
+        tried.append(self.version)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    real = DeltaLog.checkpoint
+    monkeypatch.setattr(delta_log, "_CHECKPOINT_EVERY", 0)
+    monkeypatch.setattr(DeltaLog, "checkpoint", full)
+    first = log.version + 1
+    for n in range(3):
+        assert log.commit(Actions("WRITE", {"a": n})) == first + n
+    assert tried == [first], "again in a minute"
+    assert "No space left" in log.failure
+    monkeypatch.setattr(DeltaLog, "checkpoint", real)
+    monkeypatch.setattr(log, "_retry_s", 0.0)
+    log.commit(Actions("WRITE", {"a": 3}))
+    assert list(log.path.glob("*.checkpoint*"))
+
+
+def test_a_folder_that_cannot_be_synced_undoes_no_commit(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers see it as soon as its file has its name."""
+
+    def broken(_folder: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(delta_log, "sync_folder", broken)
+    version = log.commit(Actions("WRITE", {"a": 1}))
+    assert DeltaTable(str(log.folder)).version() == version
+    assert "could not be synced" in log.failure
+
+
+def test_checkpoints_of_a_table_that_was_dropped_do_not_count(log: DeltaLog) -> None:
+    """A new table in the same folder gets its own."""
+    log._checkpointed = (1000, 10**9, 0)
+    log.version = -1
+    log.load()
+    for n in range(_CHECKPOINT_EVERY + 1):
+        log.commit(Actions("WRITE", {"a": n}))
+    assert list(log.path.glob("*.checkpoint*"))

@@ -35,6 +35,7 @@ def message(text: str, *hosts: str) -> str:
         (LOST + 'Cannot run program "py9": error=2, No such file', "workers on 10.0.0.7 have no Python interpreter py9."),
         ("<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE", "(UNAVAILABLE)"),
         ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid.", "ended the session (INVALID_HANDLE.SESSION_NOT_FOUND)"),
+        ("Py4JError: An error occurred while calling z:org.apache.spark.sql.api.python.PythonSQLUtils.ddlToJson", "SparkLostError"),
         ("Cannot call methods on a stopped SparkContext.", "SparkLostError: Spark at spark://m:7077 cannot be reached"),
         ("Job 3 cancelled because SparkContext was shut down; ExecutorLostFailure", "SparkLostError"),
     ],
@@ -66,6 +67,10 @@ def test_hosts_are_not_asked_of_a_session_that_is_lost() -> None:
 def test_what_is_not_known_is_left_as_it_is() -> None:
     """It may be a bug of ours: its stack trace must be visible."""
     assert explained("ZeroDivisionError: division by zero", "sc://h", "", list) is None
+    assert (
+        explained("Py4JError: An error occurred while calling o1.f. Trace:\njava.lang.X\n", "local[2]", "", list)
+        is None
+    )
 
 
 def test_remedies_are_named() -> None:

@@ -16,14 +16,15 @@ import pytest
 
 from engine import clock
 from engine.decode.schema import Table
-from engine.directory import Directory, read_runner, send_command
-from engine.errors import SpecError
+from engine.directory import Directory, read_runner, send_command, write_atomically
+from engine.errors import SourceAwayError, SpecError
 from engine.events import CommandDone
 from engine.journal import Entry, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control
 from engine.run.commands.overrides import load_controls
+from engine.run.outage import OutageTracker
 from engine.run.table_commands import IN_TURN, parsers, to_add
 from engine.run.tables.bootstrap import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
@@ -65,13 +66,6 @@ def waiting_change(control: Control) -> MembershipCommand | None:
     return next(iter(control.accepted(MembershipCommand)), None)
 
 
-def _place(path: Path, text: str) -> None:
-    """A file that is whole when it appears."""
-    part = path.with_suffix(".part")
-    part.write_text(text)
-    part.rename(path)
-
-
 def _wait(found: Callable[[], Any]) -> None:
     deadline = time.monotonic() + 5
     while not found() and time.monotonic() < deadline:
@@ -110,7 +104,7 @@ def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Contro
     send_command(directory, "resume")
     _wait(lambda: not control.paused)
     kept = directory.inbox / "done" / f"{identity}.json"
-    _place(directory.inbox / "another_name.json", kept.read_text())
+    write_atomically(directory.inbox / "another_name.json", kept.read_text())
     _wait((directory.inbox / "refused" / f"{identity}.json").exists)
     _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
     assert control.state == "running"
@@ -290,7 +284,7 @@ def test_the_run_that_was_meant_decides(
     """A command without a run, from an earlier version or written by hand, is for the current run."""
     _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
     command = {"id": "by-hand", "verb": "pause", **fields}
-    _place(tmp_path / "inbox" / "by-hand.json", json.dumps(command))
+    write_atomically(tmp_path / "inbox" / "by-hand.json", json.dumps(command))
     _wait(lambda: control.paused or len(_events(tmp_path, "command.refused")) == 3)
     assert control.paused is taken
 
@@ -308,7 +302,7 @@ def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
         made.event("started")
         _wait(lambda: _answers(tmp_path, "old"))
         assert not made.paused
-        _place(path, json.dumps({"id": "new", "verb": "pause"}))
+        write_atomically(path, json.dumps({"id": "new", "verb": "pause"}))
         _wait(lambda: made.paused)
     finally:
         made.finish(None)
@@ -325,3 +319,23 @@ def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path)
     assert [event["id"] for event in _events(tmp_path, "command.accepted")] == sent
     assert control.controls.throttle == {"readers": 6}
     journal.close()
+
+
+def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path: Path) -> None:
+    """The outage is in `runner.json` at once, not with the next heartbeat."""
+    tries: list[bool] = []
+    tracker = OutageTracker(control._journal, partial(setattr, control.activity, "away"))
+    tracker.try_now = lambda: tries.append(True)  # type: ignore[method-assign]
+    control.source = tracker
+    refused = send_command(Directory(tmp_path), "resume")
+    _wait(lambda: _answers(tmp_path, refused))
+    assert _answers(tmp_path, refused)[0]["event"] == "command.refused"
+    tracker.failed("epochs", SourceAwayError("Connecting failed."))
+    _wait(lambda: (read_runner(Directory(tmp_path)) or {})["away"])
+    sent = send_command(Directory(tmp_path), "resume")
+    _wait(lambda: _answers(tmp_path, sent))
+    assert [e["event"] for e in _answers(tmp_path, sent)] == ["command.done"]
+    assert tries == [True]
+    assert control.state == "running"
+    tracker.back("epochs")
+    _wait(lambda: not (read_runner(Directory(tmp_path)) or {})["away"])

@@ -95,6 +95,33 @@ def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams()
     assert notices(alerts, table(6, "removed"), table(7, "removed")) == [("cleared", "table_stopped", "d.t", 0)]
 
 
+def test_an_alert_clears_within_seconds_of_its_cause() -> None:
+    """Measurements come every two seconds: at the first one after `for_s` within the threshold. The others: at once."""
+    for_s = 10
+    for bad, good, kind in (
+        (lag(0, 11), {"lag_s": 1.0}, "lag"),
+        (lag(0, 0, 11), {"size": 1}, "lag_bytes"),
+        (lag(0, 0, 0, 5.0), {"runway_s": 99.0}, "runway"),
+    ):
+        alerts = Alerts(Settings(lag_s=10, lag_bytes=10, runway_s=10, for_s=for_s))
+        again = replace(bad, ts=utc_text(BEGIN + timedelta(seconds=for_s)))
+        assert notices(alerts, bad, again) == [("raised", kind, None, 0)]
+        cleared = [s for s in range(21, 61, 2) if notices(alerts, lag(s, **good))]
+        assert cleared == [21 + for_s], "and only once"
+    alerts = Alerts(Settings(for_s=for_s))
+    alerts.hear(failed(0))
+    alerts.hear(line("run.state", 20, state="running", reason=""))
+    assert [s for s in range(21, 61, 2) if notices(alerts, lag(s))] == [31]
+    for bad, end, kind in (
+        (table(0, "stopped", "no"), table(1, "streaming"), "table_stopped"),
+        (parked(0, 3), unparked(1, 0), "chunk_parked"),
+        (line("error", 0, error="DiskFullError", message="full"), line("disk.freed", 1, attempts=1), "disk_full"),
+    ):
+        alerts = Alerts(Settings())
+        alerts.hear(bad)
+        assert [(found[0], found[1]) for found in notices(alerts, end)] == [("cleared", kind)]
+
+
 def test_what_stands_is_repeated_seldom() -> None:
     """On measurements, which come every two seconds; not while it is about to be cleared."""
     alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))

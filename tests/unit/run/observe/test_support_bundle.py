@@ -8,7 +8,7 @@ import pytest
 
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.events import ChunkRedumped, ErrorReported, TablePlanned
+from engine.events import ChunkRedumped, CommandAccepted, ErrorReported, TablePlanned
 from engine.journal import Journal
 from engine.redaction import Scrubber
 from engine.run.observe.support_bundle import write_bundle
@@ -46,6 +46,7 @@ def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     directory = Directory(tmp_path)
     journal = Journal(directory.journal("r1"), "r1")
     journal.write(TablePlanned(table="shop.t", min="Alice", max="Zoe", chunks=[["Alice", "Bob"]], reason="why"))
+    journal.write(CommandAccepted(id="c", verb="redump", what="a range of shop.t", range=["Alice", None]))
     journal.write(ChunkRedumped(id="c", table="shop.t", chunk=0, lower="Alice", upper=None, rows=1, ghosts=0))
     journal.write(
         ErrorReported(error="E", message=f"posting to {SECRETS['BUNDLE_WEBHOOK']} failed", detail="", hint="")

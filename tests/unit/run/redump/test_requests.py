@@ -65,6 +65,14 @@ def test_every_form(journals: Path) -> None:
     assert _redump(journals, tables=["d.two"], keys=[[1, "2"]]).keys == (("1", "2"),)
 
 
+def test_a_request_names_its_parts(journals: Path) -> None:
+    """Chunks by number; bounds and keys are values of rows, which the text does not have."""
+    assert _redump(journals, chunks=[4]).describe() == "chunk 4 of d.one"
+    assert _redump(journals, range=[None, "20"]).describe() == "a range of d.one"
+    assert _redump(journals, keys=[5, "6"]).describe() == "2 keys of d.one"
+    assert _redump(journals, tables=[]).describe() == "everything"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -140,7 +140,8 @@ class Copies:
         directory, self.activity = Directory(folder), Activity()
         self.parking, self.paused = Parking(directory, self.journal), set[str]()
         disk = Disk([directory.root], self.journal)
-        gate = Gate(Pace(Throttle()), self.parking, disk, lambda name: name in self.paused)
+        self.pace = Pace(Throttle())
+        gate = Gate(self.pace, self.parking, disk, lambda name: name in self.paused)
         splitter = cast(ChunkSplitter, self.splitter)
         self.snapshot = Snapshot(lambda: self.readers, gate, self.activity, 1 << 20, self.journal, splitter, self._run)
         for table in tables:

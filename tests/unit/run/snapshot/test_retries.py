@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
 
 from engine.capture.reports import ReaderReport
+from engine.capture.row_counter import RowCounter
 from engine.capture.tasks import ChunkGroup
 from engine.directory import Directory, read_parked
 from engine.errors import ChunksParkedError, TidemarkError, TransientError
@@ -15,9 +16,10 @@ from engine.journal import Journal
 from engine.ledger.state import TableState
 from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
+from engine.run.snapshot import scheduler
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import PARKED_IN_ROW, TableCopy
-from tests.unit.run.snapshot.copies import Copies, copies, failure, report, table_copy
+from tests.unit.run.snapshot.copies import GROUP, Copies, copies, failure, report, table_copy
 
 PENDING = {n: Range((str(n),), (str(n + 1),)) for n in range(12)}
 
@@ -184,6 +186,23 @@ def test_what_is_read_for_long_is_shown(tmp_path: Path) -> None:
         assert reading["d.t"]["chunks"] == first["t"]
         run.settle()
         assert run.activity.reading == {}
+
+
+def test_rows_read_so_far_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of all readers of the table; their files are deleted with the groups."""
+    monkeypatch.setattr(scheduler, "_SHOW_S", 0.0)
+    with copies(tmp_path, table(), readers=1) as run:
+        group = replace(GROUP, counts=tmp_path / "counts")
+        for _ in range(4):
+            run.snapshot.assign(group)
+            run.split()
+        files = [job.counts for job in run.snapshot._jobs.values() if job.counts]
+        for file in files:
+            RowCounter(file, "d.t", 0, count(0.0, 2.0).__next__).add(700)
+        run.snapshot.assign(group)
+        assert run.activity.reading["d.t"]["rows"] == 700 * len(files) > 700
+        run.settle()
+        assert list((tmp_path / "counts").iterdir()) == []
 
 
 def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_path: Path) -> None:

@@ -1,17 +1,29 @@
 """The scheduler of the snapshot: which chunk is read next, what is split and journalled, and how failures end."""
 
 import math
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from engine import clock
+from engine.capture.files import DataFile
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import ChunkGroup
-from engine.errors import LedgerError, LoginRefusedError, SchemaChangedError, TableStoppedError, TransientError
+from engine.errors import (
+    LedgerError,
+    LoginRefusedError,
+    SchemaChangedError,
+    SparkLostError,
+    TableStoppedError,
+    TransientError,
+)
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Unsplit
 from engine.run.snapshot.scheduler import AHEAD
 from engine.run.state_machines import IllegalEventError
+from engine.settings import Throttle
 from tests.unit.run.snapshot.copies import GROUP, copies, failure, read_all, report, table_copy
 
 
@@ -370,3 +382,79 @@ def test_a_chunk_goes_through_its_states_and_no_others(tmp_path: Path) -> None:
         run.snapshot.drop("d.t")
         assert table.states == {}
         run.snapshot.committed("d.t", left)
+
+
+def test_shares_of_a_rate_are_handed_out(tmp_path: Path) -> None:
+    """Readers share the rate; one slot of four stays free for the binlog; the last chunk gets all of the rate."""
+    groups = list[ChunkGroup]()
+
+    def answer(group: ChunkGroup) -> list[ReaderReport]:
+        groups.append(group)
+        return read_all(group)
+
+    with copies(tmp_path, table_copy("t", 4), readers=4, answer=answer) as run:
+        run.pace.settings = Throttle(max_rows_per_s=3000)
+        assert len(run.assign()) == 3
+        run.settle()
+        assert [round(request.rows_per_s) for group in groups for request in group.requests] == [1000] * 3
+        assert len(run.assign()) == 1
+        run.settle()
+        assert round(groups[-1].requests[0].rows_per_s) == 3000
+
+
+def test_a_lost_session_gives_its_shares_back(tmp_path: Path) -> None:
+    """The pace outlives the scheduler of a session: otherwise no chunk would ever be read again."""
+
+    def lost(_group: ChunkGroup) -> list[ReaderReport]:
+        raise SparkLostError("Spark is gone.")
+
+    with copies(tmp_path, table_copy("t", 4), readers=4, answer=lost) as run:
+        run.pace.settings, pace = Throttle(max_rows_per_s=3000), run.pace
+        assert len(run.assign()) == 3
+        with pytest.raises(SparkLostError):
+            run.settle()
+    assert round(pace.lease(1, clock.monotonic_s()).rows_per_s) == 3000
+
+
+def test_a_rate_that_is_leased_is_the_reason_to_wait(tmp_path: Path) -> None:
+    """While a throttled chunk is read, the status says why the others wait."""
+    noon = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    with copies(tmp_path, table_copy("t", 4)) as run:
+        run.pace.settings = Throttle(max_rows_per_s=3000)
+        run.assign()
+        run.snapshot.assign(GROUP, lambda: run.pace.wait(clock.monotonic_s(), noon))
+        assert run.activity.waiting_for == "at most 3,000 rows/s"
+        run.settle()
+
+
+def test_shares_of_an_ended_session_are_free_again(tmp_path: Path) -> None:
+    """The next session of the run starts with the whole rate."""
+    with copies(tmp_path, table_copy("t", 4)) as run:
+        run.pace.settings = Throttle(max_bytes_per_s=3000)
+        run.assign()
+        pace = run.pace
+    assert pace.lease(1, clock.monotonic_s()).bytes_per_s == 3000
+
+
+def test_bytes_become_rows_by_the_size_of_rows(tmp_path: Path) -> None:
+    """By the server's estimate until files of the table show their real size."""
+    table = table_copy("t", 4)
+    table.plan = replace(table.plan, approx_bytes=100 * table.plan.approx_rows)
+    assert table.row_bytes == 100
+    with copies(
+        tmp_path, table, answer=lambda g: [report(r, files=(DataFile("f", 10, 70),)) for r in g.requests]
+    ) as run:
+        run.assign()
+        run.settle()
+    assert table.row_bytes == 7
+
+
+def test_with_one_reader_and_a_rate_tables_take_turns(tmp_path: Path) -> None:
+    """A small table does not wait until a large one is copied."""
+    with copies(tmp_path, table_copy("large", 9), table_copy("small", 2, rows=10), readers=1) as run:
+        run.pace.settings = Throttle(max_rows_per_s=3000)
+        order = []
+        for _ in range(4):
+            order += [name for group in run.assign() for name in group]
+            run.settle()
+        assert order == ["large", "small", "large", "small"]

@@ -7,32 +7,72 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import SpecError
-from engine.run.snapshot.throttle import Hold, Pace, too_much
+from engine.run.snapshot.throttle import Hold, Lease, Pace, too_much
 from engine.settings import Throttle, throttled, within_hours
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
 
-@given(st.lists(st.integers(1, 5000), min_size=20, max_size=60), st.integers(100, 2000))
-def test_a_rate_is_kept_on_average(chunks: list[int], rate: int) -> None:
-    """Reading as soon as allowed takes as long as the rate requires, except for the last chunk."""
-    pace, now_s = Pace(Throttle(max_rows_per_s=rate)), 100.0
-    for rows in chunks:
-        while pace.wait(now_s, NOON):
+@given(
+    st.lists(st.tuples(st.integers(1, 5000), st.floats(0.0, 2.0)), min_size=20, max_size=60),
+    st.integers(100, 2000),
+    st.integers(1, 4),
+)
+def test_a_rate_is_kept_on_average(chunks: list[tuple[int, float]], rate: int, readers: int) -> None:
+    """Also by readers that read at once and ignore their shares; what a reader reads within its share costs nothing twice."""
+    pace, now_s, reading = Pace(Throttle(max_rows_per_s=rate)), 100.0, list[tuple[float, Lease, int]]()
+    read = 0
+    for rows, took_s in chunks:
+        while len(reading) == readers or pace.wait(now_s, NOON):
             now_s += 0.01
-        pace.spend(rows, 1, now_s)
-    assert (now_s - 100.0) * rate == pytest.approx(sum(chunks[:-1]), abs=rate * 0.02 * len(chunks))
+            for job in [job for job in reading if job[0] <= now_s]:
+                reading.remove(job)
+                pace.release(job[1], job[2], 0, now_s)
+                read += job[2]
+        assert read <= rate * (now_s - 100.0) * 1.001 + 1
+        reading.append((now_s + took_s, pace.lease(readers - len(reading), now_s), rows))
+        assert sum(job[1].rows_per_s for job in reading) <= rate * 1.01
+
+
+def test_shares_never_exceed_the_rate_and_a_lone_group_gets_all() -> None:
+    """A group that starts later gets what is free; a group that keeps to its share is not charged again."""
+    pace = Pace(Throttle(max_rows_per_s=3000))
+    one = pace.lease(3, 0.0)
+    two = pace.lease(2, 0.0)
+    assert (one.rows_per_s, two.rows_per_s) == pytest.approx((1000, 1000))
+    pace.release(one, 10_000, 0, 10.0)
+    assert pace.wait(10.0, NOON) == "", "it read no faster than its share"
+    alone = pace.lease(1, 10.0)
+    assert alone.rows_per_s == pytest.approx(2000)
+    assert pace.wait(10.0, NOON) == "at most 3,000 rows/s", "all is leased"
+    pace.settings = Throttle(max_rows_per_s=6000)
+    assert pace.wait(10.0, NOON) == "", "a higher limit leaves room at once"
+    pace.settings = Throttle(max_rows_per_s=1500)
+    pace.release(alone, 26_000, 0, 20.0)
+    pace.release(two, 20_000, 0, 20.0)
+    assert pace.wait(23.9, NOON)
+    assert pace.wait(24.1, NOON) == "", "6000 rows too many take 4 s at the rate of now"
+    assert Pace(Throttle()).lease(2, 0.0).rate(100.0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "row_bytes", "rate"), [(500, 0, 9, 500), (0, 500, 10, 50), (500, 500, 10, 50), (30, 500, 10, 30)]
+)
+def test_a_share_of_bytes_is_a_rate_of_rows(rows: int, size: int, row_bytes: float, rate: float) -> None:
+    """By the size of the table's rows; the tighter one counts."""
+    assert Lease(rows, size, 0.0).rate(row_bytes) == rate
 
 
 def test_the_tighter_of_two_rates_counts_and_may_be_changed() -> None:
     """Here the limit of bytes; without limits nothing waits."""
     pace = Pace(Throttle(max_rows_per_s=1000, max_bytes_per_s=10))
-    pace.spend(1000, 100, 0.0)
+    pace.release(pace.lease(1, 0.0), 1000, 100, 0.0)
     assert pace.wait(9.9, NOON) == "at most 1,000 rows/s and 10 bytes/s"
     assert pace.wait(10.0, NOON) == ""
     assert pace.share(400_000) == 1000 / 400_000
+    pace.release(pace.lease(1, 10.0), 1000, 100, 10.0)
     pace.settings = Throttle()
-    assert pace.wait(5.0, NOON) == ""
+    assert pace.wait(15.0, NOON) == ""
     assert pace.share(400_000) == 1.0
 
 

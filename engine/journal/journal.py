@@ -1,7 +1,7 @@
-"""The journal: the append-only event log of a run, one JSON object per line in `journal/<run>.jsonl` (events: `engine.events`).
+"""The journal: the append-only event log of a run, one JSON object per line (events: `engine.events`; files: `journal.parts`).
 
 Writing an event never fails because of the file or a listener. Lines that find no room are kept in memory and written later
-(`engine.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
+(`journal.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
 """
 
 import json
@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
-from engine.events import ErrorReported, Event, event_from
-from engine.linefile import LineFile
+from engine.events import ErrorReported, Event
+from engine.journal.event_lines import event_from
+from engine.journal.linefile import LineFile
+from engine.journal.parts import newest_lines, path_of, runs_in
 from engine.redaction import clean_line
-from engine.tail import tail
 
+PART_BYTES, PART_S = 64 << 20, 86_400.0
+"""The size (in characters) and the age after which a part of a journal is closed."""
+_RETRY_S = 60.0
 _LAST_BYTES = 64 << 10
 _TS = re.compile(r'"ts": "(\d{4}-\d\d-\d\dT[0-9:.]+Z)"')
 
@@ -45,13 +49,13 @@ def entry_from(line: Mapping[str, Any]) -> Entry | None:
 
 
 class Journal:
-    """Appends the events of one run to its file. Thread-safe. Each of the `listeners` gets every line.
+    """Appends the events of one run to its newest part. Thread-safe. Each of the `listeners` gets every line.
 
     `ts` never goes backwards, within a run or from the newest earlier run to this one: if the clock is set back, times stand still
     until it catches up. So later lines sort later, and a search for the newest event finds it. A clock that was more than a day
     ahead is not waited for.
 
-    failures: the most recent failures: "journal" for the file, otherwise the listener's name.
+    path: the file of the first part. failures: the most recent failures: "journal" for the file, otherwise the listener's name.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -61,6 +65,7 @@ class Journal:
         self._seq, self._ts = 0, _latest(path)
         self._lock = threading.Lock()
         self._file = LineFile(path)
+        self._part_bytes, self._close_s, self._retry_s = 0, clock.monotonic_s() + PART_S, 0.0
 
     def write(self, event: Event) -> Entry:
         """Append one event. Returns the line as written."""
@@ -88,8 +93,28 @@ class Journal:
         self._ts = max(clock.utc_text(), self._ts)
         clean = type(event)(**clean_line(event.to_json()))
         entry = Entry(self.run, self._seq, self._ts, clean)
-        self._file.append(json.dumps(entry.to_json(), ensure_ascii=False, default=str))
+        line = json.dumps(entry.to_json(), ensure_ascii=False, default=str)
+        large = self._part_bytes + len(line) > PART_BYTES and clock.monotonic_s() >= self._retry_s
+        if self._part_bytes and (large or clock.monotonic_s() >= self._close_s):
+            self._begin_part()
+        self._file.append(line)
+        self._part_bytes += len(line)
         return entry
+
+    def _begin_part(self) -> None:
+        """Continue in a new file, unless lines still wait for room in this one. If that fails, try again in a minute."""
+        self._close_s = self._retry_s = clock.monotonic_s() + _RETRY_S
+        if self._file.waiting:
+            return
+        try:
+            following = LineFile(path_of(self.path, self._seq))
+        except OSError as error:
+            self.failures["new part of the journal"] = error
+            return
+        self.failures.pop("new part of the journal", None)
+        self._file.close()
+        self._file, self._part_bytes, self._close_s = following, 0, clock.monotonic_s() + PART_S
+        self._retry_s = 0.0
 
     def _settle(self) -> bool:
         """Report dropped lines once there is room, and record what is wrong."""
@@ -117,10 +142,10 @@ class Journal:
 
 
 def _latest(path: Path) -> str:
-    """The newest time in the previous journal, if it is at most a day ahead of the clock; otherwise empty."""
-    others = sorted(other for other in path.parent.glob("*.jsonl") if other.name < path.name)
+    """The newest time in the previous run's journal, if it is at most a day ahead of the clock; otherwise empty."""
+    earlier = [run for run in runs_in(path.parent) if run < path.stem]
     try:
-        found = _TS.findall(tail(others[-1], _LAST_BYTES))
+        found = _TS.findall("\n".join(newest_lines(path.parent, _LAST_BYTES, earlier[-1])))
     except (OSError, IndexError):
         return ""
     latest = max(found, default="")

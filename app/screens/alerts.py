@@ -1,0 +1,261 @@
+"""Alerts of all pipelines: what fires, what to do, what is over, and the rules."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pandas as pd
+import streamlit as st
+
+from app.parts import access, columns, controls, focus, home, messages, places
+from app.parts.autorefresh import autorefresh
+from app.view import alert_list, words
+from app.view.alert_list import Firing
+from engine import clock, settings
+from engine.acknowledgements import acknowledge, occurrence
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.history import alert_queries, series
+from engine.posting import send_test
+
+_ALL = "All pipelines"
+_MOST = 40
+"""Cards on the page; more would make it slow."""
+_CHOICE, _NAME, _ANSWER = "alerts of", "the operator's name", "answer to a test notification"
+
+
+@autorefresh()
+def firing(name: str | None) -> None:
+    """The alerts that have not cleared. name: of one pipeline, or of all if None."""
+    now = clock.utc_now()
+    found = [(where, one) for where in _chosen(name) for one in _of(where)]
+    found.sort(key=lambda pair: alert_list.order(pair[1]))
+    current = [pair for pair in found if pair[1].known_at is None]
+    _cards("Firing", current)
+    if not current:
+        messages.nothing("No alert is firing", "Alerts appear here within two seconds.", ":material/check_circle:")
+    last_known = [pair for pair in found if pair[1].known_at is not None]
+    if last_known:
+        _cards("Last known", last_known)
+    seen = sum(not one.waits for _, one in found)
+    notes = [f"{words.plural(seen, 'alert')} acknowledged"] if seen else []
+    if max(len(current), len(last_known)) > _MOST:
+        notes.append(f"{len(found)} in all; choose a pipeline to see the others")
+    messages.freshness(now, extra=" · ".join(notes))
+
+
+def _cards(title: str, found: Sequence[tuple[Directory, Firing]]) -> None:
+    st.subheader(f"{title} :gray[{len(found)}]" if found else title, anchor=False)
+    for where, one in found[:_MOST]:
+        _card(where, one)
+
+
+def _of(where: Directory) -> list[Firing]:
+    found = home.firing(where)
+    if any(one.known_at is None for one in found):  # with the present values
+        return home.firing(where, lag=home.ask(series.latest_lag, where.root.name))
+    return found
+
+
+def _card(where: Directory, one: Firing) -> None:
+    """One alert: what, where, since when, the numbers, and what to do."""
+    mark = occurrence(one.standing)
+    with st.container(border=True, key=f"alert-{where.root.name}-{mark}", gap="xsmall"):
+        head, *facts, button = st.columns([3, 1.8, 1.1, 1.6, 1, 1.6], vertical_alignment="center")
+        with head, st.container(gap="xxsmall"):
+            colour = "red" if one.waits and one.known_at is None else "gray"
+            st.markdown(f":{colour}-badge[:material/notifications_active: {words.escape(one.title)}]")
+            with st.container(horizontal=True, gap="small"):
+                _links(one)
+        value = f"{one.value}, now {one.now}" if one.now else one.value
+        labelled = (
+            ("Since", words.date_time(one.since)),
+            ("For", alert_list.lasted(one, clock.utc_now())),
+            ("Value", value),
+            ("Threshold", one.threshold),
+        )
+        for column, (label, text) in zip(facts, labelled, strict=True):
+            column.markdown(f":small[:gray[{label}]]  \n**{words.escape(text)}**")
+        with button, st.container(horizontal=True, horizontal_alignment="right"):
+            if one.waits and access.operator():
+                _ask(where, one, f"{where.root.name}-{mark}")
+        if one.known_at is not None:
+            st.markdown(
+                f":orange[:material/history: Last known at {words.escape(words.date_time(one.known_at))}."
+                " It may be over: nothing can clear it now.]"
+            )
+        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(one.do)}")
+        if one.acknowledged is not None:
+            st.markdown(
+                f":small[:gray[:material/done: {words.escape(alert_list.acknowledged_words(one.acknowledged))}]]"
+            )
+
+
+def _links(one: Firing) -> None:
+    name = words.escape(one.pipeline)
+    st.page_link(places.LIVE, label=f"**{name}**", query_params={"pipeline": one.pipeline}, width="content")
+    if one.table:
+        query = {"pipeline": one.pipeline, "table": one.table}
+        st.page_link(places.TABLE, label=words.escape(one.table), query_params=query, width="content")
+
+
+def _ask(where: Directory, one: Firing, key: str) -> None:
+    """A button that asks for the operator's name and a note."""
+    with st.popover("Acknowledge", icon=":material/done:", key=f"acknowledge-{key}"):
+        st.markdown(
+            "The alert stays listed, but no longer counts. If it clears and comes back, it counts again.", width=380
+        )
+        actor = access.actor()
+        if actor:
+            st.markdown(f":gray[As {words.escape(actor)}]")
+        else:
+            usual = st.session_state.get(_NAME, "")
+            st.text_input("Your name", usual, key=f"actor-{key}", placeholder="Default: the user of the console")
+        st.text_input("Note", key=f"note-{key}", placeholder="Optional")
+        st.button(
+            "Acknowledge alert", type="primary", key=f"confirm-{key}", on_click=_confirmed, args=(where, one, key)
+        )
+        focus.first(f"acknowledge-{key}")
+
+
+def _confirmed(where: Directory, one: Firing, key: str) -> None:
+    if not access.operator():
+        return
+    name = st.session_state.get(f"actor-{key}") or ""
+    if name:
+        st.session_state[_NAME] = name
+    try:
+        acknowledge(where, one.standing, actor=access.actor() or name, note=st.session_state.get(f"note-{key}") or "")
+    except (OSError, TidemarkError) as problem:
+        st.toast(words.escape(f"The acknowledgement could not be saved: {problem}"), icon=":material/error:")
+
+
+@autorefresh()
+def resolved(name: str | None) -> None:
+    """The alerts that are over, from the journals."""
+    st.subheader("Resolved", anchor=False)
+    where = {one.root.name: one for one in home.directories()}
+    rows = alert_list.resolved_rows(
+        home.ask(alert_queries.cleared, name),
+        lambda pipeline, alert: home.acknowledgement(where[pipeline], alert) if pipeline in where else None,
+    )
+    if not rows:
+        st.caption("No alert has cleared in the time that the journals cover.")
+        return
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="resolved",
+        height=420 if len(rows) > 11 else "auto",
+        column_config=columns.time("Cleared")
+        | columns.time("Since")
+        | columns.figures("Duration", "Value", "Threshold"),
+        alt="Alerts that are over, the newest first",
+    )
+
+
+def rules(name: str | None) -> None:
+    """The thresholds and durations of the specs, all kinds of alerts, and the test of a webhook."""
+    st.subheader("Rules", anchor=False)
+    found: dict[str, settings.Alerts] = {}
+    for where in _chosen(name):
+        with suppress(TidemarkError):  # the Live page shows the error
+            found[where.root.name] = settings.load(where.spec).alerts
+    fields = settings.Alerts.model_fields
+    st.markdown(f"**Duration** {fields['for_s'].description} **Repeated every** {fields['repeat_s'].description}")
+    st.dataframe(
+        pd.DataFrame([alert_list.threshold_row(pipeline, one) for pipeline, one in found.items()]),
+        hide_index=True,
+        key="thresholds",
+        column_config={
+            label: columns.figure(fields[field].description)
+            for label, field in (
+                ("Lag above", "lag_s"),
+                ("Lag in bytes above", "lag_bytes"),
+                ("Retention left below", "runway_s"),
+                ("Duration", "for_s"),
+                ("Repeated every", "repeat_s"),
+            )
+        },
+        alt="Thresholds and durations of each pipeline",
+    )
+    with st.expander("When each alert fires and clears", icon=":material/rule:"):
+        st.table(pd.DataFrame(alert_list.kind_rows()).set_index("Alert"))
+    if access.operator():
+        _test({one: rule for one, rule in found.items() if rule.webhook_env or rule.webhook_file})
+
+
+def _test(rules_of: dict[str, settings.Alerts]) -> None:
+    """The button that posts a test notification, and the webhook's answer."""
+    st.subheader("Test notification", anchor=False)
+    if not rules_of:
+        st.caption("No webhook is configured. Set alerts.webhook_env or alerts.webhook_file in the spec.")
+        return
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        name = st.selectbox("Webhook of", list(rules_of), key="webhook-of", width=320)
+        click = controls.clicks(f"test of {name}")
+        st.button(
+            "Send test",
+            icon=":material/send:",
+            key=f"test-{name}-{click}",
+            on_click=_send_test,
+            args=(name, rules_of[name], click),
+        )
+    pipeline, colour, answer = st.session_state.get(_ANSWER, ("", "", ""))
+    if pipeline == name:
+        st.markdown(f":{colour}[{words.escape(answer)}]")
+    st.caption("The console posts it, with the address from its own environment or file. The address is never shown.")
+
+
+def _send_test(name: str, rule: settings.Alerts, click: int) -> None:
+    if not controls.first_time(f"test of {name}", click) or not access.operator():
+        return
+    colour, at = "red", words.time_of_day(clock.utc_now())
+    try:
+        url = settings.webhook(rule)
+    except TidemarkError as problem:
+        answer = f"{at}: not sent. {problem.message} {problem.hint}"
+    else:
+        got = send_test(url or "", name, clock.utc_text(), access.actor() or st.session_state.get(_NAME, ""))
+        if got.problem:
+            answer = f"{at}: not delivered: {got.problem}."
+        else:
+            colour, answer = "green", f"{at}: the webhook answered {got.status}."
+    st.session_state[_ANSWER] = (name, colour, answer)
+
+
+def _chosen(name: str | None) -> list[Directory]:
+    return [where for where in home.directories() if name in (None, where.root.name)]
+
+
+def _choose() -> None:
+    """Put the chosen pipeline into the URL, which decides what is shown."""
+    chosen = st.session_state[_CHOICE]
+    if chosen == _ALL:
+        st.query_params.pop("pipeline", None)
+    else:
+        st.query_params["pipeline"] = chosen
+
+
+def page() -> None:
+    """The page."""
+    title, choice = st.columns([2, 1], vertical_alignment="center")
+    title.title("Alerts", anchor=False)
+    names = [where.root.name for where in home.directories()]
+    if not names:
+        messages.nothing("No pipelines yet", "Their alerts appear here.")
+        return
+    asked = st.query_params.get("pipeline")
+    name = asked if asked in names else None
+    # Unlike other pages, this one does not keep the pipeline of the page before: the badge counts the alerts of all.
+    st.session_state[_CHOICE] = name or _ALL
+    choice.selectbox("Pipeline", [_ALL, *names], key=_CHOICE, on_change=_choose, label_visibility="collapsed")
+    if asked is not None and name is None:
+        messages.nothing(
+            f"There is no pipeline {asked}", "It may have been removed. These are the alerts of all pipelines."
+        )
+    firing(name)
+    resolved(name)
+    rules(name)
+
+
+page()

@@ -1,0 +1,87 @@
+"""One table: its state and why, how fresh it is, its copy, changes, errors, schema and files."""
+
+import streamlit as st
+
+from app.parts import access, destination_section, home, messages, places, runner_notice, selection, table_sections
+from app.view import table_page
+from app.view.table_page import Facts
+from engine.directory import Directory
+from engine.history import table_queries
+
+
+def links(name: str, facts: Facts) -> None:
+    """The pages that say more about this table, or act on it."""
+    table, parked = facts.table, table_page.first_parked(facts)
+    chunks = {"pipeline": name, "section": "Chunks", "table": table}
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        if facts.progress is not None and facts.progress.planned:
+            st.page_link(places.LIVE, label="Chunk map", icon=":material/grid_on:", query_params=chunks)
+        if parked is not None:
+            first = {**chunks, "chunk": str(parked)}
+            st.page_link(places.LIVE, label=f"Parked chunk {parked:,}", icon=":material/block:", query_params=first)
+        events = {"pipeline": name, "section": "Events", "contains": table}
+        st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
+        if access.operator():
+            own = {"pipeline": name, "table": table}
+            st.page_link(places.EXPLORE, label="Explore this table", icon=":material/manage_search:", query_params=own)
+            st.button(
+                "Redump this table",
+                icon=":material/sync:",
+                type="tertiary",
+                key="redump-table",
+                on_click=_redump,
+                args=(name, table),
+            )
+
+
+def _redump(name: str, table: str) -> None:
+    """Make the next run of the page switch to the redump form, which asks for a confirmation."""
+    st.session_state[places.REDUMP_REQUEST] = {"pipeline": name, "part": "Table", "table": table}
+
+
+def one_table(where: Directory, table: str) -> None:
+    """The page of a table that the pipeline has."""
+    name, runner = where.root.name, home.runner(where)
+    facts = table_sections.facts_of(where, table, runner)
+    links(name, facts)
+    table_sections.top(where, table, (runner.shown, facts.word))
+    runner_notice.away(where, runner)
+    runner_notice.brief(where, runner)
+    table_sections.flow_and_changes(where, table)
+    table_sections.errors(name, table)
+    table_sections.schema(name, table)
+    destination_section.of_table(where, table)
+
+
+def page() -> None:
+    """The page."""
+    if places.REDUMP_REQUEST in st.session_state:
+        st.switch_page(places.REDUMP, query_params={"part": "Table"})
+    found = {where.root.name: where for where in home.directories()}
+    title, choice = st.columns([3, 2], vertical_alignment="bottom")
+    title.title("Table", anchor=False)
+    if not found:
+        messages.nothing("No pipelines yet", "Here you can see the state of each table.")
+        if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
+            st.switch_page(places.NEW, query_params={})
+        return
+    with choice:
+        where = selection.pipeline(found)
+    if where is None:
+        selection.unselected()
+        return
+    names = [one.table for one in home.ask(table_queries.progress, where.root.name)]
+    if not names:
+        messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
+        st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
+        return
+    left, _ = st.columns([2, 3], vertical_alignment="bottom")
+    with left:
+        table = selection.table(names, usual=names[0] if len(names) == 1 else None)
+    if table is None:
+        selection.no_table()
+        return
+    one_table(where, table)
+
+
+page()

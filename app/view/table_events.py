@@ -1,0 +1,62 @@
+"""The errors of one table, and how its schema and its state changed, from the journal."""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from app.view import event_feed, words
+from engine.history.event_queries import Event
+
+ERRORS = ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "table.nulled")
+SCHEMA = ("source.event", "table.state", "table.planned")
+_OUTCOMES = {"evolved": "Evolved in place", "resnapshotted": "Resnapshotted", "stopped": "Stopped"}
+
+
+def error_rows(events: Sequence[Event], table: str) -> list[dict[str, object]]:
+    """The errors of the table, newest first."""
+    acts = {"red": "you", "orange": "runner retries", "gray": ""}
+    lines = event_feed.feed_lines([event for event in events if event.table == table or _mentions(event, table)])
+    return [{"Time": line.ts, "Who acts": acts[line.tone], "What": line.text} for line in lines]
+
+
+def _mentions(event: Event, table: str) -> bool:
+    """Whether an error that belongs to no table names this one, and not one whose name only begins or ends like it."""
+    name = rf"(?<![\w.]){re.escape(table)}(?![\w$]|\.\w)"
+    return event.table is None and re.search(name, str(_body(event).get("message") or "")) is not None
+
+
+def schema_rows(events: Sequence[Event]) -> list[dict[str, object]]:
+    """Schema changes, resnapshots and changes of the state, newest first. A state that a later run repeats is left out."""
+    return list(_schema(sorted(events, key=lambda event: (event.ts, event.seq))))[::-1]
+
+
+def _schema(events: Sequence[Event]) -> Iterator[dict[str, object]]:
+    """One row per event that changed something, oldest first."""
+    state = None
+    for event in events:
+        body, what = _body(event), ""
+        if event.event == "table.state":
+            if body.get("state") == state:
+                continue
+            state = body.get("state")
+            what = f"Table is {state}"
+        elif event.event == "table.planned":
+            what = f"Planned {words.count(len(body.get('chunks') or []) or body.get('estimated_chunks'))} chunks"
+        else:
+            what = _OUTCOMES.get(str(body.get("kind")), str(body.get("kind") or "Changed").capitalize())
+        yield {
+            "Time": event.ts,
+            "What": what,
+            "Statement": str(body.get("statement") or ""),
+            "Why": str(body.get("reason") or "").partition("\n")[0],
+            "Position": str(body.get("position") or ""),
+        }
+
+
+def _body(event: Event) -> dict[str, Any]:
+    try:
+        body = json.loads(event.body)
+    except ValueError:
+        return {}
+    return body if isinstance(body, dict) else {}

@@ -1,0 +1,89 @@
+"""What a pipeline's tables have in the destination, and what maintenance is due."""
+
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as Grid
+
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import table_from_dict
+from engine.directory import Directory
+from engine.errors import DestinationError, SpecError
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.settings import Spec
+from engine.sink.delta import DeltaTables
+from engine.sink.maintained import Sizes, Step
+from engine.sink.maintenance import due_steps, notes_file
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One table in the destination, and what there is to do."""
+
+    table: str
+    sizes: Sizes | None
+    """None if the destination cannot be read."""
+    due: tuple[Step, ...]
+    error: str = ""
+    mirror: Path | None = None
+    """The folder of the mirror; None without one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields for JSON."""
+        sizes = None if self.sizes is None else asdict(self.sizes)
+        return {"table": self.table, "sizes": sizes, "due": list(self.due), "error": self.error or None}
+
+
+def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -> list[Condition]:
+    """The condition of some tables, or of all. Writes nothing. Raises SpecError for tables that the pipeline does not have."""
+    state = Ledger(directory.ledger).state
+    known = state.tables if state else {}
+    if unknown := [name for name in tables if name not in known]:
+        raise SpecError(
+            f"The pipeline has no table {', '.join(unknown)}.", hint=f"It has {', '.join(sorted(known)) or 'none'}."
+        )
+    if state is None:
+        return []
+    wanted = tables or sorted(known)
+    return [_condition(spec, directory, state, name) for name in wanted if state.tables[name].begun]
+
+
+def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Condition:
+    known = state.tables[name]
+    delta = DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(known.table), known.projection))
+    try:
+        sizes = delta.sizes(notes_file(directory.maintenance, delta))
+        mirror = delta.mirror if delta.table.key else None
+        return Condition(name, sizes, tuple(due_steps(spec.sink, [delta])[name]), mirror=mirror)
+    except DestinationError as error:
+        return Condition(name, None, (), error.message)
+
+
+def as_grid(found: list[Condition]) -> Grid:
+    """One line per table."""
+    grid = Grid(box=None, pad_edge=False)
+    for name in (
+        "table",
+        "mirror",
+        "files",
+        "bytes",
+        "deleted rows",
+        "log files",
+        "bytes",
+        "old files",
+        "bytes",
+        "due",
+    ):
+        grid.add_column(name, justify="left" if name in ("table", "mirror", "due") else "right")
+    for one in found:
+        if one.sizes is None:
+            grid.add_row(one.table, one.error)
+            continue
+        numbers = asdict(one.sizes)
+        on_read = numbers.pop("on_read")
+        mode = "merge on read" if on_read else "copy on write"
+        grid.add_row(one.table, mode, *(f"{value:,}" for value in numbers.values()), ", ".join(one.due) or "nothing")
+    return grid

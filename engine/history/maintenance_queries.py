@@ -1,0 +1,48 @@
+"""The maintenance of tables in the destination, and what merges wrote, from the journal."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from engine.history.fetch import Cursor, fetch, naive
+
+
+@dataclass(frozen=True)
+class Work:
+    """What was written for one table since a time."""
+
+    table: str
+    changed_bytes: int
+    """The size of the changes that were merged."""
+    merged_bytes: int
+    """What merges wrote."""
+    maintained_bytes: int
+    """What maintenance wrote."""
+    merges: int
+    merged: datetime | None
+    """The last merge."""
+    maintained: datetime | None
+    """The last step of maintenance."""
+
+    @property
+    def amplification(self) -> float | None:
+        """Bytes written per byte of changes; None without changes."""
+        return (self.merged_bytes + self.maintained_bytes) / self.changed_bytes if self.changed_bytes else None
+
+
+_WORK = """
+SELECT tbl,
+       coalesce(sum(TRY_CAST(body->>'$.changed_bytes' AS BIGINT)) FILTER (event = 'sink.applied'), 0)::BIGINT,
+       coalesce(sum(TRY_CAST(body->>'$.written_bytes' AS BIGINT)) FILTER (event = 'sink.applied'), 0)::BIGINT,
+       coalesce(sum(TRY_CAST(body->>'$.added_bytes' AS BIGINT)) FILTER (event = 'sink.maintained'), 0)::BIGINT,
+       count(*) FILTER (event = 'sink.applied' AND body->>'$.kind' = 'merge'),
+       max(ts) FILTER (event = 'sink.applied' AND body->>'$.kind' <> 'append'),
+       max(ts) FILTER (event = 'sink.maintained')
+FROM event
+WHERE pipeline = $pipeline AND event IN ('sink.applied', 'sink.maintained') AND ts >= $since AND tbl IS NOT NULL
+GROUP BY tbl ORDER BY tbl
+"""
+
+
+def work(cursor: Cursor, pipeline: str, since: datetime) -> list[Work]:
+    """What was written for each table since a time, in UTC."""
+    return fetch(cursor, Work, _WORK, {"pipeline": pipeline, "since": naive(since)})

@@ -1,0 +1,13 @@
+"""The journal: what happened in each run of a pipeline.
+
+journal.py            `Journal`: writes the events of a run
+linefile.py           the file below it: whole lines, also on a full disk
+event_lines.py        events that are read back from lines of other versions
+parts.py              the parts of journals: their names, their order, reading them
+expiry.py             deletes old parts and compresses closed ones
+journal_settings.py   the `[journal]` section of a spec
+"""
+
+from engine.journal.journal import Entry, Journal, entry_from
+
+__all__ = ["Entry", "Journal", "entry_from"]

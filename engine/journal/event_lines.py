@@ -1,0 +1,21 @@
+"""Events that are read back from journal lines, also from those of earlier and later versions."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from functools import cache
+from typing import Any
+
+from engine.events import EVENTS, Event, fields_of
+
+
+@cache
+def _defaults(name: str) -> dict[str, Any]:
+    """The fields that a line of an earlier version may lack, as null."""
+    return {one.name: None for one in fields(EVENTS[name]) if one.default is MISSING and one.default_factory is MISSING}
+
+
+def event_from(name: str, body: Mapping[str, Any]) -> Event | None:
+    """The event of a line that was read back; None if this version does not know it."""
+    if (kind := EVENTS.get(name)) is None:
+        return None
+    return kind(**_defaults(name) | {one: body[one] for one in fields_of(name) if one in body})

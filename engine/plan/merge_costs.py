@@ -1,0 +1,138 @@
+"""Estimates what merging changes into a mirror costs: bytes written per day, and how old the mirror gets. Pure.
+
+The estimate follows the schedule of merges (`sink.merge_schedule`). With a merge every `p` seconds, which takes `t` seconds and
+writes `w` bytes, and with changes of `c` bytes per second:
+
+    p ≥ sink.merge_interval_s
+    p ≥ 4 t                                          merges take a quarter of the time at most
+    p ≥ w / (sink.max_write_amplification × c)       unless w is less than 256 KiB
+
+but a merge begins `sink.max_merge_delay_s` after the last one at the latest. As `w` grows more slowly than `p`, the period
+settles. The mirror is oldest at the end of a merge: `p + t` seconds.
+
+Changed keys are assumed to be random, the worst case: of `f` files, `k` changed rows are in `f (1 - exp(-k / f))`. Inserts touch no
+existing file. Files are assumed to be as large as the source's statistics say. Parquet is usually smaller, so real costs are lower.
+
+* Copy on write has files of 16 MiB, and writes each touched file again.
+* Merge on read has files of 64 MiB, and writes the changed rows and, for each touched file, a deletion vector: a bit per row, as on
+  average a tenth of the rows is deleted. Maintenance rewrites a file when a fifth is deleted, so each deleted row costs five rows.
+* Maintenance merges eight small files of new rows of about the same size, until they have the size of a good file.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.sink_settings import Merging, Sink
+from engine.source.change_rates import ChangeRate
+
+DAY_S = 86_400.0
+SHARE = 0.25
+"""The largest share of the time that merges take."""
+CHEAP_BYTES = 256 << 10
+"""Merges that write less are never put off."""
+GARBAGE = 0.2
+"""A file is rewritten when so much of it is deleted."""
+FILE_BYTES = {"copy_on_write": 16 << 20, "merge_on_read": 64 << 20}
+SMALL_BYTES = {"copy_on_write": 4 << 20, "merge_on_read": 16 << 20}
+"""Maintenance merges smaller files."""
+MOST_ROWS = 1_000_000
+"""The rows of a file."""
+FEWEST_FILES, LEAST_BYTES = 8, 64 << 10
+"""Maintenance merges so many small files of a size class; the first class ends at so many bytes."""
+MERGES_PER_STEP = 10
+"""Merges between two steps of maintenance."""
+_MERGE_S, _BYTES_PER_S = 0.1, 100e6
+"""Measured (docs/benchmarks.md): the seconds of a merge that writes little, and the bytes per second of one that writes much."""
+_ROUNDS = 60
+
+
+@dataclass(frozen=True)
+class MergeCost:
+    """The estimated cost of one way of merging."""
+
+    bytes_per_day: float
+    """Bytes written to the mirror, maintenance included."""
+    mirror_age_s: float
+    """How old the mirror gets: seconds from a change to the end of its merge, at most. 0 if nothing changes."""
+    period_s: float
+    """Seconds from the start of a merge to that of the next one."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `plan --json`."""
+        return {"bytes_per_day": round(self.bytes_per_day), "mirror_age_s": round(self.mirror_age_s, 1)}
+
+
+def merge_cost(merging: Merging, rows: int, table_bytes: int, rate: ChangeRate, sink: Sink) -> MergeCost:
+    """The cost for a table of this size with these changes. table_bytes: by the source's statistics."""
+    if not rate.changes_per_s:
+        return MergeCost(0.0, 0.0, sink.merge_interval_s)
+    table = _Changing(merging, max(rows, 1), max(table_bytes, 1), rate)
+    period_s = _settled(table.merge_bytes, rate.bytes_per_s, sink)
+    took_s = seconds(table.merge_bytes(period_s))
+    per_s = table.merge_bytes(period_s) / period_s + table.maintenance_bytes_per_s(period_s)
+    return MergeCost(per_s * DAY_S, period_s + took_s, period_s)
+
+
+def seconds(merge_bytes: float) -> float:
+    """How long a merge takes."""
+    return _MERGE_S + merge_bytes / _BYTES_PER_S
+
+
+def _settled(merge_bytes: Callable[[float], float], changed_per_s: float, sink: Sink) -> float:
+    """The period of merges at which their costs and their schedule agree. merge_bytes: by period."""
+    period_s = sink.merge_interval_s
+    for _ in range(_ROUNDS):
+        written = merge_bytes(period_s)
+        wanted_s, limit = seconds(written) / SHARE, sink.max_write_amplification * changed_per_s
+        if limit and written > CHEAP_BYTES:
+            wanted_s = max(wanted_s, written / limit)
+        wanted_s = min(wanted_s, sink.max_merge_delay_s + seconds(written))
+        period_s = max(wanted_s, sink.merge_interval_s)
+    return period_s
+
+
+@dataclass(frozen=True)
+class _Changing:
+    """A table, and how it changes."""
+
+    merging: Merging
+    rows: int
+    table_bytes: int
+    rate: ChangeRate
+
+    @property
+    def _image_bytes(self) -> float:
+        images = self.rate.changes_per_s + self.rate.updates_per_s
+        return self.rate.bytes_per_s / images
+
+    @property
+    def _new_bytes_per_s(self) -> float:
+        return (self.rate.inserts_per_s + self.rate.updates_per_s) * self._image_bytes
+
+    @property
+    def _replaced_per_s(self) -> float:
+        """Rows per second that exist and are changed or deleted."""
+        return self.rate.updates_per_s + self.rate.deletes_per_s
+
+    def merge_bytes(self, period_s: float) -> float:
+        """The bytes that a merge of the changes of a period writes."""
+        files = max(self.table_bytes / FILE_BYTES[self.merging], self.rows / MOST_ROWS, 1.0)
+        touched = files * -math.expm1(-self._replaced_per_s * period_s / files)
+        each = self.table_bytes / files if self.merging == "copy_on_write" else self.rows / files / 8
+        return touched * each + self._new_bytes_per_s * period_s
+
+    def maintenance_bytes_per_s(self, period_s: float) -> float:
+        """The bytes per second that maintenance writes."""
+        on_read, added = self.merging == "merge_on_read", self._new_bytes_per_s
+        if not on_read and self._replaced_per_s:
+            added = 0.0  # merges rewrite the small files, too
+        steps_per_s = min(1 / period_s, self.rate.changes_per_s) / MERGES_PER_STEP
+        # A step writes each row once at most.
+        most = self.table_bytes * steps_per_s + self.rate.inserts_per_s * self._image_bytes
+        # A row moves through the size classes of small files, once each.
+        first = max(added * period_s, LEAST_BYTES)
+        classes = max(math.ceil(math.log(SMALL_BYTES[self.merging] / first, FEWEST_FILES)), 1)
+        rewritten = min(added * classes, most)
+        return rewritten + min(self._replaced_per_s * self._image_bytes / GARBAGE, most) if on_read else rewritten

@@ -1,0 +1,22 @@
+"""How long the coordinator waits between epochs.
+
+An epoch costs a Spark job, a file for each changed table, and a commit to each change log, whatever it holds. Under steady load,
+fewer and larger epochs do the same with less: then an epoch may take a tenth of the time at most. The interval grows slowly, so a
+burst does not change it, and the first epoch without changes makes it short again.
+"""
+
+_SHARE = 0.1
+_GROWTH = 1.1
+
+
+class EpochPace:
+    """The interval between epochs, in seconds. shortest_s: while little happens. longest_s: the mirror is not merged more often."""
+
+    def __init__(self, shortest_s: float, longest_s: float) -> None:
+        self._shortest_s, self._longest_s = shortest_s, max(shortest_s, longest_s)
+        self.interval_s = shortest_s
+
+    def done(self, work_s: float, changes: int) -> None:
+        """Record an epoch: what it cost, and how many changes it had."""
+        wanted_s = min(work_s / _SHARE, self.interval_s * _GROWTH, self._longest_s) if changes else 0.0
+        self.interval_s = max(wanted_s, self._shortest_s)

@@ -1,0 +1,176 @@
+"""Finds the rows of a mirror's large files by key, without reading their key columns at each merge.
+
+For each file, the index has a code of every row's key, sorted, with the row's position; it is mapped into memory, and a merge only
+touches the pages that its keys need. A single integer key is its own code. Other keys have two hashes of 64 bits, so that two keys
+of a billion rows share a code with a probability of less than 10⁻¹⁸.
+
+The index is a cache: a data file never changes, so neither does its entry, and an entry that is missing or cannot be read is built
+again. The whole folder can be deleted at any time.
+"""
+
+import uuid
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from engine.durable import sync_file
+
+LEAST_ROWS = 1 << 16
+"""The key columns of smaller files are read instead."""
+_GATHER_ROWS = 1 << 16
+_SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+U64 = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The codes of keys, in the keys' order."""
+
+    first: U64
+    second: U64 | None
+    """None if the first ones are unique."""
+
+    def ordered(self) -> "Codes":
+        """In the order of the first codes, as a search needs them."""
+        order = np.argsort(self.first, kind="stable")
+        return Codes(self.first[order], None if self.second is None else self.second[order])
+
+    def between(self, low: np.uint64, high: np.uint64) -> "Codes":
+        """Of ordered codes, those with a first one from `low` to `high`."""
+        part = slice(np.searchsorted(self.first, low), np.searchsorted(self.first, high, side="right"))
+        return Codes(self.first[part], None if self.second is None else self.second[part])
+
+
+def codes_of(keys: pa.Table) -> Codes | None:
+    """The codes of keys that are normalised for comparison; None for types without codes, and for NULL."""
+    columns = [column.combine_chunks() for column in keys.columns]
+    if any(column.null_count for column in columns):
+        return None
+    if len(columns) == 1 and pa.types.is_integer(columns[0].type):
+        return Codes(_words(columns[0])[:, 0], None)
+    found = [np.full(keys.num_rows, seed, np.uint64) for seed in _SEEDS]
+    for column in columns:
+        parts = _parts(column)
+        if parts is None:
+            return None
+        for rows, words in parts:
+            for n, seed in enumerate(_SEEDS):
+                found[n][rows] = _hashed(found[n][rows], words, seed)
+    return Codes(found[0], found[1])
+
+
+def _parts(column: pa.Array) -> list[tuple[npt.NDArray[np.int64] | slice, U64]] | None:
+    """Rows of the same width, and their values as words of 64 bits; the width is the last word. None for other types."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return _texts(column)
+    if not (pa.types.is_primitive(kind) or pa.types.is_decimal128(kind)) or pa.types.is_boolean(kind):
+        return None
+    return [(slice(None), _words(column))]
+
+
+def _words(column: pa.Array) -> U64:
+    """Values of a fixed width as words of 64 bits."""
+    width = column.type.bit_width // 8
+    data = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * width :][: len(column) * width]
+    if width >= 8:
+        return data.view(np.uint64).reshape(len(column), width // 8)
+    return data.view(f"i{width}").astype(np.int64).view(np.uint64).reshape(len(column), 1)
+
+
+def _texts(column: pa.Array) -> list[tuple[npt.NDArray[np.int64] | slice, U64]]:
+    """Texts by length, padded to words."""
+    _, offsets_buffer, data_buffer = column.buffers()
+    ends = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
+    begins, lengths = ends[:-1], np.diff(ends)
+    found: list[tuple[npt.NDArray[np.int64] | slice, U64]] = []
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        for first in range(0, len(rows), _GATHER_ROWS):
+            some = rows[first : first + _GATHER_ROWS]
+            padded = np.zeros((len(some), -(-int(length) // 8) * 8 + 8), np.uint8)
+            padded[:, :length] = data[begins[some][:, None] + np.arange(length)]
+            words = padded.view(np.uint64)
+            words[:, -1] = length
+            found.append((some, words))
+    return found
+
+
+def _hashed(state: U64, words: U64, seed: int) -> U64:
+    """Each row's words mixed into its state: the finaliser of SplitMix64, word by word."""
+    for n in range(words.shape[1]):
+        state = _mixed((state ^ words[:, n]) + np.uint64((seed * (2 * n + 1)) & (2**64 - 1)))
+    return state
+
+
+def _mixed(x: U64) -> U64:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+class KeyIndex:
+    """The index of one mirror, in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def find(self, name: str, wanted: Codes, read: Callable[[], pa.Table]) -> npt.NDArray[np.int64] | None:
+        """The positions of a file's rows with one of the keys, ascending; None if its keys have no codes.
+
+        wanted: ordered, so that searches for neighbours touch the same pages. read: reads the file's keys, normalised for
+        comparison, if they are not indexed yet.
+        """
+        entry = self._opened(name) or self._built(name, read)
+        if entry is None:
+            return None
+        codes = entry["code"].to_numpy()
+        wanted = wanted.between(codes[0], codes[-1]) if len(codes) else wanted
+        begins, ends = np.searchsorted(codes, wanted.first), np.searchsorted(codes, wanted.first, side="right")
+        counts = ends - begins
+        places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+        if wanted.second is not None:
+            places = places[entry["check"].to_numpy()[places] == np.repeat(wanted.second, counts)]
+        return np.unique(entry["row"].to_numpy()[places].astype(np.int64))
+
+    def keep_only(self, names: Collection[str]) -> None:
+        """Delete the entries of all other files."""
+        with suppress(FileNotFoundError):
+            for path in self._folder.iterdir():
+                if path.stem not in names:
+                    path.unlink(missing_ok=True)
+
+    def _opened(self, name: str) -> pa.RecordBatch | None:
+        with suppress(OSError, pa.ArrowInvalid), pa.memory_map(str(self._path(name))) as source:
+            return pa.ipc.open_file(source).get_batch(0)
+        return None
+
+    def _built(self, name: str, read: Callable[[], pa.Table]) -> pa.RecordBatch | None:
+        codes = codes_of(read())
+        if codes is None:
+            return None
+        order = np.argsort(codes.first, kind="stable")
+        columns = {"code": pa.array(codes.first[order]), "row": pa.array(order.astype(np.uint32))}
+        if codes.second is not None:
+            columns["check"] = pa.array(codes.second[order])
+        entry = pa.record_batch(columns)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        temporary = self._folder / f".{uuid.uuid4().hex}"
+        with suppress(OSError):  # without room for it, the next merge builds it again
+            try:
+                with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, entry.schema) as writer:
+                    writer.write(entry)
+                sync_file(temporary)
+                temporary.replace(self._path(name))
+            finally:
+                temporary.unlink(missing_ok=True)
+        return entry
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.arrow"

@@ -1,0 +1,22 @@
+"""The documentation has an entry for every kind of alert."""
+
+import re
+from pathlib import Path
+
+from engine.sentences import ALERTS, alert_title, remedy
+
+PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
+
+
+def test_every_alert_is_documented() -> None:
+    """In the table of alerts, with when it fires and clears, and what to do."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Alerts")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
+    assert all(len(row) == 4 and all(row) for row in rows)
+    assert [kind for row in rows for kind in re.findall(r"`(\w+)`", row[0])] == list(ALERTS)
+
+
+def test_a_remedy_names_the_table() -> None:
+    """An unknown kind, of another version, has no remedy and is its own title."""
+    assert remedy("table_stopped", "d.t") == "Resnapshot it: tidemark redump SPEC --table d.t"
+    assert (remedy("odd"), alert_title("odd")) == ("", "odd")
