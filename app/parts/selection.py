@@ -15,6 +15,26 @@ from app.parts import messages
 from engine.directory import Directory
 
 _PIPELINE, _LAST, _TABLE, _UNKNOWN = "pipeline", "last pipeline", "table", "unknown in the address"
+_PAGE = "page of the last run"
+
+
+def keep_address() -> None:
+    """Give a page the pipeline and the table of the link that led to it. Call it before anything else in each run.
+
+    Streamlit 1.67 drops a link's parameter if the page before has a field of that name, and empties the URL: its browser side
+    sends that page's parameters and then the link's, its server side takes both for that page's
+    (`QueryParams.populate_from_query_string`). The session may still have the values of that page, which the fields of this one do
+    not take.
+    """
+    run, state = get_script_run_ctx(), st.session_state
+    if run is None or state.get(_PAGE) == run.page_script_hash:
+        return
+    state[_PAGE] = run.page_script_hash
+    asked = parse_qs(run.query_string)
+    for name in (_PIPELINE, _TABLE):
+        state.pop(name, None)
+        if len(values := asked.get(name, [])) > 1 and name not in st.query_params:
+            st.query_params[name] = values[-1]
 
 
 def pipeline(found: Mapping[str, Directory]) -> Directory | None:
@@ -66,7 +86,7 @@ def _chosen(label: str, key: str, names: Sequence[str], usual: str | None, **opt
         unknown.pop(key, None)
     else:
         # What was selected may be gone by now. Streamlit removes unknown values from the URL.
-        asked = state.get(key) or (None if key in state else _in_address(key)) or unknown.get(key)
+        asked = state.get(key) or (None if key in state else st.query_params.get(key)) or unknown.get(key)
         if asked is not None and asked not in names:
             unknown[key], asked, usual = asked, None, None
         state[key] = asked or usual
@@ -75,17 +95,6 @@ def _chosen(label: str, key: str, names: Sequence[str], usual: str | None, **opt
         label, list(names), index=None, key=key, bind="query-params", placeholder=placeholder, **options
     )
     return chosen or usual  # an emptied field keeps its value
-
-
-def _in_address(key: str) -> str | None:
-    """A parameter of the address that opened the page.
-
-    `st.query_params` lacks it after a link from a page that has a field of that name: Streamlit takes it for that page's value
-    (`QueryParams.populate_from_query_string` in 1.67).
-    """
-    run = get_script_run_ctx()
-    named = parse_qs(run.query_string).get(key) if run else None
-    return st.query_params.get(key) or (named[-1] if named else None)
 
 
 def _unknown() -> dict[str, str]:
