@@ -95,6 +95,10 @@ class Directory:
         return self.root / "maintenance"
 
     @property
+    def known_tables(self) -> Path:
+        return self.maintenance / "known-tables.json"
+
+    @property
     def parked(self) -> Path:
         return self.root / "parked.json"
 

@@ -132,7 +132,7 @@ class _Run:
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)
-        self._possession = Possession(spec.sink.path, journal.run)
+        self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
         self._control.source = self._away
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
@@ -205,7 +205,7 @@ class _Run:
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
             self._finish_removals(ledger)
-            self._possession.release()
+            self._possession.release(publisher.remember())
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
@@ -227,8 +227,9 @@ class _Run:
         through = partial(self._retry_disk_full, "destination")
         notes = self._directory.maintenance
         publisher = Publisher(self._spec.sink, ledger, self._journal, notes, self._possession.guard, through)
-        publisher.open_tables(state)
-        delete_unpublished(publisher.published(), state, publisher.failed, self._spec.sink.path, self._directory.ledger)
+        publisher.open_tables(state, self._possession.known)
+        spared = publisher.failed | publisher.unchanged
+        delete_unpublished(publisher.published(), state, spared, self._spec.sink.path, self._directory.ledger)
         publisher.recover()
         return publisher
 

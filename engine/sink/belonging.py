@@ -14,7 +14,9 @@ A mismatch ends the run with exit code 7 and says what to do, except for tables 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from engine.capture.files import DataFile
@@ -26,9 +28,11 @@ from engine.ledger.state import State, TableState
 from engine.sink.delta import DeltaTables
 from engine.sink.delta_log import check_files
 from engine.sink.fence import Term, known_term
+from engine.sink.known_tables import KnownTables
 from engine.sink.owned import KINDS
 
 _NAMED = 5
+_THREADS = 4
 _ALL = "tidemark redump SPEC --all, then run"
 
 
@@ -79,9 +83,11 @@ class Comparison:
             )
 
 
-def look_at(root: Path, state: State) -> dict[str, Look]:
-    """The destination's state of every table with published rows. Writes nothing."""
-    return {name: _look(root, state, table) for name, table in state.tables.items() if _published(table)}
+def look_at(root: Path, state: State, known: KnownTables) -> dict[str, Look]:
+    """The destination's state of every table with published rows. Writes nothing. known: as the last run left them."""
+    published = {name: table for name, table in state.tables.items() if _published(table)}
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="look") as threads:
+        return dict(zip(published, threads.map(partial(_look, root, state, known), published.values()), strict=True))
 
 
 def _published(table: TableState) -> bool:
@@ -89,10 +95,10 @@ def _published(table: TableState) -> bool:
     return table.begun and not table.stopped and bool(table.rows_read or table.changes_applied or table.applied)
 
 
-def _look(root: Path, state: State, table: TableState) -> Look:
+def _look(root: Path, state: State, known: KnownTables, table: TableState) -> Look:
     tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.projection))
     try:
-        if fault := tables.fault() or tables.lost():
+        if not tables.recall(known) and (fault := tables.fault() or tables.lost()):
             return Look(fault=fault)
         return Look({kind: tables.applied(kind) for kind in KINDS}, frozenset(tables.terms()))
     except DestinationError as error:

@@ -56,6 +56,16 @@ def _period_of(file: StoredFile, period: str) -> str | None:
     return ends.pop() if len(ends) == 1 else None
 
 
+def last_change(files: Sequence[StoredFile]) -> datetime:
+    """The time of the newest change, by the source's clock."""
+    return datetime.fromtimestamp(max((file.high.get(TS, 0) for file in files), default=0) / _US, UTC)
+
+
+def closed_periods(last: datetime, now: datetime) -> tuple[bool, ...]:
+    """Which periods of the newest change are closed: until that changes, `next_files` gives the same for the same files."""
+    return tuple(f"{last:{period}}" < f"{now:{period}}" for period in _PERIODS)
+
+
 def expired(files: Sequence[StoredFile], before: datetime, merged_seq: int) -> list[StoredFile]:
     """The files whose changes are all older than `before`, and merged into the mirror up to `merged_seq`."""
     limit_us = before.timestamp() * _US

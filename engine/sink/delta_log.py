@@ -29,6 +29,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -100,6 +101,11 @@ class DeltaLog:
         return self.folder / "_delta_log"
 
     @property
+    def stamp(self) -> tuple[int, int, int] | None:
+        """Identifies the commit of `version`."""
+        return self._stamp
+
+    @property
     def there(self) -> bool:
         """Whether a table exists."""
         return DeltaTable.is_deltatable(str(self.folder))
@@ -145,6 +151,27 @@ class DeltaLog:
             found = (self.path / _name(version)).stat()
             return found.st_ino, found.st_mtime_ns, found.st_size
         return None
+
+    def remembered(self) -> dict[str, Any]:
+        """The newest version and what was looked up in it, for `recall`."""
+        return {
+            "version": self.version,
+            "stamp": self._stamp,
+            "apps": sorted(self._apps),
+            "transactions": self.transactions,
+            "checkpointed": self._checkpointed,
+        }
+
+    def recall(self, remembered: Mapping[str, Any]) -> bool:
+        """Take what an earlier process remembered, without reading the log, if its version is still the newest."""
+        stamp, checkpointed = remembered["stamp"], remembered["checkpointed"]
+        self.version, self._stamp = remembered["version"], tuple(stamp) if stamp else None
+        self._apps, self.transactions = set(remembered["apps"]), dict(remembered["transactions"])
+        self._checkpointed = tuple(checkpointed) if checkpointed else None
+        if self._is_newest(()):
+            return True
+        self.version = -1
+        return False
 
     def files(self, delta: DeltaTable) -> list[StoredFile]:
         """The data files of a version that was just loaded. Raises DestinationError for files outside the folder."""

@@ -88,6 +88,12 @@ class Fence:
             raise _taken_over(self._term, self.newest())
         return self._term.number
 
+    @property
+    def held(self) -> Term:
+        """This runner's term."""
+        assert self._term is not None
+        return self._term
+
     def release(self) -> None:
         """Mark this runner as ended in order."""
         if self._term is not None and self._path(self._term.number).exists():

@@ -12,7 +12,7 @@ A step that is killed leaves files without a commit, which the vacuum deletes.
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
@@ -23,15 +23,18 @@ from engine import clock
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.events import TableMaintained
-from engine.sink.compaction import SEQ, expired, next_files
+from engine.sink.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
 from engine.sink.delta_actions import Actions, StoredFile, metadata_of
 from engine.sink.evolution import schema_of
+from engine.sink.known_tables import Stamps, are_settled, stamps_of
 from engine.sink.merging import MirrorFiles
 from engine.sink.newest import BATCH_ROWS, opened
 from engine.sink.optimize import Rewrite, next_rewrite
 from engine.sink.owned import OwnedTables, is_on_read
 from engine.sink.vacuum import Vacuum
 
+_NEVER = 1 << 62
+_CommitStamp = tuple[int, int, int]
 Step = Literal["optimize", "compact", "expire", "vacuum"]
 STEPS: tuple[Step, ...] = ("optimize", "compact", "expire", "vacuum")
 
@@ -67,7 +70,20 @@ class _Done:
 
 
 class MaintainedTables(OwnedTables):
-    """The Delta tables of one captured table, with their maintenance."""
+    """The Delta tables of one captured table, with their maintenance.
+
+    A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change rarely, and the
+    next look shall not open their logs again.
+    """
+
+    _compacted: _CommitStamp | None = None
+    """The version of the change log in which nothing can be compacted until another period is closed."""
+    _last_change: datetime = datetime.fromtimestamp(0, UTC)
+    _closed: tuple[bool, ...] = ()
+    _kept: tuple[_CommitStamp | None, int] | None = None
+    """The version of the change log whose changes are all newer than this time (microseconds)."""
+    _vacuumed: tuple[object, datetime | None] | None = None
+    """The state of the folders in which no file can be deleted before this time; None: until they change."""
 
     def optimize(self) -> TableMaintained | None:
         """Rewrite some files of the mirror; None if there is nothing to do, or no mirror."""
@@ -110,13 +126,19 @@ class MaintainedTables(OwnedTables):
 
     def compact(self, now: datetime | None = None) -> TableMaintained | None:
         """Merge some small files of the change log; None if there is nothing to do."""
-        began, done = time.monotonic(), _Done()
+        began, done, at, log = time.monotonic(), _Done(), now or clock.utc_now(), self._logs[self.changes]
+        self._refresh(self.changes)
+        if log.stamp == self._compacted and closed_periods(self._last_change, at) == self._closed:
+            return None
 
         def actions() -> Actions | None:
             done.discard()
             delta = self._load(self.changes)
-            chosen = next_files(self._logs[self.changes].files(delta), now or clock.utc_now())
+            files = log.files(delta)
+            chosen = next_files(files, at)
             if not chosen:
+                self._compacted, self._last_change = log.stamp, last_change(files)
+                self._closed = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
             with FileWriter(self.changes, "compact", schema, (*self.table.key, SEQ)) as writer:
@@ -144,10 +166,15 @@ class MaintainedTables(OwnedTables):
         """Remove older changes from the change log, as far as the mirror has them; None if there are none."""
         if not self.table.key:
             return None  # the change log is all there is of the table
-        began, done, merged = time.monotonic(), _Done(), self.merged_seq()
+        began, done, merged, log = time.monotonic(), _Done(), self.merged_seq(), self._logs[self.changes]
+        self._refresh(self.changes)
+        if self._kept is not None and self._kept[0] == log.stamp and before.timestamp() * 1e6 <= self._kept[1]:
+            return None
 
         def actions() -> Actions | None:
-            done.removed = expired(self._files(self.changes), before, merged)
+            files = self._files(self.changes)
+            done.removed = expired(files, before, merged)
+            self._kept = log.stamp, min((file.high[TS] for file in files if TS in file.high), default=_NEVER)
             return Actions("DELETE", {}, remove=done.removed) if done.removed else None
 
         return self._maintained("expire", done.removed, (), began) if self._commit(self.changes, actions) else None
@@ -156,11 +183,18 @@ class MaintainedTables(OwnedTables):
         """Delete files beyond the retention; None if there are none. notes: the file of `sink.vacuum`."""
         began = time.monotonic()
         self._guard()
+        stamps = [self._stamps(folder) for folder, _ in self._folders()]
+        if self._vacuumed is not None and self._vacuumed[0] == stamps:
+            due = self._vacuumed[1]
+            if due is None or clock.utc_now() < due:
+                return None
         named = self._named()
         if self.index is not None:
             self.index.keep_only(named.get(self.mirror, ()))
         found = Vacuum(notes).run(named, spared, retention)
         if not found.files:
+            if all(are_settled(folders) for folders, _ in stamps):
+                self._vacuumed = stamps, found.due
             return None
         return TableMaintained(
             table=self.table.full_name,
@@ -169,6 +203,11 @@ class MaintainedTables(OwnedTables):
             removed_bytes=found.bytes,
             duration_s=round(time.monotonic() - began, 6),
         )
+
+    def _stamps(self, folder: Path) -> tuple[Stamps, _CommitStamp | None]:
+        """Identifies the files of a folder and the version of its table."""
+        self._refresh(folder)
+        return stamps_of(folder), self._logs[folder].stamp
 
     def sizes(self, notes: Path) -> Sizes:
         """What the table has in the destination."""

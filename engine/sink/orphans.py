@@ -15,16 +15,16 @@ from engine.ledger.state import State
 _PREFIXES = ("chunk-", "changes-")
 
 
-def delete_unpublished(published: set[str], state: State, failed: Collection[str], root: Path, ledger: Path) -> int:
+def delete_unpublished(published: set[str], state: State, spared: Collection[str], root: Path, ledger: Path) -> int:
     """Delete all tables' files that are not among the `published` names. Returns how many. Call it while no reader runs.
 
-    failed: tables whose destination's content is unknown; their files stay.
+    spared: tables whose files all stay: the destination's content is unknown, or nothing was written since the last run.
     """
     committed = max((path.stat().st_mtime_ns for path in ledger.glob("epoch-*.json")), default=None)
     if committed is None:
         return 0
     deleted = 0
-    for table in (table_from_dict(t.table) for n, t in state.tables.items() if t.begun and n not in failed):
+    for table in (table_from_dict(t.table) for n, t in state.tables.items() if t.begun and n not in spared):
         for folder in (
             mirror_folder(root, table.database, table.name),
             changes_folder(root, table.database, table.name),

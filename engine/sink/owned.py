@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -41,6 +42,7 @@ from engine.sink.delta_log import DeltaLog, StaleVersionError, check_files, crea
 from engine.sink.dropping import drop
 from engine.sink.evolution import lacks, mirror_schema, schema_of
 from engine.sink.key_index import KeyIndex
+from engine.sink.known_tables import KnownTables, describe, fingerprint
 from engine.sink.lost import Recent, lost_names
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
@@ -137,6 +139,25 @@ class OwnedTables:
             wanted = schema if folder == self.changes else pa.schema([])
             if self._lacks(delta, folder, wanted):
                 self._add_columns(log, wanted)
+
+    def recall(self, known: KnownTables) -> bool:
+        """Take the tables as the last run left them. Returns False if one has changed, or was checked for something else."""
+        found = {folder: known.unchanged(folder, self._checked(folder, schema)) for folder, schema in self._folders()}
+        return all(log is not None and self._logs[folder].recall(log) for folder, log in found.items())
+
+    def remember(self) -> dict[str, dict[str, Any]]:
+        """The tables as this run leaves them, for the next run's `recall`; without those that have just changed."""
+        found = {}
+        for folder, schema in self._folders():
+            self._refresh(folder)
+            if known := describe(folder, self._checked(folder, schema), self._logs[folder].remembered()):
+                found[str(folder)] = known
+        return found
+
+    def _checked(self, folder: Path, schema: pa.Schema) -> str:
+        """What `create` checks a table for."""
+        wanted = sorted(self._properties(folder).items()), [(field.name, str(field.type)) for field in schema]
+        return fingerprint(self._owner.ledger, self._owner.application, self._owner.floor, wanted)
 
     def repair(self, *, accepting: bool = False) -> list[str]:
         """Set aside commits torn by a power cut. Returns their names. Raises DestinationError when later commits rest on them.

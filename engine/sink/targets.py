@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from engine import clock
 from engine.capture.chunk.fast_forward import has_mutable_key
@@ -31,6 +32,7 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.sink.delta import DeltaTables
 from engine.sink.key_index import KeyIndex
+from engine.sink.known_tables import KnownTables
 from engine.sink.maintenance import Answer, Maintenance, Request, notes_folder
 from engine.sink.owned import KINDS, Guard, unguarded
 from engine.sink.target import Part, Resnapshot, Target, files_of_parts
@@ -61,16 +63,19 @@ class Targets:
         self._targets: dict[str, Target] = {}
         self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
+        self.unchanged: set[str] = set()
+        """The tables that are as the last run left them, so that they were not opened."""
         self._applied = self._recorded = -1
         self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         self._last_merge = clock.monotonic_s()
         self._notes = notes
         self._maintenance = Maintenance(sink, journal, notes, ledger.file_names)
 
-    def open_tables(self, state: State) -> None:
+    def open_tables(self, state: State, known: KnownTables | None = None) -> None:
         """Create the missing Delta tables. Raises SpecError when a destination belongs to another ledger.
 
-        Also opens removed tables whose destination is kept: they may lack earlier commits.
+        known: as the last run left them (`sink.known_tables`). Also opens removed tables whose destination is kept: they may lack
+        earlier commits.
         """
         for table in state.tables.values():
             if not table.begun:
@@ -78,7 +83,7 @@ class Targets:
             # During a resnapshot, the mirror of a table that just got a key may not exist yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.projection)
-            self._open(shown, plan_from_dict(table.plan), expected)
+            self._open(shown, plan_from_dict(table.plan), expected, known)
         for table in state.removed.values():
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
@@ -147,15 +152,18 @@ class Targets:
         assert self._ledger.state is not None
         return self._ledger.state
 
-    def _open(self, table: Table, plan: Plan, expected: bool) -> None:
+    def _open(self, table: Table, plan: Plan, expected: bool, known: KnownTables | None = None) -> None:
         delta = self._tables(table, plan)
         delta.index = KeyIndex(notes_folder(self._notes, delta) / "keys")
         target = Target(delta, has_mutable_key(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
         self._targets[table.full_name] = target
         try:
-            for name in target.delta.repair():
-                self._repaired(table.full_name, name)
-            target.delta.create(expected=expected)
+            if known is not None and target.delta.recall(known):
+                self.unchanged.add(table.full_name)
+            else:
+                for name in target.delta.repair():
+                    self._repaired(table.full_name, name)
+                target.delta.create(expected=expected)
             target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
         except PipelineHeldError:
             raise
@@ -174,8 +182,17 @@ class Targets:
             )
         )
 
+    def remember(self) -> dict[str, dict[str, Any]]:
+        """The tables as this run leaves them, when nothing writes to them any more (`sink.known_tables`)."""
+        found: dict[str, dict[str, Any]] = {}
+        for target in self._targets.values():
+            if target.error is None and target.resnapshot is None:
+                with suppress(Exception):  # then the next run opens it
+                    found |= target.delta.remember()
+        return found
+
     def published(self) -> set[str]:
-        """The names of files in the ledger's epochs or in the destination, which must not be deleted."""
+        """The names of files in the ledger's epochs or in the destination, which must not be deleted; without `unchanged` ones."""
         changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
         lists = [
             part["files"]
@@ -183,8 +200,10 @@ class Targets:
             for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
         ]
         names = {file["name"] for files in lists for file in files}
-        healthy = [target for target in self._targets.values() if target.error is None]
-        return names.union(*(target.delta.file_names() for target in healthy))
+        opened = [
+            target for name, target in self._targets.items() if target.error is None and name not in self.unchanged
+        ]
+        return names.union(*(target.delta.file_names() for target in opened))
 
     @property
     def failed(self) -> set[str]:

@@ -9,7 +9,7 @@ import json
 import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -33,6 +33,8 @@ class Vacuumed:
     waiting_files: int
     """Files whose retention is not over."""
     waiting_bytes: int
+    due: datetime | None = None
+    """When the next retention is over, or needed files may no longer be; None if there are no such files."""
 
 
 class Vacuum:
@@ -57,10 +59,14 @@ class Vacuum:
         named: by folder, the files of the newest version, relative to the folder. spared: names that the ledger still needs.
         """
         now, found, notes = clock.utc_now(), Vacuumed(0, 0, 0, 0), dict[str, dict[str, str]]()
+        due = list[datetime]()
         for folder, names in named.items():
             known, since_of = self._notes.get(folder.name, {}), dict[str, str]()
             for name, size in _files(folder):
-                if name in names or name in spared:
+                if name in names:
+                    continue
+                if name in spared:
+                    due.append(now)
                     continue
                 since = known.get(name) or clock.utc_text(now)
                 if not dry_run and self._is_over(name, since, retention, now):
@@ -68,18 +74,23 @@ class Vacuum:
                     found = _plus(found, deleted=size)
                 else:
                     since_of[name] = since
+                    due.append(clock.parse_utc(since) + _least(name, retention))
                     found = _plus(found, waiting=size)
             notes[folder.name] = since_of
         if not dry_run and notes != self._notes:
             make_folders(self._path.parent)
             write_atomically(self._path, json.dumps({"since": notes}))
             self._notes = notes
-        return found
+        return replace(found, due=min(due, default=None))
 
     @staticmethod
     def _is_over(name: str, since: str, retention: timedelta, now: datetime) -> bool:
-        least = _READERS_RETENTION if name.startswith(_READERS_FILES) else timedelta()
-        return now - clock.parse_utc(since) >= max(retention, least)
+        return now - clock.parse_utc(since) >= _least(name, retention)
+
+
+def _least(name: str, retention: timedelta) -> timedelta:
+    """How long a file is kept."""
+    return max(retention, _READERS_RETENTION if name.startswith(_READERS_FILES) else timedelta())
 
 
 def _plus(found: Vacuumed, *, deleted: int | None = None, waiting: int | None = None) -> Vacuumed:

@@ -11,8 +11,10 @@ A runner that is killed in between leaves a term in the ledger that nobody holds
 
 import os
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from engine import clock
 from engine.capture.projection.table_projection import published_as
@@ -24,14 +26,20 @@ from engine.ledger.store import Ledger
 from engine.sink.belonging import compare, look_at
 from engine.sink.delta import DeltaTables
 from engine.sink.fence import Fence, Term
+from engine.sink.known_tables import KnownTables
 
 
 class Possession:
-    """One run's hold on ledger and destination. at_fault: tables that differ from what the ledger has published."""
+    """One run's hold on ledger and destination.
 
-    def __init__(self, root: Path, run: str) -> None:
-        self._root, self._run = root, run
+    known_tables: the file for what the next run may know (`sink.known_tables`). known: what the last run has left. at_fault: tables
+    that differ from what the ledger has published.
+    """
+
+    def __init__(self, root: Path, run: str, known_tables: Path | None = None) -> None:
+        self._root, self._run, self._known_tables = root, run, known_tables
         self._fence: Fence | None = None
+        self.known = KnownTables()
         self.at_fault: set[str] = set()
 
     @property
@@ -62,6 +70,8 @@ class Possession:
         assert ledger.state is not None
         fence = Fence(self._root, ledger.state.ledger)
         newest = fence.newest()
+        if self._known_tables is not None:
+            self.known = KnownTables.read(self._known_tables, newest)
         older = self._compare(ledger, newest, asked, everything=everything)
         terms = max([newest.number] if newest else [ledger.state.term, *self._terms(ledger.state)], default=0)
         ledger.take_term(self._run, terms + 1)
@@ -71,15 +81,19 @@ class Possession:
             older = self._compare(ledger, None, asked, everything=everything) or older
         return self._next_seq(ledger.state) if older else None
 
-    def release(self) -> None:
-        """Mark the run as ended in order; it writes nothing more."""
-        if self._fence is not None:
-            self._fence.release()
+    def release(self, tables: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+        """Mark the run as ended in order; it writes nothing more. tables: as it leaves them (`Targets.remember`)."""
+        if self._fence is None:
+            return
+        if self._known_tables is not None and tables is not None:
+            with suppress(OSError):  # then the next run opens all tables
+                KnownTables.write(self._known_tables, self._fence.held, tables)
+        self._fence.release()
 
     def _compare(self, ledger: Ledger, newest: Term | None, asked: Collection[str], *, everything: bool) -> bool:
         """Compare ledger and destination. Returns whether the ledger is older."""
         assert ledger.state is not None
-        looks = look_at(self._root, ledger.state)
+        looks = look_at(self._root, ledger.state, self.known)
         found = compare(self._root, ledger.state, newest, list(ledger.kept_epochs()), looks)
         found.require(asked, everything=everything)
         self.at_fault |= set(found.tables)
