@@ -8,8 +8,10 @@ The index is a cache: a data file never changes, so neither does its entry, and 
 again. The whole folder can be deleted at any time.
 """
 
+import mmap
+import struct
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ from engine.durable import sync_file
 LEAST_ROWS = 1 << 16
 """The key columns of smaller files are read instead."""
 _GATHER_ROWS = 1 << 16
+_MAGIC, _HEADER = b"TMKEYS01", struct.Struct("<8sQQ")
+_SUFFIX = ".keys"
 _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 U64 = npt.NDArray[np.uint64]
 
@@ -130,42 +134,43 @@ class KeyIndex:
         entry = self._opened(name) or self._built(name, read)
         if entry is None:
             return None
-        codes = entry["code"].to_numpy()
+        codes = entry.codes
         wanted = wanted.between(codes[0], codes[-1]) if len(codes) else wanted
         begins, ends = np.searchsorted(codes, wanted.first), np.searchsorted(codes, wanted.first, side="right")
         counts = ends - begins
         places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-        if wanted.second is not None:
-            places = places[entry["check"].to_numpy()[places] == np.repeat(wanted.second, counts)]
-        return np.unique(entry["row"].to_numpy()[places].astype(np.int64))
+        if wanted.second is not None and entry.checks is not None:
+            places = places[entry.checks[places] == np.repeat(wanted.second, counts)]
+        return np.unique(entry.rows[places].astype(np.int64))
 
     def keep_only(self, names: Collection[str]) -> None:
         """Delete the entries of all other files."""
         with suppress(FileNotFoundError):
             for path in self._folder.iterdir():
-                if path.stem not in names:
+                if path.stem not in names or path.suffix != _SUFFIX:
                     path.unlink(missing_ok=True)
 
-    def _opened(self, name: str) -> pa.RecordBatch | None:
-        with suppress(OSError, pa.ArrowInvalid), pa.memory_map(str(self._path(name))) as source:
-            return pa.ipc.open_file(source).get_batch(0)
-        return None
+    def _opened(self, name: str) -> "_Entry | None":
+        try:
+            with self._path(name).open("rb") as file:
+                return _Entry.mapped(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError):  # there is none, or it is empty or torn
+            return None
 
-    def _built(self, name: str, read: Callable[[], pa.Table]) -> pa.RecordBatch | None:
+    def _built(self, name: str, read: Callable[[], pa.Table]) -> "_Entry | None":
         codes = codes_of(read())
         if codes is None:
             return None
         order = np.argsort(codes.first, kind="stable")
-        columns = {"code": pa.array(codes.first[order]), "row": pa.array(order.astype(np.uint32))}
-        if codes.second is not None:
-            columns["check"] = pa.array(codes.second[order])
-        entry = pa.record_batch(columns)
+        checks = None if codes.second is None else codes.second[order]
+        entry = _Entry(codes.first[order], checks, order.astype(np.uint32))
         self._folder.mkdir(parents=True, exist_ok=True)
         temporary = self._folder / f".{uuid.uuid4().hex}"
         with suppress(OSError):  # without room for it, the next merge builds it again
             try:
-                with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, entry.schema) as writer:
-                    writer.write(entry)
+                with temporary.open("xb") as file:
+                    for part in entry.parts():
+                        file.write(part)
                 sync_file(temporary)
                 temporary.replace(self._path(name))
             finally:
@@ -173,4 +178,36 @@ class KeyIndex:
         return entry
 
     def _path(self, name: str) -> Path:
-        return self._folder / f"{name}.arrow"
+        return self._folder / f"{name}{_SUFFIX}"
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """The index of one file. Its file has a header, the codes, the checks if there are any, and the rows."""
+
+    codes: U64
+    """Sorted."""
+    checks: U64 | None
+    """The second codes, if the first are not unique."""
+    rows: npt.NDArray[np.uint32]
+
+    def parts(self) -> Iterator[bytes | memoryview]:
+        """The parts of the file."""
+        yield _HEADER.pack(_MAGIC, self.checks is not None, len(self.codes))
+        for part in (self.codes, self.checks, self.rows):
+            if part is not None:
+                yield np.ascontiguousarray(part).data.cast("B")
+
+    @staticmethod
+    def mapped(data: mmap.mmap) -> "_Entry":
+        """The content of a file. Raises ValueError when it is not whole, or of another version."""
+        if len(data) < _HEADER.size:
+            raise ValueError("no header")
+        magic, has_checks, count = _HEADER.unpack_from(data)
+        width = count * 8
+        if magic != _MAGIC or len(data) != _HEADER.size + width * (1 + has_checks) + count * 4:
+            raise ValueError("not an index")
+        begin = _HEADER.size
+        codes = np.frombuffer(data, np.uint64, count, begin)
+        checks = np.frombuffer(data, np.uint64, count, begin + width) if has_checks else None
+        return _Entry(codes, checks, np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks)))

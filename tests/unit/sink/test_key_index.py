@@ -63,10 +63,14 @@ def test_the_index_finds_what_a_scan_finds(tmp_path: Path, kinds: list[pa.DataTy
         assert found is not None
         assert list(found) == list(expected)
     assert len(reads) == 1
-    (tmp_path / "a.parquet.arrow").write_bytes(b"torn")
-    again = KeyIndex(tmp_path).find("a.parquet", codes, read)
-    assert again is not None
-    assert list(again) == list(expected)
+    entry = tmp_path / "a.parquet.keys"
+    whole = entry.read_bytes()
+    for torn in (b"", b"torn", whole[:-1], whole[:100], b"another " + whole[8:]):
+        entry.write_bytes(torn)
+        again = KeyIndex(tmp_path).find("a.parquet", codes, read)
+        assert again is not None
+        assert list(again) == list(expected)
+        assert entry.read_bytes() == whole
 
 
 def _is_time(kind: pa.DataType) -> bool:
