@@ -1,11 +1,12 @@
 """A pipeline's status from its files alone: ledger, journal and `runner.json`. Works without a runner."""
 
 import json
-import stat
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
 
@@ -171,15 +172,21 @@ def _acknowledged(directory: Directory, alert: Mapping[str, Any]) -> dict[str, s
 def _sizes(directory: Directory) -> dict[str, int]:
     """The bytes that the pipeline's own files hold, by kind."""
     parts = {"ledger": directory.ledger, "journal": directory.journals, "maintenance": directory.maintenance}
-    sizes = {name: sum(map(_bytes, folder.rglob("*"))) for name, folder in parts.items()}
-    return {**sizes, "runner_log": sum(map(_bytes, directory.root.glob(f"{directory.log.name}*")))}
+    sizes = {name: _bytes(folder) for name, folder in parts.items()}
+    return {**sizes, "runner_log": _bytes(directory.root, directory.log.name)}
 
 
-def _bytes(path: Path) -> int:
-    with suppress(OSError):  # it was removed a moment ago
-        found = path.stat()
-        return found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return 0
+def _bytes(folder: Path, prefix: str | None = None) -> int:
+    """The bytes of all files below a folder; or of those in it whose names begin with a prefix."""
+    size = 0
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(OSError):  # it was removed a moment ago
+                if entry.is_dir(follow_symlinks=False):
+                    size += 0 if prefix is not None else _bytes(Path(entry.path))
+                elif prefix is None or entry.name.startswith(prefix):
+                    size += entry.stat().st_size
+    return size
 
 
 def _now(runner: dict[str, Any] | None) -> datetime:
@@ -192,7 +199,7 @@ def _now(runner: dict[str, Any] | None) -> datetime:
 
 def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now: datetime) -> BinlogStatus:
     since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _FRESH)
-    epochs = [event for ts, event in recent_events(directory, EpochCommitted) if since <= ts <= until]
+    epochs = [event for ts, event in recent_events(directory, EpochCommitted, since) if ts <= until]
     kinds, tables = Counter[str](), Counter[str]()
     for epoch in epochs:
         kinds.update(epoch.kinds)
@@ -234,6 +241,9 @@ def _tables(directory: Directory, state: State | None, runner: dict[str, Any], n
         }
         for name, one in runner.get("reading", {}).items()
     }
+    parked = defaultdict[str, list[Mapping[str, Any]]](list)
+    for chunk in read_parked(directory):
+        parked[chunk["table"]].append(chunk)
     return [
         {
             "table": name,
@@ -246,7 +256,7 @@ def _tables(directory: Directory, state: State | None, runner: dict[str, Any], n
             "error": table.stopped["message"] if table.stopped and not table.removed else None,
             "hint": table.stopped["hint"] if table.stopped and not table.removed else None,
             "destination": _destination(table),
-            "parked": _parked(directory, name, table),
+            "parked": _parked(parked[name], table),
             "reading": reading.get(name),
             "mirror": table.plan.get("mirror"),
         }
@@ -261,10 +271,10 @@ def _destination(table: TableState) -> str | None:
     return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
 
 
-def _parked(directory: Directory, name: str, table: TableState) -> list[ParkedChunk]:
+def _parked(parked: Sequence[Mapping[str, Any]], table: TableState) -> list[ParkedChunk]:
     """The table's parked chunks that are still pending."""
     pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
-    chunks = [p for p in read_parked(directory) if p["table"] == name and pending.get(p["chunk"]) == p["limits"]]
+    chunks = [p for p in parked if pending.get(p["chunk"]) == p["limits"]]
     return [
         {
             "chunk": p["chunk"],
@@ -289,9 +299,10 @@ def last_event(directory: Directory, kind: type[E]) -> tuple[str, E] | None:
     return next(_parsed(reversed(newest_lines(directory.journals, _TAIL_BYTES)), kind), None)
 
 
-def recent_events(directory: Directory, kind: type[E]) -> list[tuple[str, E]]:
-    """All events of a kind in the newest journal's last megabyte, with their times, oldest first."""
-    return list(_parsed(newest_lines(directory.journals, _TAIL_BYTES), kind))
+def recent_events(directory: Directory, kind: type[E], since: str) -> list[tuple[str, E]]:
+    """The events of a kind in the newest journal's last megabyte from this time on, with their times, newest first."""
+    newest_first = _parsed(reversed(newest_lines(directory.journals, _TAIL_BYTES)), kind)
+    return list(takewhile(lambda found: found[0] >= since, newest_first))
 
 
 def _parsed(lines: Iterable[str], kind: type[E]) -> Iterator[tuple[str, E]]:

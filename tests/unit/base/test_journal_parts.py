@@ -232,7 +232,8 @@ def test_the_newest_events_are_found_across_parts(tmp_path: Path) -> None:
     found = last_event(directory, LagMeasured)
     assert found is not None
     assert found[1].lag_s == 1.0
-    assert len(recent_events(directory, RunState)) == 1
+    assert len(recent_events(directory, RunState, "")) == 1
+    assert recent_events(directory, RunState, "9999") == []
 
 
 def test_a_new_run_sorts_after_the_parts_of_earlier_ones(tmp_path: Path) -> None:
