@@ -79,16 +79,17 @@ class Descriptor:
         return f"{folder}{'/' if folder else ''}deletion_vector_{uuid.UUID(bytes=_decoded(name))}.bin"
 
 
-def read_vector(folder: Path, descriptor: Descriptor) -> BitMap:
-    """The deleted positions of a data file. Raises DestinationError when the vector is missing, damaged or elsewhere."""
+def read_vector(folder: Path, descriptor: Descriptor, contents: dict[str, bytes] | None = None) -> BitMap:
+    """The deleted positions of a data file. Raises DestinationError when the vector is missing, damaged or elsewhere.
+
+    contents: keeps the files that were read, by name, for who reads many vectors of one commit, which are in one file.
+    """
     if descriptor.storage == "i":
         return _parsed(_decoded(descriptor.path)[: descriptor.size], descriptor, "inline")
     if descriptor.file is None:
         raise _unreadable(folder, descriptor.path, "it is outside of the table's folder")
     try:
-        with (folder / descriptor.file).open("rb") as file:
-            file.seek(descriptor.offset or 0)
-            data = file.read(descriptor.size + 8)
+        data = _content(folder, descriptor.file, descriptor.offset or 0, descriptor.size + 8, contents)
     except OSError as error:
         raise _unreadable(folder, descriptor.file, str(error)) from error
     vector = data[4:-4]
@@ -96,6 +97,16 @@ def read_vector(folder: Path, descriptor: Descriptor) -> BitMap:
     if not framed or struct.unpack(">I", data[-4:]) != (zlib.crc32(vector),):
         raise _unreadable(folder, descriptor.file, "its size or checksum is wrong")
     return _parsed(vector, descriptor, descriptor.file)
+
+
+def _content(folder: Path, name: str, offset: int, size: int, contents: dict[str, bytes] | None) -> bytes:
+    if contents is None:
+        with (folder / name).open("rb") as file:
+            file.seek(offset)
+            return file.read(size)
+    if name not in contents:
+        contents[name] = (folder / name).read_bytes()
+    return contents[name][offset : offset + size]
 
 
 def _parsed(vector: bytes, descriptor: Descriptor, name: str) -> BitMap:

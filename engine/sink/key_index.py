@@ -9,6 +9,7 @@ again. The whole folder can be deleted at any time.
 """
 
 import mmap
+import os
 import struct
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -25,7 +26,7 @@ from engine.durable import sync_file
 LEAST_ROWS = 1 << 16
 """The key columns of smaller files are read instead."""
 _GATHER_ROWS = 1 << 16
-_MAGIC, _HEADER = b"TMKEYS01", struct.Struct("<8sQQ")
+_MAGIC, _HEADER = b"TMKEYS02", struct.Struct("<8s??6xQ")
 _SUFFIX = ".keys"
 _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 U64 = npt.NDArray[np.uint64]
@@ -135,9 +136,14 @@ class KeyIndex:
         if entry is None:
             return None
         codes = entry.codes
-        wanted = wanted.between(codes[0], codes[-1]) if len(codes) else wanted
-        begins, ends = np.searchsorted(codes, wanted.first), np.searchsorted(codes, wanted.first, side="right")
-        counts = ends - begins
+        if not len(codes):
+            return np.empty(0, np.int64)
+        wanted = wanted.between(codes[0], codes[-1])
+        begins = np.searchsorted(codes, wanted.first)
+        if entry.unique:
+            counts = (codes[begins] == wanted.first).astype(np.int64)
+        else:
+            counts = np.searchsorted(codes, wanted.first, side="right") - begins
         places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
         if wanted.second is not None and entry.checks is not None:
             places = places[entry.checks[places] == np.repeat(wanted.second, counts)]
@@ -152,10 +158,15 @@ class KeyIndex:
 
     def _opened(self, name: str) -> "_Entry | None":
         try:
-            with self._path(name).open("rb") as file:
-                return _Entry.mapped(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError):  # there is none, or it is empty or torn
+            file = os.open(self._path(name), os.O_RDONLY)
+        except OSError:
             return None
+        try:
+            return _Entry.mapped(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+        except (OSError, ValueError):  # it is empty or torn
+            return None
+        finally:
+            os.close(file)
 
     def _built(self, name: str, read: Callable[[], pa.Table]) -> "_Entry | None":
         codes = codes_of(read())
@@ -163,7 +174,8 @@ class KeyIndex:
             return None
         order = np.argsort(codes.first, kind="stable")
         checks = None if codes.second is None else codes.second[order]
-        entry = _Entry(codes.first[order], checks, order.astype(np.uint32))
+        first = codes.first[order]
+        entry = _Entry(first, checks, order.astype(np.uint32), bool((first[1:] != first[:-1]).all()))
         self._folder.mkdir(parents=True, exist_ok=True)
         temporary = self._folder / f".{uuid.uuid4().hex}"
         with suppress(OSError):  # without room for it, the next merge builds it again
@@ -190,10 +202,12 @@ class _Entry:
     checks: U64 | None
     """The second codes, if the first are not unique."""
     rows: npt.NDArray[np.uint32]
+    unique: bool
+    """Whether no code is there twice."""
 
     def parts(self) -> Iterator[bytes | memoryview]:
         """The parts of the file."""
-        yield _HEADER.pack(_MAGIC, self.checks is not None, len(self.codes))
+        yield _HEADER.pack(_MAGIC, self.checks is not None, self.unique, len(self.codes))
         for part in (self.codes, self.checks, self.rows):
             if part is not None:
                 yield np.ascontiguousarray(part).data.cast("B")
@@ -203,11 +217,12 @@ class _Entry:
         """The content of a file. Raises ValueError when it is not whole, or of another version."""
         if len(data) < _HEADER.size:
             raise ValueError("no header")
-        magic, has_checks, count = _HEADER.unpack_from(data)
+        magic, has_checks, unique, count = _HEADER.unpack_from(data)
         width = count * 8
         if magic != _MAGIC or len(data) != _HEADER.size + width * (1 + has_checks) + count * 4:
             raise ValueError("not an index")
         begin = _HEADER.size
         codes = np.frombuffer(data, np.uint64, count, begin)
         checks = np.frombuffer(data, np.uint64, count, begin + width) if has_checks else None
-        return _Entry(codes, checks, np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks)))
+        rows = np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks))
+        return _Entry(codes, checks, rows, unique)

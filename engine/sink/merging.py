@@ -74,6 +74,8 @@ class MirrorFiles:
     """The deletion vectors that the commit changes, by data file."""
     _read_vectors: dict[Descriptor, BitMap] = field(default_factory=dict)
     """The deletion vectors of the version before, as far as they were read."""
+    _vector_files: dict[str, bytes] = field(default_factory=dict)
+    """The files that they were read from."""
     _written: set[str] = field(default_factory=set)
     """The files written for the commit, relative to the folder."""
 
@@ -182,7 +184,7 @@ class MirrorFiles:
         if vector is None:
             return BitMap()
         if vector not in self._read_vectors:
-            self._read_vectors[vector] = read_vector(self.folder, vector)
+            self._read_vectors[vector] = read_vector(self.folder, vector, self._vector_files)
         return self._read_vectors[vector]
 
     def _live(self, name: str) -> Mask:
