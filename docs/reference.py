@@ -14,8 +14,9 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
-from engine.settings import Alerts, Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules, Throttle
+from engine.settings import Alerts, Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.sink_settings import Sink, SinkRules
+from engine.throttle_settings import Throttle
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {

@@ -267,17 +267,16 @@ def throttle(
     ] = None,
     *,
     reset: Annotated[bool, typer.Option("--reset", help="Return to the settings of the spec.")] = False,
+    period: Annotated[str, typer.Option("--for", help="Only for this long, such as 2h; then as before.")] = "",
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
     """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
-    from engine.settings import throttle_changes, throttled
+    from engine.throttle_settings import throttle_changes
 
-    if bool(settings) == reset:
-        raise SpecError("Say what to change: key=value, or --reset.", detail="Nothing was changed.")
-    changes = throttle_changes(settings or ())
-    spec, _ = _opened(spec_file)
-    throttled(spec.throttle, changes)
+    if bool(settings) == reset or (reset and period):
+        raise SpecError("Say what to change: key=value, or --reset without --for.", detail="Nothing was changed.")
+    changes = throttle_changes(_opened(spec_file)[0].throttle, settings or (), period)
     _send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
 
 

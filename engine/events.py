@@ -110,6 +110,9 @@ class RunControls(Event, name="run.controls"):
     throttle: Mapping[str, Any]
     snapshot: bool
     tables: Sequence[str]
+    until: str = ""
+    """When the throttle settings become `later` again; empty: they stay."""
+    later: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -174,6 +174,7 @@ def _controls(event: Event) -> str:
     parts = ["the snapshot is paused"] if event.get("snapshot") else []
     parts += [f"paused tables: {', '.join(map(str, tables))}"] if isinstance(tables, list) and tables else []
     parts += [f"{name} {value}" for name, value in limits.items()] if isinstance(limits, dict) else []
+    parts += [f"until {event['until']}"] if event.get("until") else []
     return "; ".join(parts) or "no pauses or limits beyond the spec"
 
 

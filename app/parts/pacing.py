@@ -7,12 +7,12 @@ import streamlit as st
 
 from app.parts import controls, home, messages
 from app.parts.autorefresh import autorefresh
-from app.view import limits, words
+from app.view import limits, progress, words
 from app.view.limits import Pace
-from engine import settings
+from engine import clock, settings, throttle_settings
 from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
-from engine.history import table_queries
+from engine.history import chunk_queries, runs, table_queries
 
 
 def pace(where: Directory) -> Pace:
@@ -25,15 +25,15 @@ def pace(where: Directory) -> Pace:
         overrides = json.loads(where.controls.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         overrides = {}
-    return limits.pace_of(spec, overrides)
+    return limits.pace_of(spec, overrides, clock.utc_now())
 
 
-def throttle(where: Directory) -> settings.Throttle:
+def throttle(where: Directory) -> throttle_settings.Throttle:
     """The current limits; none if they cannot be read."""
     try:
-        return settings.throttled(settings.Throttle(), dict(pace(where).settings))
+        return throttle_settings.throttled(throttle_settings.Throttle(), dict(pace(where).settings))
     except SpecError:
-        return settings.Throttle()
+        return throttle_settings.Throttle()
 
 
 def notices(where: Directory) -> None:
@@ -49,7 +49,9 @@ def section(where: Directory) -> None:
     """The limits, and the paused tables."""
     now, name = pace(where), where.root.name
     own = " :violet-badge[set here]" if now.own else " :gray-badge[from the spec]"
-    st.markdown(f"**Limits now**{own} {words.escape(limits.described(now))}")
+    ends = f" until {words.escape(words.date_time(now.until))}" if now.until else ""
+    st.markdown(f"**Limits now**{own} {words.escape(limits.described(now))}{ends}")
+    _effect(where, now)
     left, right = st.columns(2, gap="large")
     with left:
         _limits(where, now)
@@ -57,6 +59,26 @@ def section(where: Directory) -> None:
         _pauses(where, now, [plan.table for plan in home.ask(table_queries.plans, name)])
     st.caption("Settings made here survive restarts. The binlog is never throttled.")
     _watch(where, now)
+
+
+@autorefresh()
+def _effect(where: Directory, now: Pace) -> None:
+    """What the limits do."""
+    text = limits.effect(now, rows_now(where))
+    st.caption(text or "No table is being read.")
+
+
+def rows_now(where: Directory) -> float | None:
+    """How many rows are read a second; None if no table is being copied."""
+    run, tables, now = (
+        home.ask(runs.latest_run, where.root.name),
+        home.ask(table_queries.progress, where.root.name),
+        clock.utc_now(),
+    )
+    if run is None or not progress.copying(tables, live=home.runner(where).works):
+        return None
+    reads = home.ask(chunk_queries.reads, where.root.name, run.run, limit=600)
+    return progress.rows_per_s([*reads, *progress.current_reads(home.reading_of(where), tables, now)], now)
 
 
 @autorefresh()
@@ -68,7 +90,15 @@ def _watch(where: Directory, drawn: Pace) -> None:
 
 def _limits(where: Directory, now: Pace) -> None:
     """The form. The keys contain the current settings, so that changes of another browser appear."""
-    key = f"{where.root.name}-{sorted(now.settings.items(), key=str)}"
+    key = f"{where.root.name}-{sorted(now.settings.items(), key=str)}-{now.until}"
+    period = limits.PERIODS[
+        st.segmented_control("For how long", list(limits.PERIODS), default="Until changed", required=True, key=f"for-{key}")
+        or "Until changed"
+    ]
+    with st.container(horizontal=True):
+        for preset in limits.presets(rows_now(where)):
+            if st.button(preset.label, help=preset.help, key=f"{preset.label}-{key}"):
+                _limit(where, dict(preset.settings), period, preset.label)
     with st.form(f"pace-{key}", border=True):
         st.markdown("**How fast**")
         one, two = st.columns(2)
@@ -110,14 +140,19 @@ def _limits(where: Directory, now: Pace) -> None:
     elif applied:
         changed = limits.changes(now, int(rows), float(size), int(readers), hours or "")
         try:
-            settings.throttled(settings.Throttle(), changed)
+            throttle_settings.throttled(throttle_settings.Throttle(), changed)
         except SpecError as problem:
             messages.error(problem)
             return
         if changed:
-            _send(where, "throttle", changed, reason)
+            _limit(where, changed, period, reason)
         else:
             st.info("Nothing to change.", icon=":material/info:")
+
+
+def _limit(where: Directory, changed: dict[str, Any], period: str | None, reason: str | None) -> None:
+    """Set limits, for a period or until they are changed."""
+    _send(where, "throttle", {**changed, **({throttle_settings.FOR: period} if period else {})}, reason)
 
 
 def _pauses(where: Directory, now: Pace, names: list[str]) -> None:

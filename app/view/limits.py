@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from app.view import words
@@ -24,15 +25,48 @@ class Pace:
     """Whether the whole snapshot is paused."""
     tables: tuple[str, ...]
     """The tables that are paused."""
+    until: datetime | None = None
+    """When the operators' settings end; None: they stay."""
 
 
-def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None) -> Pace:
-    """The spec's [throttle], overridden by `controls.json`."""
+def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None = None, now: datetime | None = None) -> Pace:
+    """The spec's [throttle], overridden by `controls.json` as of this time: without a runner, nothing ends a throttle there."""
     controls = controls or {}
-    changed = dict(controls.get("throttle") or {})
-    return Pace(
-        {**spec, **changed}, tuple(sorted(changed)), bool(controls.get("snapshot")), tuple(controls.get("tables") or ())
-    )
+    until = datetime.fromisoformat(controls["until"]) if controls.get("until") else None
+    ended = until is not None and now is not None and until <= now
+    changed = dict(controls.get("later" if ended else "throttle") or {})
+    own, paused = tuple(sorted(changed)), tuple(controls.get("tables") or ())
+    return Pace({**spec, **changed}, own, bool(controls.get("snapshot")), paused, None if ended else until)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A choice of limits."""
+
+    label: str
+    help: str
+    settings: Mapping[str, Any]
+
+
+def presets(rows_s: float | None) -> list[Preset]:
+    """What an operator is likely to want. rows_s: how many rows are read a second now; None if none are."""
+    gentle = {"max_rows_per_s": 2000, "max_bytes_per_s": 0, "readers": 1}
+    found = [Preset("Gentle", "One reader, at most 2,000 rows a second", gentle)]
+    if rows_s is not None and rows_s >= 2:
+        half = round(rows_s / 2)
+        found.append(
+            Preset("Half", f"At most {half:,} rows a second, half of what is read now", {"max_rows_per_s": half})
+        )
+    free = {"max_rows_per_s": 0, "max_bytes_per_s": 0, "readers": 0}
+    return [*found, Preset("Full speed", "No limits of rows, bytes and readers", free)]
+
+
+def effect(pace: Pace, rows_s: float | None) -> str:
+    """What is read now, and what of the limit that is; "" if nothing is read. rows_s: rows a second."""
+    if rows_s is None:
+        return ""
+    most = pace.settings.get("max_rows_per_s")
+    return f"{rows_s:,.0f} rows/s are read now" + (f", {rows_s / most:.0%} of the limit" if most else "")
 
 
 def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
@@ -54,6 +88,10 @@ def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> li
     if pace.tables:
         found.append(f"Paused: {', '.join(pace.tables)}; the binlog is still read")
     return found
+
+
+PERIODS = {"Until changed": None, "1 h": "1h", "2 h": "2h", "8 h": "8h", "24 h": "24h"}
+"""For how long limits are set."""
 
 
 def described(pace: Pace) -> str:

@@ -14,8 +14,9 @@ from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
 from engine.plan.mirrors import LABELS, mirror_of
 from engine.plan.speed import seconds
-from engine.settings import Snapshot, Spec, Throttle
+from engine.settings import Snapshot, Spec
 from engine.sink_settings import Sink
+from engine.throttle_settings import Throttle
 
 _LOCAL = re.compile(r"local\[(\d+)")
 BETWEEN = " · "

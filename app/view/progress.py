@@ -10,7 +10,7 @@ from engine.history.chunk_queries import Read
 from engine.history.series import EpochTotals, Lag
 from engine.history.table_queries import Progress
 from engine.plan.speed import owed_s
-from engine.settings import Throttle
+from engine.throttle_settings import Throttle
 
 RECENT_S = 30.0
 """The window for rates."""

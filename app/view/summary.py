@@ -3,7 +3,7 @@
 from app.view import limits, planning, words
 from app.view.draft import Draft
 from engine.errors import SpecError
-from engine.settings import Throttle, throttled
+from engine.throttle_settings import Throttle, throttled
 
 _BEGIN = {
     "initial": "copies every chosen table, then follows its changes until it is stopped",
@@ -86,7 +86,7 @@ def _throttle(draft: Draft) -> str:
         wanted = throttled(Throttle(), dict(draft.get("throttle", default={})))
     except SpecError:
         return ""
-    return limits.described(limits.pace_of(wanted.model_dump(), None))
+    return limits.described(limits.pace_of(wanted.model_dump()))
 
 
 def _finding_text(draft: Draft, step: str) -> str:

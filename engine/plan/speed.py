@@ -8,9 +8,9 @@ from engine.decode.result_rows import decode_rows
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.plan.chunks import Plan
-from engine.settings import Throttle
 from engine.source.connect import Connection, quote
 from engine.source.packets import prepare
+from engine.throttle_settings import Throttle
 
 _ROWS = 50_000
 

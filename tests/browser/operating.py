@@ -139,9 +139,13 @@ def watch_it_finish(story: Story) -> None:
     """Without the limit, the copy finishes soon, and the stream keeps up."""
     page = story.page
     section(story, "Pace")
-    story.hand.write(page.get_by_role("spinbutton", name="Rows a second"), "0")
+    page.get_by_role("radio", name="2 h", exact=True).click()
+    press(story, "Gentle")
+    expect(page.get_by_text(re.compile(r"2,000 rows/s; 1 reader until .* UTC"))).to_be_visible()
+    for name in ("Rows a second", "Readers"):
+        story.hand.write(page.get_by_role("spinbutton", name=name), "0")
     press(story, "Set limits")
-    expect(page.get_by_text("set here", exact=True)).to_be_visible()
+    expect(page.get_by_text("set here no limit")).to_be_visible()
     section(story, "Overview")
     expect(story.line).to_contain_text("State: streaming", timeout=COPY_MS)
     expect(story.line).to_contain_text("ETA: copy done")

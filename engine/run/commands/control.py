@@ -9,7 +9,6 @@ import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -29,7 +28,7 @@ from engine.run.disk import Disk
 from engine.run.helpers import Helpers
 from engine.run.outage import OutageTracker
 from engine.run.state_machines import IllegalEventError, after
-from engine.settings import Throttle, throttled
+from engine.throttle_settings import FOR, Throttle, end_of_throttle, throttled
 
 _INBOX_S = 0.2
 _EXPIRE_S = 3600.0
@@ -252,6 +251,7 @@ class Control:
         last = 0.0
         while not self._closing.wait(_INBOX_S):
             self._guarded("inbox", self._take)
+            self._guarded("throttle", self._end_throttle)
             if self.source is not None:
                 self.source.look()
             if self.activity.away != self._shown_away:
@@ -399,16 +399,14 @@ class Control:
     def _save(self, controls: Controls) -> None:
         save_controls(self._directory, controls)
         self.controls = controls
-        self._journal.write(RunControls(throttle=controls.throttle, snapshot=controls.snapshot, tables=controls.tables))
+        self._journal.write(RunControls(**controls.as_dict()))
 
     def _changed(self, verb: str, arguments: Any) -> Controls | None:
         """The controls after a command; None while the ledger is unknown. Raises SpecError."""
         if not isinstance(arguments, dict):
             raise SpecError("Its arguments are no object.")
         if verb == "throttle":
-            changes = {} if arguments.get("reset") else {**self.controls.throttle, **arguments}
-            throttled(self._spec_throttle, changes)
-            return replace(self.controls, throttle=changes)
+            return self._throttled(arguments)
         tables = arguments.get("tables")
         if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
             raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
@@ -418,6 +416,21 @@ class Control:
             if unknown := sorted({str(name) for name in tables} - set(self.committed().tables)):
                 raise SpecError(f"The pipeline has no table {', '.join(unknown)}.")
         return self.controls.paused(arguments, pause=verb == "pause")
+
+    def _throttled(self, arguments: Mapping[str, Any]) -> Controls:
+        """The controls after `throttle`. Raises SpecError."""
+        if arguments.get("reset"):
+            return self.controls.unthrottled()
+        changes = {name: value for name, value in arguments.items() if name != FOR}
+        throttled(self._spec_throttle, {**self.controls.throttle, **changes})
+        return self.controls.throttled(changes, end_of_throttle(arguments.get(FOR), clock.utc_now()))
+
+    def _end_throttle(self) -> None:
+        """Return to the settings before a throttle whose time is over."""
+        with self._lock:
+            if (controls := self.controls.at(clock.utc_text())) != self.controls:
+                self._save(controls)
+                self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
 
     def _accept(self, command: Command, parser: Parser) -> None:
         """Accept a table command, whenever it was sent: it may repair a pipeline that cannot run otherwise."""
@@ -446,7 +459,7 @@ class Control:
             state="paused" if self.disk.reason and self.state == "running" else self.state,
             disk_full=self.disk.reason or None,
             helpers=self.helpers.as_list(),
-            controls=asdict(self.controls),
+            controls=self.controls.as_dict(),
             commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             error=self._error,
         )

@@ -19,6 +19,33 @@ class Controls:
     """Whether the snapshot of all tables is paused."""
     tables: tuple[str, ...] = ()
     """Tables whose snapshot is paused."""
+    until: str = ""
+    """UTC text; then `throttle` becomes `later` again. Empty: it stays."""
+    later: dict[str, Any] = field(default_factory=dict)
+    """The throttle settings after a throttle for some time."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For `controls.json` and `runner.json`; without the end of a throttle that has none."""
+        found = asdict(self)
+        return found if self.until else {name: found[name] for name in ("throttle", "snapshot", "tables")}
+
+    def throttled(self, changes: dict[str, Any], until: str = "") -> "Controls":
+        """The controls after a command that changes throttle settings, for ever or until a time (UTC text).
+
+        During a throttle for some time, one without an end keeps all that is set; another one with an end only moves the end.
+        """
+        settings = {**self.throttle, **changes}
+        if not until:
+            return replace(self, throttle=settings, until="", later={})
+        return replace(self, throttle=settings, until=until, later=self.later if self.until else self.throttle)
+
+    def unthrottled(self) -> "Controls":
+        """The controls after a command that returns to the spec's throttle."""
+        return replace(self, throttle={}, until="", later={})
+
+    def at(self, now: str) -> "Controls":
+        """The controls at a time (UTC text): a throttle whose time is over has ended."""
+        return replace(self, throttle=self.later, until="", later={}) if self.until and now >= self.until else self
 
     def pausing(self, table: str) -> bool:
         """Whether a table must not be read now."""
@@ -52,4 +79,4 @@ def load_controls(directory: Directory) -> Controls:
 
 def save_controls(directory: Directory, controls: Controls) -> None:
     """Save the controls."""
-    write_atomically(directory.controls, json.dumps(formats.stamped("controls", asdict(controls)), indent=1))
+    write_atomically(directory.controls, json.dumps(formats.stamped("controls", controls.as_dict()), indent=1))

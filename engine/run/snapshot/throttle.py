@@ -16,8 +16,8 @@ from engine import clock
 from engine.errors import TidemarkError
 from engine.plan.speed import owed_s
 from engine.run.helpers import Helpers
-from engine.settings import Throttle, within_hours
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
+from engine.throttle_settings import Throttle, within_hours
 
 _INTERVAL_S = 0.25
 _SLOW_INTERVAL_S = 1.0

@@ -11,9 +11,10 @@ from engine.decode.schema import Column, Index, Table
 from engine.errors import TableStoppedError, TidemarkError
 from engine.plan.chunks import Plan
 from engine.plan.strategy import Ends, decide
-from engine.settings import Snapshot, Throttle
+from engine.settings import Snapshot
 from engine.sink_settings import Sink
 from engine.source.catalog import Statistics
+from engine.throttle_settings import Throttle
 from tests.unit.app.support import AT, NOW, draft
 
 ID = Column("id", "int", nullable=False, precision=10)

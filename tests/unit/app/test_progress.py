@@ -18,7 +18,7 @@ from app.view.progress import (
 )
 from engine import clock
 from engine.history.series import EpochTotals
-from engine.settings import Throttle
+from engine.throttle_settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
 
 

@@ -31,6 +31,7 @@ BASE |= {
     "section",
     "sentences",
     "sink_settings",
+    "throttle_settings",
     "startup",
     "tail",
     "wording",

@@ -17,7 +17,8 @@ from pydantic import BaseModel
 from app.view.roles import OPERATOR, VIEWER, role_of
 from engine.run.runner import UNTIL
 from engine.run.state_machines import MACHINES
-from engine.settings import Spec, Throttle, parse, throttled
+from engine.settings import Spec, parse
+from engine.throttle_settings import Throttle, throttled
 from tests.live.support.not_run import NOT_RUN, SHORTENED
 from tests.support.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
 

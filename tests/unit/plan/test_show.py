@@ -17,10 +17,11 @@ from engine.plan.chunks import Plan
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.show import json_parts, text_table
 from engine.plan.speed import seconds
-from engine.settings import Snapshot, Source, Spec, Throttle
+from engine.settings import Snapshot, Source, Spec
 from engine.sink_settings import Sink
 from engine.source.catalog import Statistics
 from engine.source.change_rates import ChangeRate, ChangeRates
+from engine.throttle_settings import Throttle
 from tests.unit.plan.support import Server, column, table, walking
 
 __all__ = ["walking"]

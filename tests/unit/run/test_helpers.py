@@ -25,8 +25,8 @@ from engine.run.outage import OutageTracker
 from engine.run.snapshot.throttle import Health, Pace
 from engine.run.table_commands import to_add
 from engine.settings import Alerts as Settings
-from engine.settings import Throttle
 from engine.source.connect import Endpoint
+from engine.throttle_settings import Throttle
 from tests.support.entries import entry
 from tests.support.mounts import Small
 

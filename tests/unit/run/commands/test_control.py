@@ -23,13 +23,15 @@ from engine.journal import Entry, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control
-from engine.run.commands.overrides import load_controls
+from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.outage import OutageTracker
 from engine.run.table_commands import IN_TURN, parsers, to_add
 from engine.run.tables.bootstrap import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
-from engine.settings import Throttle, parse
+from engine.settings import parse
 from engine.source.catalog import BY_GLOBS, Membership
+from engine.throttle_settings import Throttle
+from engine.throttle_settings import end_of_throttle as end_of
 
 
 @pytest.fixture
@@ -140,6 +142,40 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
     assert send("throttle", reset=True)["event"] == "command.done"
     assert load_controls(directory).throttle == {}
     assert paces[-1].readers == 0
+
+
+def test_a_throttle_for_some_time_ends_by_itself(tmp_path: Path) -> None:
+    """Then the settings before it are in force, also if it was extended; one without an end keeps what is set."""
+    lasting = Controls().throttled({"max_rows_per_s": 9, "readers": 2})
+    now = clock.utc_now()
+    hour = lasting.throttled({"max_rows_per_s": 5}, end_of("1h", now))
+    longer = hour.throttled({"readers": 1}, end_of("2h", now))
+    assert longer.throttle == {"max_rows_per_s": 5, "readers": 1}
+    assert longer.at(end_of("90m", now)) is longer
+    assert longer.at(end_of("2h", now)) == lasting
+    assert longer.throttled({"readers": 3}) == Controls(throttle={"max_rows_per_s": 5, "readers": 3})
+    assert longer.unthrottled() == Controls()
+    assert "until" not in lasting.as_dict(), "as before"
+    for period in ("soon", "", 3, "99999999999d"):
+        with pytest.raises(SpecError, match="No such time"):
+            end_of(period, now)
+    save_controls(Directory(tmp_path), longer)
+    assert load_controls(Directory(tmp_path)) == longer
+
+
+def test_a_runner_ends_a_throttle_in_time(control: Control, tmp_path: Path) -> None:
+    """Also one that began before the runner; it is journaled and saved."""
+    paces = list[Throttle]()
+    control._throttle_changed = paces.append
+    identity = send_command(Directory(tmp_path), "throttle", arguments={"readers": 3, "for": "0.5s"})
+    _wait(partial(_answers, tmp_path, identity))
+    assert paces[0].readers == 3
+    _wait(lambda: len(paces) > 1)
+    assert paces[1].readers == 0
+    assert load_controls(Directory(tmp_path)) == Controls()
+    identity = send_command(Directory(tmp_path), "throttle", arguments={"readers": 3, "for": "x"})
+    _wait(partial(_answers, tmp_path, identity))
+    assert "No such time" in _answers(tmp_path, identity)[0]["message"]
 
 
 def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tmp_path: Path) -> None:

@@ -29,10 +29,10 @@ from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import TableCopy
 from engine.run.snapshot.throttle import Pace
-from engine.settings import Throttle
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
+from engine.throttle_settings import Throttle
 
 LOW = Position("b.000001", 4)
 READER = Reader("h", 1)

@@ -23,7 +23,7 @@ from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Unsplit
 from engine.run.snapshot.scheduler import AHEAD
 from engine.run.state_machines import IllegalEventError
-from engine.settings import Throttle
+from engine.throttle_settings import Throttle
 from tests.unit.run.snapshot.copies import GROUP, copies, failure, read_all, report, table_copy
 
 

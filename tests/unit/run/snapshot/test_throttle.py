@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.errors import SpecError
 from engine.run.snapshot.throttle import Hold, Lease, Pace, too_much
-from engine.settings import Throttle, throttled, within_hours
+from engine.throttle_settings import Throttle, throttled, within_hours
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 
