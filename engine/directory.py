@@ -99,6 +99,10 @@ class Directory:
         return self.maintenance / "known-tables.json"
 
     @property
+    def space(self) -> Path:
+        return self.root / "space.json"
+
+    @property
     def parked(self) -> Path:
         return self.root / "parked.json"
 

@@ -10,38 +10,10 @@ A field is added with a default, so that journals of earlier versions can still 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar
 
 from engine.errors import Failure, TidemarkError
-
-
-class SourceFacts(TypedDict):
-    """The server that a run has connected to."""
-
-    server: str
-    """The version as the server writes it."""
-    version: str
-    flavor: str
-    uuid: str
-    watermark_class: str
-
-
-class SparkFacts(TypedDict):
-    """The Spark session of a run."""
-
-    master: str
-    ui: str | None
-    version: str
-    slots: int
-
-
-class Backfill(TypedDict):
-    """What the binlog between its watermarks changed in a chunk."""
-
-    changes: int
-    deleted: int
-    upserted: int
-
+from engine.event_fields import Backfill, SourceFacts, SparkFacts
 
 EVENTS: dict[str, type["Event"]] = {}
 """The classes below by their `NAME`."""
@@ -362,6 +334,20 @@ class LagMeasured(Event, name="source.lag"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SpaceMeasured(Event, name="disk.space"):
+    """Written once a minute: the disk of the destination (`run.observe.space`)."""
+
+    folder: str
+    free_bytes: int
+    """What this user may still write."""
+    total_bytes: int
+    growth_per_day: float | None = None
+    """Bytes a day, by the last day; null before an hour was measured. Negative while the disk gets emptier."""
+    full_in_s: float | None = None
+    """When the disk is full at this growth; null if it does not grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SourceAway(Event, name="source.away"):
     """A try to reach the source failed, or the source refused the login."""
 
@@ -476,7 +462,7 @@ class AlertRaised(Event, name="alert.raised"):
     """An alert was raised (`engine.run.observe.alerts`), or repeated."""
 
     kind: str
-    """lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full, helper_failed or run_failed."""
+    """lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full, disk_filling, helper_failed or run_failed."""
     table: str | None = None
     value: float | None = None
     """Seconds, bytes, or the exit code of a failed run."""

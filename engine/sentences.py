@@ -82,6 +82,12 @@ ALERTS: Mapping[str, AlertText] = {
         "there is room again",
         "Free space on the disk. The pipeline then continues on its own.",
     ),
+    "disk_filling": AlertText(
+        "Disk filling",
+        "at the growth of the last day, the destination's disk is full sooner than the threshold",
+        "the time until then stays above the threshold",
+        "Make room: shorten sink.changes_retention or sink.files_retention, move other files away, or enlarge the disk.",
+    ),
     "helper_failed": AlertText(
         "Helper failed",
         "a background thread fails, at once",

@@ -219,6 +219,8 @@ class Alerts(Section):
     """Lag behind the source, in bytes of binlog, above which an alert fires. Not set: no alert."""
     runway_s: float = Field(6 * 3600.0, ge=0)
     """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
+    disk_filling_s: float = Field(24 * 3600.0, ge=0)
+    """An alert fires if the destination's disk is full in less than this, at the growth of the last day. 0: no alert."""
     for_s: float = Field(60.0, ge=0)
     """Seconds above the threshold before an alert fires, and below it before it clears."""
     repeat_s: float = Field(4 * 3600.0, ge=60)

@@ -37,6 +37,8 @@ _COLUMNS = {
 def section(where: Directory) -> None:
     """Sizes per table, read on request, since large logs take a while."""
     name = where.root.name
+    if space := home.ask(maintenance_queries.latest_space, name):
+        st.markdown(f"**Disk** {words.escape(destination.disk(space, clock.utc_now()))}")
     read = _conditions(where)
     if read is None:
         return

@@ -92,7 +92,9 @@ def _limits(where: Directory, now: Pace) -> None:
     """The form. The keys contain the current settings, so that changes of another browser appear."""
     key = f"{where.root.name}-{sorted(now.settings.items(), key=str)}-{now.until}"
     period = limits.PERIODS[
-        st.segmented_control("For how long", list(limits.PERIODS), default="Until changed", required=True, key=f"for-{key}")
+        st.segmented_control(
+            "For how long", list(limits.PERIODS), default="Until changed", required=True, key=f"for-{key}"
+        )
         or "Until changed"
     ]
     with st.container(horizontal=True):

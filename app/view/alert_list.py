@@ -21,7 +21,7 @@ Standing = Mapping[str, Any]
 """A standing alert: the fields of `events.AlertRaised`."""
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
-_DURATIONS = ("lag", "runway", "source_away")
+_DURATIONS = ("lag", "runway", "source_away", "disk_filling")
 
 
 @dataclass(frozen=True)
@@ -194,6 +194,7 @@ def threshold_row(pipeline: str, rules: Settings) -> dict[str, str]:
         "Lag above": "no alert" if rules.lag_s is None else words.duration(rules.lag_s),
         "Lag in bytes above": "no alert" if rules.lag_bytes is None else words.size(rules.lag_bytes),
         "Retention left below": words.duration(rules.runway_s) if rules.runway_s else "no alert",
+        "Disk full within": words.duration(rules.disk_filling_s) if rules.disk_filling_s else "no alert",
         "Duration": words.duration(rules.for_s),
         "Repeated every": words.duration(rules.repeat_s),
         "Webhook": "configured" if rules.webhook_env or rules.webhook_file else "none",

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.view import words
 from engine.explore.destination_sizes import Condition
-from engine.history.maintenance_queries import Work
+from engine.history.maintenance_queries import Space, Work
 
 STEPS = {
     "optimize": "rewrite mirror files",
@@ -44,6 +44,21 @@ def row(one: Condition, work: Work | None, now: datetime, page: str = "") -> dic
 
 def _ago(at: datetime | None, now: datetime) -> str:
     return words.NOTHING if at is None else f"{words.duration(max((now - at).total_seconds(), 0.0))} ago"
+
+
+def disk(space: Space, now: datetime) -> str:
+    """`74 GB of 252 GB free · grows 1.2 GB a day · full in 61 d 16 h · measured 20 s ago`."""
+    parts = [f"{words.size(space.free_bytes)} of {words.size(space.total_bytes)} free"]
+    growth = space.growth_per_day
+    if growth is None:
+        parts.append("a forecast needs an hour of measurements")
+    elif growth > 0:
+        parts.append(f"grows {words.size(growth)} a day, by the last day")
+    else:
+        parts.append("does not grow")
+    if space.full_in_s is not None:
+        parts.append(f"full in {words.duration(space.full_in_s)}")
+    return " · ".join([*parts, f"measured {_ago(space.ts, now)}"])
 
 
 def sums(found: Sequence[Condition], works: Mapping[str, Work]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Self
 from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
 from engine.errors import TidemarkError
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.plan.chunks import Range
 from engine.source.positions import Position
 

@@ -1,9 +1,9 @@
-"""The maintenance of tables in the destination, and what merges wrote, from the journal."""
+"""The destination, from the journal: maintenance, what merges wrote, and the space on its disk."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.history.fetch import Cursor, fetch, naive
+from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 
 @dataclass(frozen=True)
@@ -46,3 +46,26 @@ GROUP BY tbl ORDER BY tbl
 def work(cursor: Cursor, pipeline: str, since: datetime) -> list[Work]:
     """What was written for each table since a time, in UTC."""
     return fetch(cursor, Work, _WORK, {"pipeline": pipeline, "since": naive(since)})
+
+
+@dataclass(frozen=True)
+class Space:
+    """The disk of the destination: fields as in `events.SpaceMeasured`."""
+
+    ts: datetime
+    free_bytes: int
+    total_bytes: int
+    growth_per_day: float | None
+    full_in_s: float | None
+
+
+_SPACE = """
+SELECT ts, (body->>'$.free_bytes')::BIGINT, (body->>'$.total_bytes')::BIGINT,
+       TRY_CAST(body->>'$.growth_per_day' AS DOUBLE), TRY_CAST(body->>'$.full_in_s' AS DOUBLE)
+FROM event WHERE pipeline = $pipeline AND event = 'disk.space' ORDER BY ts DESC, seq DESC LIMIT 1
+"""
+
+
+def latest_space(cursor: Cursor, pipeline: str) -> Space | None:
+    """The newest measurement, or None."""
+    return fetch_one(cursor, Space, _SPACE, {"pipeline": pipeline})

@@ -27,7 +27,8 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
-from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted, SourceFacts, TableChanged
+from engine.event_fields import SourceFacts
+from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted, TableChanged
 from engine.journal import Entry, Journal
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State
@@ -42,6 +43,7 @@ from engine.run.failover import failed_over
 from engine.run.final_checks import require_all_tables, require_published
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.notifier import Notifier
+from engine.run.observe.space import SpaceMonitor
 from engine.run.outage import EPOCHS, OutageTracker
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.gate import Gate
@@ -129,6 +131,7 @@ class _Run:
             in_turn=IN_TURN,
             throttle_changed=partial(setattr, pace, "settings"),
             retry_parked=parking.request_retry,
+            chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)

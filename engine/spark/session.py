@@ -14,7 +14,7 @@ from engine import __version__
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import Task, Warming
 from engine.errors import SparkLostError, TidemarkError, TransientError
-from engine.events import SparkFacts
+from engine.event_fields import SparkFacts
 from engine.settings import Spec
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks

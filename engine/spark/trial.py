@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from engine.errors import TidemarkError
-from engine.events import SparkFacts
+from engine.event_fields import SparkFacts
 from engine.settings import Spec, load
 from engine.spark.session import open_session
 

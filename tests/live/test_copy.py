@@ -163,7 +163,9 @@ def test_pause_resume_and_stop_by_command(server: Server, database: str, new_pip
     runner = pipeline.start_streaming()
     assert pipeline.command("pause", "--reason", "test").returncode == 0
     pipeline.wait_for(lambda: len(pipeline.events("command.done")) == 1, runner)
-    assert pipeline.status()["state"] == "paused"
+    status = pipeline.status()
+    assert status["state"] == "paused"
+    assert 0 < status["disk"]["free_bytes"] < status["disk"]["total_bytes"]
     epochs = len(pipeline.epochs())
     server.execute(f"UPDATE `{database}`.orders SET quantity = quantity + 1 WHERE id % 7 = 0")
     time.sleep(1.5)

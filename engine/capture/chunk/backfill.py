@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from engine.capture.binlog.row_changes import RowChanges, concatenate, empty
 from engine.decode.images import AFTER, INSERT
-from engine.events import Backfill
+from engine.event_fields import Backfill
 
 _WAITING_ROWS = 1 << 16
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]

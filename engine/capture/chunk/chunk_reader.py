@@ -33,7 +33,7 @@ from engine.decode.gtid import joined
 from engine.decode.result_rows import check_types, decode_rows
 from engine.decode.schema import Table
 from engine.errors import SchemaChangedError, TableStoppedError
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import Bound, ChunkKey, bound_at
 from engine.plan.named import having

@@ -19,7 +19,7 @@ from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.gtid import gtid_set_of
 from engine.errors import TableStoppedError
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
 from engine.source.watermarks import Step, no_step

@@ -51,7 +51,7 @@ from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
 from engine.destination.mirror import Mirror
 from engine.errors import TidemarkError
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder

@@ -72,6 +72,7 @@ class Control:
         in_turn: Collection[str] = (),
         throttle_changed: Callable[[Throttle], None] = lambda _: None,
         retry_parked: Callable[[Iterable[str] | None], None] = lambda _: None,
+        chores: Mapping[str, Callable[[], object]] | None = None,
     ) -> None:
         """Create the control of one run.
 
@@ -83,10 +84,16 @@ class Control:
         in_turn: verbs whose commands are parsed only after the previous one is answered.
         throttle_changed: receives the effective throttle, now and on each change.
         retry_parked: called to retry the parked chunks of tables (None: of all).
+        chores: called with each heartbeat, by the name under which a failure is reported.
         """
         self._directory, self._journal, self._name = directory, journal, name
         self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
         self._throttle_changed, self._retry_parked = throttle_changed, retry_parked
+        self._chores: dict[str, Callable[[], object]] = {
+            "runner.log": partial(rotate, directory.log),
+            "journal retention": self._expire,
+            **(chores or {}),
+        }
         self._retention_s, self._expire_s = journal_retention_s, 0.0
         self.controls = load_controls(directory)
         throttle_changed(throttled(self._spec_throttle, self.controls.throttle))
@@ -259,8 +266,8 @@ class Control:
             if clock.monotonic_s() - last >= HEARTBEAT_S:
                 last = clock.monotonic_s()
                 self._show()
-                self._guarded("runner.log", partial(rotate, self._directory.log))
-                self._guarded("journal retention", self._expire)
+                for name, chore in self._chores.items():
+                    self._guarded(name, chore)
             self._report_journal_failures()
 
     def _expire(self) -> None:

@@ -6,6 +6,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     table_stopped             at once; cleared when the table streams again, or is removed
     chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
     source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
+    disk_filling              like lag, by the forecast of the destination's disk (`run.observe.space`)
     disk_full                 at once; cleared when there is room, or once a later run is running
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
                               again, or once a later run is running
@@ -37,6 +38,7 @@ from engine.events import (
     RunState,
     SourceAway,
     SourceBack,
+    SpaceMeasured,
     TableStateChanged,
 )
 from engine.journal import Entry
@@ -167,6 +169,19 @@ class Alerts:
         short = runway_s is not None and runway_s < limits.runway_s
         yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
 
+    def _space(self, event: SpaceMeasured) -> Iterator[Notice]:
+        free, full_in_s, limit_s = event.free_bytes / 1e9, event.full_in_s, self._settings.disk_filling_s
+        when = (
+            "does not fill up"
+            if full_in_s is None
+            else f"is full in {full_in_s / 3600:,.1f} h at the growth of the last day"
+        )
+        message = f"The disk of {event.folder} has {free:,.1f} GB free, and {when}."
+        over = full_in_s is not None and full_in_s < limit_s
+        yield from self._level(
+            "disk_filling", full_in_s, limit_s, self._at, over=over, text=(message, remedy("disk_filling"))
+        )
+
     def _level(
         self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, text: tuple[str, str]
     ) -> Iterator[Notice]:
@@ -262,6 +277,7 @@ class Alerts:
 
 _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     LagMeasured: Alerts._lag,  # noqa: SLF001 - the table of the class above
+    SpaceMeasured: Alerts._space,  # noqa: SLF001
     TableStateChanged: Alerts._table,  # noqa: SLF001
     ChunkParked: Alerts._parked,  # noqa: SLF001
     ChunkUnparked: Alerts._unparked,  # noqa: SLF001

@@ -22,6 +22,7 @@ from engine.events import (
     SinkApplied,
     SourceAway,
     SourceBack,
+    SpaceMeasured,
     TableChanged,
     TableStateChanged,
 )
@@ -72,6 +73,7 @@ class Seen:
     sink_epoch: dict[tuple[str, str], int] = field(default_factory=dict)
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
+    space: SpaceMeasured | None = None
     alerts: set[tuple[str, str]] = field(default_factory=set)
 
     def hear(self, entry: Entry) -> None:
@@ -93,6 +95,9 @@ class Seen:
 
     def measured(self, event: LagMeasured) -> None:
         self.lag, self.measured_s = event, self.now_s
+
+    def disk(self, event: SpaceMeasured) -> None:
+        self.space = event
 
     def committed(self, event: EpochCommitted) -> None:
         self.epochs.add(sum(event.timings.values()))
@@ -153,6 +158,7 @@ _HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     RunConnected: Seen.connected,
     RunState: Seen.run_state,
     LagMeasured: Seen.measured,
+    SpaceMeasured: Seen.disk,
     EpochCommitted: Seen.committed,
     ChunkAssigned: Seen.assigned,
     ChunkFinished: Seen.finished,

@@ -32,6 +32,7 @@ def families(pipeline: str, seen: Seen, state: State | None) -> Iterator[Metric]
     make = _Families(pipeline)
     yield from _run(make, seen, state)
     yield from _source(make, seen)
+    yield from _disk(make, seen)
     yield from _log(make, seen, state)
     yield from _tables(make, seen, state)
     yield from _sink(make, seen)
@@ -105,6 +106,19 @@ def _run(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
         "Active alerts, by kind and table (empty: the whole pipeline).",
         ("kind", "table"),
         dict.fromkeys(sorted(seen.alerts), 1),
+    )
+
+
+def _disk(make: _Families, seen: Seen) -> Iterator[Metric]:
+    space = seen.space
+    yield from make.gauge(
+        "disk_free_bytes", "Free space of the destination's disk.", space.free_bytes if space else None
+    )
+    yield from make.gauge("disk_total_bytes", "Its size.", space.total_bytes if space else None)
+    yield from make.gauge(
+        "disk_full_in_seconds",
+        "Until it is full, at the growth of the last day; absent if it does not grow.",
+        space.full_in_s if space else None,
     )
 
 

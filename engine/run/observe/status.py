@@ -14,7 +14,7 @@ from engine import clock, processes
 from engine.acknowledgements import acknowledgement_of
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
 from engine.errors import NewerFormatError
-from engine.events import EpochCommitted, Event, LagMeasured
+from engine.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
 from engine.journal import entry_from
 from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
@@ -86,6 +86,18 @@ class BinlogStatus(TypedDict):
     changes_per_s_by_table: dict[str, float] | None
 
 
+class DiskStatus(TypedDict):
+    """The destination's disk, as last measured in this run."""
+
+    measured: str
+    free_bytes: int
+    total_bytes: int
+    growth_per_day: float | None
+    """Bytes a day, by the last day; None before an hour was measured."""
+    full_in_s: float | None
+    """When the disk is full at this growth; None if it does not grow."""
+
+
 class Status(TypedDict):
     """The output of `status --json` (docs/command-line.md). Facts that only a live runner knows are None without one."""
 
@@ -114,6 +126,7 @@ class Status(TypedDict):
     controls: Mapping[str, Any] | None
     commands: list[dict[str, Any]]
     alerts: list[dict[str, Any]]
+    disk: DiskStatus | None
     term: int | None
     standby: list[dict[str, Any]]
     log: BinlogStatus
@@ -152,6 +165,7 @@ def status(directory: Directory, name: str) -> Status:
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": [{**alert, "acknowledged": _acknowledged(directory, alert)} for alert in read_alerts(directory)],
+        "disk": _disk(directory),
         "term": state.term if state else None,
         "standby": read_standbys(directory),
         "log": _log(directory, state, current, now),
@@ -167,6 +181,20 @@ def _acknowledged(directory: Directory, alert: Mapping[str, Any]) -> dict[str, s
     except NewerFormatError:
         return None
     return {"actor": found.actor, "at": found.at, "note": found.note} if found else None
+
+
+def _disk(directory: Directory) -> DiskStatus | None:
+    found = last_event(directory, SpaceMeasured)
+    if found is None:
+        return None
+    measured, space = found
+    return {
+        "measured": measured,
+        "free_bytes": space.free_bytes,
+        "total_bytes": space.total_bytes,
+        "growth_per_day": space.growth_per_day,
+        "full_in_s": space.full_in_s,
+    }
 
 
 def _sizes(directory: Directory) -> dict[str, int]:

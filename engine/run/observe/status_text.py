@@ -6,6 +6,7 @@ from rich.table import Table as Grid
 from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus
 from engine.sentences import parked
+from engine.wording import duration
 
 
 def print_status(out: Console, now: Status) -> None:
@@ -33,6 +34,14 @@ def print_status(out: Console, now: Status) -> None:
     out.print(grid)
     sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
     out.print(f"the pipeline's files: {sizes}", markup=False)
+    if disk := now["disk"]:
+        when = (
+            ""
+            if disk["full_in_s"] is None
+            else f", full in {duration(disk['full_in_s'])} at the growth of the last day"
+        )
+        free, total = disk["free_bytes"] / 1e9, disk["total_bytes"] / 1e9
+        out.print(f"the destination's disk: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
     for standby in now["standby"]:
         out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
     _print_waits(out, now)

@@ -150,6 +150,7 @@ def test_the_rules_are_in_plain_words() -> None:
         "Lag above": "1 min 30 s",
         "Lag in bytes above": "no alert",
         "Retention left below": "6 h",
+        "Disk full within": "1 d",
         "Duration": "1 min",
         "Repeated every": "4 h",
         "Webhook": "configured",

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from app.view import destination
 from engine.explore.destination_sizes import Condition
-from engine.history.maintenance_queries import Work
+from engine.history.maintenance_queries import Space, Work
 from engine.sink.maintained import Sizes
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -39,3 +39,14 @@ def test_the_sums_are_of_all_readable_tables() -> None:
 def test_no_changes_have_no_amplification() -> None:
     """A quotient by zero is unknown."""
     assert Work("d.a", 0, 5, 5, 1, None, None).amplification is None
+
+
+def test_the_disk_has_a_forecast_once_it_was_measured_for_an_hour() -> None:
+    """A disk that does not grow is never full."""
+    now = AT + timedelta(seconds=20)
+    space = Space(AT, 74_000_000_000, 252_000_000_000, 1_200_000_000, 5_328_000.0)
+    assert destination.disk(space, now) == (
+        "74 GB of 252 GB free · grows 1.2 GB a day, by the last day · full in 61 d 16 h · measured 20 s ago"
+    )
+    assert "an hour" in destination.disk(Space(AT, 1, 2, None, None), now)
+    assert "does not grow" in destination.disk(Space(AT, 1, 2, -5.0, None), now)

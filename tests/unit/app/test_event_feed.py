@@ -18,9 +18,9 @@ def event(seq: int, name: str, age: float = 0.0, **fields: object) -> Event:
     return Event(ago(age), "r", seq, name, str(table) if table else None, json.dumps(fields))
 
 
-def test_every_event_but_the_lag_has_a_kind() -> None:
+def test_every_event_but_regular_measurements_has_a_kind() -> None:
     """A new event of the protocol must belong to a kind."""
-    assert set(names(KINDS)) == set(EVENTS) - {"source.lag"}
+    assert set(names(KINDS)) == set(EVENTS) - {"source.lag", "disk.space"}
 
 
 def test_a_command_is_one_line_with_its_duration() -> None:

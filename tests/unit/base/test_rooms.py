@@ -24,6 +24,7 @@ BASE = {
 BASE |= {
     "acknowledgements",
     "durable",
+    "event_fields",
     "globs",
     "log_rotation",
     "periods",

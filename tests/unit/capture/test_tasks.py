@@ -25,7 +25,7 @@ from engine.errors import (
     TableStoppedError,
     TransientError,
 )
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint

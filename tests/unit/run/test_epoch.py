@@ -9,7 +9,7 @@ from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
 from engine.capture.reports import ChunkReport, RangeReport, Reader, RedumpReport, WrittenChanges
 from engine.errors import DecodeError, Failure
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.plan.chunks import WHOLE
 from engine.run.epoch import committed, epoch_facts, largest, split_range, table_records, up_to_alteration
 from engine.run.snapshot.table_copy import Finished

@@ -83,6 +83,21 @@ def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
     assert notices(never, lag(0, 1e9, 10**12, 0.0)) == []
 
 
+def test_a_disk_that_fills_up_soon_raises_an_alert() -> None:
+    """A day by default. A disk that does not grow clears it."""
+
+    def space(at_s: float, full_in_s: float | None) -> Entry:
+        return line("disk.space", at_s, folder="/lake", free_bytes=10**9, total_bytes=10**10, full_in_s=full_in_s)
+
+    alerts = Alerts(Settings(for_s=0))
+    assert notices(alerts, space(0, None), space(60, 86_400.0)) == []
+    ((event, alert),) = alerts.hear(space(120, 43_200.0))
+    assert (event, alert.kind, alert.value, alert.threshold) == (AlertRaised, "disk_filling", 43_200.0, 86_400.0)
+    assert alert.message == "The disk of /lake has 1.0 GB free, and is full in 12.0 h at the growth of the last day."
+    assert notices(alerts, space(180, None)) == [("cleared", "disk_filling", None, 0)]
+    assert notices(Alerts(Settings(disk_filling_s=0, for_s=0)), space(0, 1.0)) == []
+
+
 def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
     """With the table's remedy; during its resnapshot the alert stays."""
     alerts = Alerts(Settings())

@@ -16,7 +16,7 @@ from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Index, Table
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.events import Backfill
+from engine.event_fields import Backfill
 from engine.journal import Journal
 from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Split, Unsplit, unsplit_table
