@@ -8,11 +8,13 @@ file cannot be written, such as on a full disk, the index is behind the journals
 but DuckDB may open the file, not even for reading: closing a plain handle releases the owner's lock.
 """
 
+import re
 import threading
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -30,7 +32,8 @@ from engine.journal.parts import Part, parts_in
 T = TypeVar("T")
 P = ParamSpec("P")
 Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
-_MAX_ANSWERS = 500
+_MAX_ANSWERS = 2000
+_WORD = re.compile(r"\w+")
 _MAX_SEQ = 2**62
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
 _READ_TO = "SELECT pipeline, run, first, read_to, last_seq, complete FROM journal"
@@ -55,6 +58,42 @@ _Known = dict[tuple[str, int], _Read]
 """By run and first `seq`."""
 
 
+Region = tuple[str | None, str]
+"""A pipeline, or None for all of them, and a table of the index."""
+
+
+@cache
+def _tables_of(sql: str) -> frozenset[str]:
+    """The index's tables that a query names, be it as a table or as a column."""
+    return frozenset({*TABLES, "journal"}.intersection(_WORD.findall(sql)))
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The result of a query, and the numbers of what it has read."""
+
+    content: Any
+    read: Mapping[Region, int]
+    forgotten: int
+
+
+class _Reading:
+    """A cursor that records what is read. Queries of this package only call `execute`, `description` and the fetching methods."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+        self.read: set[Region] = set()
+
+    def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
+        """As DuckDB's."""
+        pipeline = (parameters or {}).get("pipeline")
+        self.read |= {(pipeline if isinstance(pipeline, str) else None, table) for table in _tables_of(sql)}
+        return self._cursor.execute(sql, parameters)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cursor, name)
+
+
 @dataclass(frozen=True)
 class Refresh:
     """The result of a refresh."""
@@ -74,9 +113,12 @@ class History:
         self._lock = threading.Lock()
         self._refreshed_s = float("-inf")
         self._last = Refresh(0, 0, ())
-        self._serial = 0
+        self._added: Counter[Region] = Counter()
+        """How often rows were added."""
+        self._forgotten = 0
+        """How often rows were deleted, or may have been read in part."""
         self._answers_lock = threading.Lock()
-        self._answers: dict[Any, tuple[int, Any]] = {}
+        self._answers: dict[Any, _Answer] = {}
         self._connection = self._open(path)
         self.behind: str | None = None
         tables = self._tables()
@@ -109,20 +151,28 @@ class History:
         return self._connection.cursor()
 
     def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """The result of one of this package's queries, cached until a refresh brings new lines.
+        """The result of one of this package's queries, cached until a refresh adds rows of that pipeline to a table that it reads.
 
-        Parts of a page, and several browsers, ask the same within a second.
+        Parts of a page, and several browsers, ask the same within a second; and most pipelines and tables change rarely.
         """
         question = query, args, tuple(sorted(options.items()))
         with self._answers_lock:
             known = self._answers.get(question)
-            if known is None or known[0] != self._serial:
-                known = self._serial, query(self.cursor(), *args, **options)
+            if known is None or not self._is_current(known):
+                # Before the query: rows that are added meanwhile make its result outdated.
+                forgotten, added = self._forgotten, self._added.copy()
+                cursor: Any = _Reading(self.cursor())
+                content = query(cursor, *args, **options)
+                known = _Answer(content, {part: added[part] for part in cursor.read}, forgotten)
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = known
-        answer: T = known[1]
+        answer: T = known.content
         return answer
+
+    def _is_current(self, answer: _Answer) -> bool:
+        read = answer.read.items()
+        return answer.forgotten == self._forgotten and all(self._added[part] == number for part, number in read)
 
     def close(self) -> None:
         """Close the file."""
@@ -138,7 +188,6 @@ class History:
                 return self._last
             try:
                 self._last, self.behind = self._read_journals(directories), None
-                self._serial += bool(self._last.lines or self._last.malformed)
             except (duckdb.IOException, duckdb.TransactionException) as error:
                 self._defer(error)
             self._refreshed_s = clock.monotonic_s()
@@ -149,7 +198,7 @@ class History:
         if self.in_memory:
             raise error
         self.behind = f"the index cannot be written: {str(error).splitlines()[0]}"
-        self._serial += 1  # some journals may have been read
+        self._forgotten += 1  # some journals may have been read
 
     def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
@@ -183,7 +232,6 @@ class History:
         for run, first in sorted(known.keys() - listed):
             self._forget(pipeline, run, first, [*known, *listed])
             del known[run, first]
-            self._serial += 1
 
     def _read_part(self, pipeline: str, part: Part, known: _Known) -> tuple[int, int]:
         """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
@@ -233,6 +281,7 @@ class History:
             values |= {"malformed": piece.malformed, "text": piece.malformed_text}
             cursor.execute(_ADVANCE, values)
             cursor.commit()
+            self._added.update((name, table) for table in (*batches, "journal") for name in (pipeline, None))
         except duckdb.Error:
             with suppress(duckdb.Error):  # the failed commit has ended the transaction
                 cursor.rollback()
@@ -250,3 +299,4 @@ class History:
             )
         cursor.execute("DELETE FROM journal WHERE pipeline = ? AND run = ? AND first = ?", [pipeline, run, first])
         cursor.commit()
+        self._forgotten += 1

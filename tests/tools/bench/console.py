@@ -1,9 +1,10 @@
 """``python -m tests.tools.bench.console``: what a rerun of the console costs with a large history, in milliseconds of server time.
 
 A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds, an epoch with
-changes every four. A page consists of parts that rerun by themselves. Each figure is the cost of one rerun of one part, or of the
-whole page when it is opened. Before each rerun the journal gets a new line; indexing it is measured separately. The index's cache
-is cleared before each part, so that no part uses the answers of another.
+changes every four; and small pipelines beside it. Options make all of it larger. A page consists of parts that rerun by themselves.
+Each figure is the cost of one rerun of one part, or of the whole page when it is opened again. Before each rerun, the journal of
+the large pipeline gets an epoch, and that of each other pipeline a lag; indexing them is measured separately. Parts of a page share
+answers.
 """
 
 import argparse
@@ -14,7 +15,8 @@ import socket
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from pathlib import Path
@@ -28,14 +30,36 @@ from app.parts import home
 from engine import clock
 
 ROOT = Path(__file__).parents[3]
-TABLES, CHUNKS, RUNS, DAYS = 500, 10_000, 50, 7
+DAYS, CHUNKS_EACH = 7, 20
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
 SPEC = """name = "big"
 source = { host = "127.0.0.1", user = "u", tables = ["d.*"] }
 sink = { type = "delta", path = "lake" }
 spark = { master = "local[2]" }
 """
-Line = tuple[str, dict[str, Any]]
+PAGES = {
+    "pipelines": {},
+    "table": {"pipeline": "big", "table": "d.t0001"},
+    "history": {},
+    "alerts": {},
+    "redump": {"pipeline": "big", "table": "d.t0000"},
+}
+"""The other pages, with their addresses."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large everything is."""
+
+    tables: int
+    chunks: int
+    """Of the largest table."""
+    runs: int
+    pipelines: int
+
+    def chunks_by_table(self) -> list[tuple[str, int]]:
+        """The names of the tables, and their numbers of chunks."""
+        return [(f"d.t{n:04d}", self.chunks if n == 0 else CHUNKS_EACH) for n in range(self.tables)]
 
 
 def text(at: datetime) -> str:
@@ -43,14 +67,9 @@ def text(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-def tables() -> list[tuple[str, int]]:
-    """The names of the tables, and their numbers of chunks."""
-    return [(f"d.t{n:03d}", CHUNKS if n == 0 else 20) for n in range(TABLES)]
-
-
-def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
+def copy(at: datetime, tables: Sequence[tuple[str, int]]) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
     """The events of a copy: plans, chunks and the epoch that commits them."""
-    for name, count in tables():
+    for name, count in tables:
         bounds = [str(n * 1000) for n in range(1, count)]
         chunks = list(zip([None, *bounds], [*bounds, None], strict=True))
         plan = {"approx_rows": count * 1000, "chunk_key": "id", "min": "1", "max": "9", "distribution_factor": 1.0}
@@ -88,39 +107,47 @@ def copy(at: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
         "epoch.committed",
         {"epoch": 1, "to_position": "mysql-bin.000001:9999999", "changes": 0, "transactions": 0},
     )
-    for name, _ in tables():
+    for name, _ in tables:
         yield at, "table.state", {"table": name, "state": "streaming"}
 
 
-def streaming(at: datetime, until: datetime) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
+def streaming(
+    at: datetime, until: datetime, tables: Sequence[tuple[str, int]]
+) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
     """The events while streaming: lag and epochs."""
     epoch = 2
     while at < until:
         lag = {"position": "mysql-bin.000002:5", "source_position": "mysql-bin.000002:9", "lag_bytes": 100}
         yield at, "source.lag", {**lag, "lag_s": random.random(), "runway_s": 86400.0}
         if random.random() < 0.5:
-            name, _ = random.choice(tables())
+            name, _ = random.choice(tables)
             facts = {"epoch": epoch, "to_position": "mysql-bin.000002:8", "changes": 10, "tables": {name: 10}}
             yield at, "epoch.committed", {**facts, "transactions": 5, "timings": {"read": 0.1, "commit": 0.1}}
             epoch += 1
         at += timedelta(seconds=2)
 
 
-def journals(home: Path) -> Path:
-    """Write all journals; returns the newest."""
-    folder, now = home / "big" / "journal", datetime.now(UTC)
+def journals(home: Path, size: Size) -> list[Path]:
+    """Write all journals; returns the newest of each pipeline, of the large one last."""
+    small = Size(3, CHUNKS_EACH, 1, 0)
+    found = [_journals(home, f"small-{n:02d}", small, timedelta(hours=1)) for n in range(1, size.pipelines)]
+    return [*found, _journals(home, "big", size, timedelta(days=DAYS))]
+
+
+def _journals(home: Path, name: str, size: Size, past: timedelta) -> Path:
+    folder, now, tables = home / name / "journal", datetime.now(UTC), size.chunks_by_table()
     folder.mkdir(parents=True)
-    (home / "big" / "pipeline.toml").write_text(SPEC)
-    begin, length = now - timedelta(days=DAYS), timedelta(days=DAYS) / RUNS
+    (home / name / "pipeline.toml").write_text(SPEC.replace('"big"', f'"{name}"'))
+    begin, length = now - past, past / size.runs
     path = folder
-    for n in range(RUNS):
+    for n in range(size.runs):
         started = begin + n * length
         run = f"{started:%Y%m%dT%H%M%S}-{n:06x}"
         path = folder / f"{run}.jsonl"
-        first = [(started, "run.started", {"pipeline": "big", "host": "h", "pid": 1, "version": "0", "spec": {"n": n}})]
+        first = [(started, "run.started", {"pipeline": name, "host": "h", "pid": 1, "version": "0", "spec": {"n": n}})]
         first.append((started, "run.state", {"state": "running", "reason": ""}))
-        events = [*first, *(copy(started) if n == RUNS - 1 else ())]
-        events += streaming(events[-1][0], started + length)
+        events = [*first, *(copy(started, tables) if n == size.runs - 1 else ())]
+        events += streaming(events[-1][0], started + length, tables)
         with path.open("w") as file:
             for seq, (at, event, fields) in enumerate(events, 1):
                 file.write(json.dumps({"run": run, "seq": seq, "ts": text(at), "event": event, **fields}) + "\n")
@@ -153,7 +180,6 @@ class Parts:
         def decorate(draw: Callable[..., None]) -> Callable[..., None]:
             @wraps(draw)
             def timed(*args: Any, **kwargs: Any) -> None:
-                home.history()._answers.clear()
                 began = time.perf_counter()
                 draw(*args, **kwargs)
                 self.took.setdefault(draw.__name__, []).append((time.perf_counter() - began) * 1000)
@@ -163,20 +189,35 @@ class Parts:
         return decorate
 
 
-def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
+def measure(newest: Path, others: Sequence[Path], rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
     """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
     config.set_option("server.address", "127.0.0.1")  # otherwise the console refuses its client
-    parts = Parts()
-    page, seq = AppTest.from_file(str(ROOT / "app" / "screens" / "live.py"), default_timeout=600), 10_000_000
-    for section in SECTIONS:
-        page.query_params["pipeline"], page.query_params["section"] = "big", section
+    parts, seq = Parts(), 10_000_000
+    streamlit.page_link = lambda *_, **__: None  # type: ignore[assignment]  # a page alone has no links
+    live = {section: ("live", {"pipeline": "big", "section": section}) for section in SECTIONS}
+    for section, (screen, address) in {**live, **{name: (name, address) for name, address in PAGES.items()}}.items():
+        page = AppTest.from_file(str(ROOT / "app" / "screens" / f"{screen}.py"), default_timeout=600)
+        for name, value in address.items():
+            page.query_params[name] = value
         whole: list[float] = []
         for n in range(rounds + 1):
             seq += 1
             line = {"run": newest.stem, "seq": seq, "ts": text(datetime.now(UTC)), "event": "epoch.committed"}
             with newest.open("a") as file:
-                file.write(json.dumps({**line, "epoch": seq, "changes": 1, "tables": {"d.t001": 1}}) + "\n")
+                file.write(json.dumps({**line, "epoch": seq, "changes": 1, "tables": {"d.t0001": 1}}) + "\n")
             beat(newest)
+            for other in others:
+                seq += 1
+                lag = {
+                    "run": other.stem,
+                    "seq": seq,
+                    "ts": text(datetime.now(UTC)),
+                    "event": "source.lag",
+                    "lag_s": 0.1,
+                }
+                with other.open("a") as file:
+                    file.write(json.dumps(lag) + "\n")
+                beat(other)
             time.sleep(1.1)  # the index looks for new lines once a second
             if n == 1:
                 parts.took, whole = {}, []
@@ -187,7 +228,7 @@ def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[flo
             page.run()
             whole.append((time.perf_counter() - began) * 1000)
             assert not page.exception, page.exception
-            assert page.code[0].value.startswith("Copy: "), "this is not the live page"
+            assert screen != "live" or page.code[0].value.startswith("Copy: "), "this is not the live page"
         yield section, {**parts.took, "the whole page": whole}
 
 
@@ -195,14 +236,19 @@ def main() -> None:
     """Print one line per section."""
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.console")
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--tables", type=int, default=500)
+    parser.add_argument("--chunks", type=int, default=10_000, help="of the largest table; the others have 20")
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--pipelines", type=int, default=1)
+    options = parser.parse_args()
+    size, rounds = Size(options.tables, options.chunks, options.runs, options.pipelines), options.rounds
     random.seed(1)
     with tempfile.TemporaryDirectory(prefix="tidemark-console-") as folder:
         os.environ["TIDEMARK_HOME"] = folder
         began = time.perf_counter()
-        newest = journals(Path(folder))
+        *others, newest = journals(Path(folder), size)
         print(f"journals written in {time.perf_counter() - began:.0f} s; the first page builds the index", flush=True)
-        for section, parts in measure(newest, rounds):
+        for section, parts in measure(newest, others, rounds):
             for part, took in parts.items():
                 print(
                     f"{section:12} {part:16} {statistics.median(took):7.0f} ms   most {max(took):7.0f} ms", flush=True

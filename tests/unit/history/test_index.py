@@ -143,6 +143,40 @@ def test_an_unreadable_journal_is_named_and_the_others_are_read(journal: bytes, 
     assert found.unreadable == ("a.jsonl: Is a directory",)
 
 
+def test_an_answer_is_kept_while_others_change(tmp_path: Path) -> None:
+    """Rows of other pipelines, and of tables that the query does not read. A deleted journal outdates all answers."""
+    ours, other = Directory(tmp_path / "shop"), Directory(tmp_path / "other")
+    journals = [Journal(where.journal("r1"), "r1") for where in (ours, other)]
+    history, asked = History(None), list[str]()
+
+    def count(cursor: Cursor, name: str) -> int:
+        asked.append(name)
+        found = cursor.execute("SELECT count(*) FROM event WHERE pipeline = $pipeline", {"pipeline": name}).fetchone()
+        return int(found[0]) if found else 0
+
+    def answers(*names: str) -> list[int]:
+        history.refresh([ours, other])
+        return [history.ask(count, name) for name in names]
+
+    for journal in journals:
+        journal.write(event("run.started", pipeline="shop"))
+    assert answers("shop", "other") == [1, 1]
+    journals[1].write(RunEnded(outcome="done"))
+    journals[0].write(event("source.lag", lag_s=1.0))
+    assert answers("shop", "other") == [1, 2]
+    assert asked == ["shop", "other", "other"], "a lag is no event"
+    for number in range(2):
+        Journal(ours.journal(f"r{number + 2}"), f"r{number + 2}").write(event("run.started", pipeline="shop"))
+    assert answers("shop", "other") == [3, 2]
+    asked.clear()
+    journals[0].close()
+    for path in ours.journals.glob("r1*"):
+        path.unlink()
+    assert answers("shop", "other") == [2, 2]
+    assert asked == ["shop", "other"]
+    history.close()
+
+
 def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:
     """Repeated queries within a second are cached; no answer is outdated."""
     directory = Directory(tmp_path / "shop")
