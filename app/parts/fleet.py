@@ -1,5 +1,6 @@
 """The list of pipelines, one card each, with autorefresh."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 import streamlit as st
@@ -14,7 +15,6 @@ from app.view.status_style import PIPELINE
 from engine import clock
 from engine.directory import Directory
 from engine.history import chunk_queries, series, table_queries
-from engine.history.fetch import Cursor
 
 _FEW = 4
 """Fewer pipelines need no filter."""
@@ -48,7 +48,12 @@ def show() -> None:
 def fleet(text: str, states: tuple[str, ...]) -> None:
     """The pipelines that match, those that need attention first, below the problems of all."""
     cursor, now = home.fresh(), clock.utc_now()
-    found = [(where, _card_of(where, cursor)) for where in home.directories()]
+    since = now - timedelta(seconds=CHANGES_S)
+    lags, epochs = series.lags(cursor, since, 2000), series.epochs(cursor, since, 2000)
+    found = [
+        (where, _card_of(where, lags.get(where.root.name, []), epochs.get(where.root.name, [])))
+        for where in home.directories()
+    ]
     found.sort(key=lambda pair: order(pair[1]))
     failing = sum(one.runner.problem for _, one in found)
     shown = [(where, one) for where, one in found if matches(one, text, states)]
@@ -63,11 +68,9 @@ def fleet(text: str, states: tuple[str, ...]) -> None:
         _card(where, one)
 
 
-def _card_of(where: Directory, cursor: Cursor) -> Card:
+def _card_of(where: Directory, recent: Sequence[series.Lag], epochs: Sequence[series.Epoch]) -> Card:
     name, now = where.root.name, clock.utc_now()
-    runner, lag = home.runner(where), home.ask(series.latest_lag, name)
-    since = now - timedelta(seconds=CHANGES_S)
-    recent, epochs = series.lag_series(cursor, name, since, 2000), series.epoch_series(cursor, name, since, 2000)
+    runner, lag = home.glance(where), home.ask(series.latest_lag, name)
     tables = home.ask(table_queries.progress, name)
     reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     shown = layers(runner, lag, recent, now)

@@ -68,14 +68,14 @@ def launches() -> dict[str, Launch]:
 def fresh() -> Cursor:
     """A cursor on an index that is at most a second old."""
     index = history()
-    index.refresh(directories(), min_interval_s=1.0)
+    index.refresh(directories, min_interval_s=1.0)
     return index.cursor()
 
 
 def ask(query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.kwargs) -> T:
     """The answer of a query of `engine.history`, at most a second old."""
     index = history()
-    index.refresh(directories(), min_interval_s=1.0)
+    index.refresh(directories, min_interval_s=1.0)
     return index.ask(query, *args, **options)
 
 

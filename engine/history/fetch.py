@@ -1,6 +1,6 @@
 """Converts a cursor's rows to dataclasses. Times are aware, in UTC."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -10,8 +10,10 @@ Cursor = duckdb.DuckDBPyConnection
 Found = TypeVar("Found")
 
 
-def fetch(cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, object] | None = None) -> list[Found]:
-    """One `kind` per row; the columns are its fields, in order."""
+def fetch(
+    cursor: Cursor, kind: Callable[..., Found], sql: str, parameters: Mapping[str, object] | None = None
+) -> list[Found]:
+    """One `kind` per row, called with the columns in order."""
     cursor.execute(sql, dict(parameters or {}))
     times = [n for n, column in enumerate(cursor.description or ()) if str(column[1]).startswith("TIMESTAMP")]
     found = []
@@ -24,7 +26,7 @@ def fetch(cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, 
 
 
 def fetch_one(
-    cursor: Cursor, kind: type[Found], sql: str, parameters: Mapping[str, object] | None = None
+    cursor: Cursor, kind: Callable[..., Found], sql: str, parameters: Mapping[str, object] | None = None
 ) -> Found | None:
     """The first row as a `kind`, or None."""
     found = fetch(cursor, kind, sql, parameters)

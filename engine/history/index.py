@@ -178,16 +178,20 @@ class History:
         """Close the file."""
         self._connection.close()
 
-    def refresh(self, directories: Iterable[Directory], *, min_interval_s: float = 0.0) -> Refresh:
+    def refresh(
+        self, directories: Iterable[Directory] | Callable[[], Iterable[Directory]], *, min_interval_s: float = 0.0
+    ) -> Refresh:
         """Read the new lines of these pipelines' journals. A pipeline's name is that of its directory.
 
-        min_interval_s: do nothing if the last refresh is younger, as many browsers share one index.
+        directories: or what finds them, which is called only if the journals are read. min_interval_s: do nothing if the last
+        refresh is younger, as many browsers share one index.
         """
         with self._lock:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:
                 return self._last
             try:
-                self._last, self.behind = self._read_journals(directories), None
+                found = directories() if callable(directories) else directories
+                self._last, self.behind = self._read_journals(found), None
             except (duckdb.IOException, duckdb.TransactionException) as error:
                 self._defer(error)
             self._refreshed_s = clock.monotonic_s()

@@ -1,9 +1,14 @@
 """Time series: lag, epochs, and the marks that explain a bend in a curve."""
 
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TypeVar
 
 from engine.history.fetch import Cursor, fetch, fetch_one, naive
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,11 +71,25 @@ SELECT time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(la
 FROM lag WHERE pipeline = $pipeline AND ts >= $since GROUP BY bucket ORDER BY bucket
 """
 
+_LAGS = """
+SELECT pipeline, time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
+       arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s)
+FROM lag WHERE ts >= $since GROUP BY pipeline, bucket ORDER BY pipeline, bucket
+"""
+
+
 _EPOCHS = """
 SELECT max(ts), max(epoch), arg_max(to_position, ts), coalesce(sum(changes), 0)::BIGINT,
        coalesce(sum(transactions), 0)::BIGINT, max(read_s), max(commit_s)
 FROM epoch WHERE pipeline = $pipeline AND ts >= $since
 GROUP BY time_bucket(to_milliseconds($width_ms), ts) ORDER BY 1
+"""
+
+_CHANGES = """
+SELECT pipeline, max(ts), max(epoch), arg_max(to_position, ts), coalesce(sum(changes), 0)::BIGINT,
+       coalesce(sum(transactions), 0)::BIGINT, max(read_s), max(commit_s)
+FROM epoch WHERE ts >= $since
+GROUP BY pipeline, time_bucket(to_milliseconds($width_ms), ts) ORDER BY 1, 2
 """
 
 _TOTALS = """
@@ -100,6 +119,28 @@ def lag_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) ->
 def epoch_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Epoch]:
     """Commits, added up per `width_ms`."""
     return fetch(cursor, Epoch, _EPOCHS, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
+
+
+def lags(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[Lag]]:
+    """`lag_series` of all pipelines that have readings."""
+    return _by_pipeline(cursor, Lag, _LAGS, since, width_ms)
+
+
+def epochs(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[Epoch]]:
+    """`epoch_series` of all pipelines that have commits."""
+    return _by_pipeline(cursor, Epoch, _CHANGES, since, width_ms)
+
+
+def _by_pipeline(
+    cursor: Cursor, kind: Callable[..., T], sql: str, since: datetime, width_ms: int
+) -> dict[str, list[T]]:
+    found = defaultdict[str, list[T]](list)
+    rows = fetch(
+        cursor, lambda name, *values: (name, kind(*values)), sql, {"since": naive(since), "width_ms": width_ms}
+    )
+    for name, one in rows:
+        found[name].append(one)
+    return dict(found)
 
 
 def epoch_totals(cursor: Cursor, pipeline: str) -> EpochTotals:
