@@ -24,7 +24,7 @@ import streamlit
 from streamlit import config
 from streamlit.testing.v1 import AppTest
 
-from app.parts import home
+from app.parts import home, places
 from engine import clock
 
 ROOT = Path(__file__).parents[3]
@@ -166,6 +166,7 @@ class Parts:
 def measure(newest: Path, rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
     """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
     config.set_option("server.address", "127.0.0.1")  # otherwise the console refuses its client
+    places.link_to_table = lambda *_: None  # a page on its own has no other pages to link to
     parts = Parts()
     page, seq = AppTest.from_file(str(ROOT / "app" / "screens" / "live.py"), default_timeout=600), 10_000_000
     for section in SECTIONS:
