@@ -1,6 +1,7 @@
 """The chunk map of a table, and the details of the selected chunk."""
 
 import time
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -115,8 +116,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
         st.rerun()
     window = opened(states, window)
     scale = heat.scale(states, colouring, clock.utc_now()) if colouring else None
-    if scale is None:
-        _badges(states)
+    _badges(states, scale)
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
     split = {one.chunk for one in home.ask(chunk_splits.splits, name, table)}
     shown = tiles(states, window, scale=scale, split=split, key=(plan.chunk_key if plan else "") or "key")
@@ -144,16 +144,22 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
         brush=brush,
         scale=scale,
     )
-    notes = [chunk_counts.more_note(plan), note(states, window, heat=scale is not None)]
+    usage = note(states, window, heat=scale is not None)
     if operator and states:
-        notes.append("Drag, or hold Shift, to select several for a redump.")
-    notes += [colouring.note if colouring else "", chunk_counts.changed_note(plan, len(split))]
-    st.caption(" ".join(part for part in notes if part))
+        usage += " Drag, or hold Shift, to select several for a redump."
+    about = " ".join(
+        part for part in (chunk_counts.more_note(plan), usage, scale.colouring.note if scale else "") if part
+    )
+    for line in filter(None, (about, chunk_counts.changed_note(plan, len(split)))):
+        st.caption(line)
     if brush.tiles and operator:
         _act(name, table, states, brush)
 
 
-def _badges(states: list[ChunkState]) -> None:
+def _badges(states: Sequence[ChunkState], scale: heat.Scale | None) -> None:
+    """The chunks in each state. The legend of a heat map is a part of the map."""
+    if scale is not None:
+        return
     with st.container(horizontal=True, gap="small"):
         for state, number in legend(states):
             style = CHUNK[state]
@@ -214,4 +220,4 @@ def _facts(name: str, table: str, chosen: int, key: str) -> None:
         ):
             with column:
                 st.markdown(f"**{title}**")
-                st.table(dict(facts), border="horizontal", hide_header=True)
+                st.table({label: words.escape(value) for label, value in facts}, border="horizontal", hide_header=True)

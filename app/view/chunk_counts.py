@@ -29,12 +29,10 @@ def changed_note(plan: Plan | None, split: int) -> str:
     first = plan.estimated_chunks
     if not plan.complete or first is None or first == plan.chunks:
         return cause if split else ""
-    begin = f"{words.plural(first, 'chunk')} planned"
-    if plan.strategy != "even":
-        begin = f"About {words.plural(first, 'chunk')} expected from the server's statistics"
-    if split:
-        return f"{begin}, {plan.chunks:,} now: {cause}"
-    return f"{begin}, {plan.chunks:,} now."
+    if plan.strategy == "even":
+        return f"{words.plural(first, 'chunk')} planned, {plan.chunks:,} now{f': {cause}' if split else '.'}"
+    expected = f"About {words.plural(first, 'chunk')} expected from the server's statistics, {plan.chunks:,} now."
+    return f"{expected} {cause}" if split else expected
 
 
 def _chunks(plan: Plan) -> str:

@@ -31,7 +31,7 @@ def _read(chunk: Chunk) -> list[tuple[str, str]]:
 
 def _split(split: Split) -> str:
     before = "the table's end" if split.planned_upper is None else split.planned_upper
-    return f"at {split.upper}, planned up to {before}: more than twice the planned rows"
+    return f"at {split.upper}, planned up to {before}"
 
 
 def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ def test_the_map_says_why_the_number_of_chunks_changed() -> None:
     split = "11 were split because they had more than twice the planned rows."
     assert changed_note(plan(131, 120), 11) == f"120 chunks planned, 131 now: {split}"
     walked = replace(plan(131, 120), strategy="uneven")
-    assert changed_note(walked, 11) == f"About 120 chunks expected from the server's statistics, 131 now: {split}"
+    assert changed_note(walked, 11) == f"About 120 chunks expected from the server's statistics, 131 now. {split}"
     assert changed_note(walked, 0) == "About 120 chunks expected from the server's statistics, 131 now."
     assert changed_note(plan(40, 120, complete=False), 11) == split
     assert changed_note(plan(2, 1), 1) == (

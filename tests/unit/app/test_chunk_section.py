@@ -56,9 +56,9 @@ def test_the_map_is_coloured_by_what_was_chosen(monkeypatch: pytest.MonkeyPatch)
     assert asked == ["gap"]
     assert live.caption[0].value == (
         "A tile has 2 chunks and shows the highest value. Select it to open it. "
-        "Drag, or hold Shift, to select several for a redump. The gap is unknown if it spans several binlog files. "
-        "899 chunks planned, 900 now: 1 was split because it had more than twice the planned rows."
+        "Drag, or hold Shift, to select several for a redump. The gap is unknown if it spans several binlog files."
     )
+    assert live.caption[1].value.startswith("899 chunks planned, 900 now: 1 was split")
     live.session_state["colour"] = "State"
     live.run(timeout=30)
     assert asked[-1] is None
